@@ -15,6 +15,7 @@ from lockstep.protocol.codes import (
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, TRACE_TOPIC, check_topic
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.settings import Address, SettingError, parse_addresses, setting
 from lockstep.store.format.layout import ENTRY_BYTES, FILE_END_BYTES
 
@@ -129,6 +130,7 @@ class BrokerConfig:
     acl_enable: bool = setting(False, name="aclEnable")  # accounts, signatures, permissions (docs/security.md)
     acl_file: str = ""  # plain_acl.yml; empty: conf/plain_acl.yml in data_dir
     acl_checks: str = "rocketmq"  # or "strict": also what RocketMQ 4.9 leaves open
+    credentials: Credentials | None = setting(None, text=False)  # noqa: RUF009 - a field; to register with
     acl_replay_window_ms: int = 300_000  # strict: how far the clocks of our clients may be from the broker's
 
     # Limits for peers. A healthy cluster stays far below each of them (docs/hostile.md).

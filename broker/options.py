@@ -9,6 +9,7 @@ from typing import NamedTuple, NoReturn
 from lockstep.broker.config import BrokerConfig
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_topic
+from lockstep.remoting.credentials import credentials_of_environment
 from lockstep.remoting.settings import SettingError, with_properties
 
 __all__ = ["Options", "TopicOption", "parse_options", "parse_size", "parse_topic"]
@@ -181,6 +182,7 @@ def parse_options(arguments: list[str]) -> Options:
             acl_enable=given.acl is not None,
             acl_file=given.acl or defaults.acl_file,
             acl_checks=given.acl_checks,
+            credentials=credentials_of_environment(),
             log_debug=given.log_level == "debug",
         )
         config = with_properties(config, dict(given.properties))

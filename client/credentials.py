@@ -1,30 +1,15 @@
 """The account of a client: given, or from the environment."""
 
-import os
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from lockstep.client.config import ClientConfig
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.settings import SettingError
+from lockstep.remoting.credentials import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, credentials_of_environment
 
 __all__ = ["ACCESS_KEY_VARIABLE", "SECRET_KEY_VARIABLE", "credentials_of_environment", "with_credentials"]
 
 C = TypeVar("C", bound=ClientConfig)
-
-ACCESS_KEY_VARIABLE: Final = "LOCKSTEP_ACCESS_KEY"
-SECRET_KEY_VARIABLE: Final = "LOCKSTEP_SECRET_KEY"
-
-
-def credentials_of_environment() -> Credentials | None:
-    """The account that the environment names, or None. Raises SettingError when it has only one of the two keys."""
-    access_key, secret_key = os.environ.get(ACCESS_KEY_VARIABLE, ""), os.environ.get(SECRET_KEY_VARIABLE, "")
-    if not access_key and not secret_key:
-        return None
-    if not access_key or not secret_key:
-        missing = SECRET_KEY_VARIABLE if access_key else ACCESS_KEY_VARIABLE
-        raise SettingError(f"{missing} is not set: {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} go together")
-    return Credentials(access_key, secret_key)
 
 
 def with_credentials(config: C, given: Credentials | None) -> C:

@@ -20,7 +20,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, re
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, ProtocolError
 from lockstep.protocol.headers.messaging import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
-from lockstep.remoting.dialer import Dialer, DialerCallbacks
+from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.runtime import Runtime
@@ -180,7 +180,8 @@ class Registration:
         self._name_server = name_server
         self._identity: BrokerIdentity | None = None
         callbacks = DialerCallbacks(_refuse_request, on_closed=self._on_connection_closed)
-        self._dialer = Dialer(runtime, callbacks, broker.log)
+        settings = DialerSettings(credentials=broker.config.credentials)
+        self._dialer = Dialer(runtime, callbacks, broker.log, settings)
         self._remotes = [
             _RemoteNameServer(str(address), broker, self._topics, self._dialer, runtime)
             for address in broker.config.name_server_addresses

@@ -177,3 +177,26 @@ def test_options(arguments: list[str], says: str, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         parse_options(arguments)
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("account", [ADMIN, None], ids=["signs", "does not sign"])
+def test_registration(account: Credentials | None) -> None:
+    """A broker in another process signs its registration, so that a name server with strict checks takes it."""
+
+    async def scenario(world: World) -> None:
+        names = world.host("names")
+        put_rules(names, RULES)
+        options = {"acl_enable": True, "acl_file": FILE, "acl_checks": "strict"}
+        name_server = await serve(names, serve_broker=False, **options)
+        address = name_server.server.name_server_address
+        broker = await serve(
+            world.host("broker"), serve_name_server=False, name_servers=address, credentials=account, broker_name="far"
+        )
+        await world.sleep_ms(1000)
+        assert name_server.server.name_server is not None
+        known = {identity.broker_name for identity, _ in name_server.server.name_server.scan(10**15)}
+        assert known == ({"far"} if account else set())
+        await broker.server.shutdown()
+        await name_server.server.shutdown()
+
+    simulate(scenario, seed=5)
