@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from lockstep.cli.account import use_account
+from lockstep.cli.bench.commands import bench
 from lockstep.cli.consume.options import ConsumeOptions
 from lockstep.cli.context.commands import context
 from lockstep.cli.context.contexts import ContextFile
@@ -71,6 +72,7 @@ _STORE = _noun(
 )
 app.add_typer(trace, name="trace")
 app.add_typer(context, name="context")
+app.add_typer(bench, name="bench")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP")]

@@ -27,7 +27,7 @@ from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
-__all__ = ["consume"]
+__all__ = ["consume", "with_lock_life"]
 
 _BATCH = 32  # messages a call of the printer; 1 with --count, which must end exactly
 _LOOK_EVERY_S, _LOOK_AT_BROKER_EVERY = 0.1, 10
@@ -114,7 +114,7 @@ def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
         shown = ", ".join([f"{name} = {value} (4.9.8: {usual})" for name, usual, value in changed])
         note(f"profile {options.profile}: {shown}")
     if options.lock_live_ms is not None:
-        config = _with_lock_life(config, options.lock_live_ms)
+        config = with_lock_life(config, options.lock_live_ms)
     threads = config.consume_threads
     config = configured(config, options.properties)
     if options.count:
@@ -126,7 +126,7 @@ def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
     return config if options.works else replace(config, consume_thread_count=1, consume_thread_min=0)
 
 
-def _with_lock_life(config: ConsumerConfig, live_ms: int) -> ConsumerConfig:
+def with_lock_life(config: ConsumerConfig, live_ms: int) -> ConsumerConfig:
     """Set the client's intervals for a lock life on the broker, in the proportion of RocketMQ's defaults.
 
     The defaults are 60 s on the broker, 30 s on the client, and 20 s between renewals, rebalances and for the delay of

@@ -1,0 +1,1 @@
+"""`lockstep bench`: measures a live cluster with a topic and a group of its own."""
