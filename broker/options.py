@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from dataclasses import replace
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.protocol.errors import LocalProtocolError
@@ -12,13 +12,14 @@ from lockstep.protocol.names import check_topic
 from lockstep.remoting.credentials import credentials_of_environment
 from lockstep.remoting.settings import SettingError, with_properties
 
-__all__ = ["Options", "TopicOption", "parse_options", "parse_size", "parse_topic"]
+__all__ = ["OptionHelp", "Options", "TopicOption", "option_helps", "parse_options", "parse_size", "parse_topic"]
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _UNITS |= {"KB": 1000, "MB": 1000**2, "GB": 1000**3}
 _SIZE = re.compile(r"(\d+)\s*([a-zA-Z]*)")
 _ROLES = {"all": (True, True), "broker": (True, False), "name-server": (False, True)}
 _PORT_MAX = 65535
+_PATHS = ("DIR", "FILE")
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -66,7 +67,16 @@ def _property(text: str) -> tuple[str, str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports an error in one line."""
+    """Reports an error in one line, and keeps a list of its options."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.options: list[argparse.Action] = []
+        super().__init__(**settings)
+
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+        action = super().add_argument(*names, **settings)
+        self.options.append(action)
+        return action
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (--help lists the options)\n")
@@ -129,6 +139,34 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="for tests: a port of 127.0.0.1 to move the clock, make requests fail and see what arrived")  # fmt: skip
     add("--end-with-stdin", action="store_true", help="end when stdin closes")
     return parser
+
+
+class OptionHelp(NamedTuple):
+    """An option as the help shows it.
+
+    Args:
+        value: The name of its value; None: it takes none.
+        is_path: Its value is a file or a folder.
+    """
+
+    name: str
+    help: str
+    value: str | None
+    choices: tuple[str, ...]
+    is_path: bool
+    repeats: bool
+
+
+def option_helps() -> list[OptionHelp]:
+    """All options, in the order of the help, for shells that complete them."""
+    found = []
+    for action in _parser(BrokerConfig()).options:
+        value = None if action.nargs == 0 else str(action.metavar or action.dest.upper())
+        text = (action.help or "") % vars(action)
+        choices, repeats = tuple(map(str, action.choices or ())), isinstance(action.default, list)
+        names = action.option_strings
+        found += [OptionHelp(name, text, value, choices, value in _PATHS, repeats) for name in names]
+    return found
 
 
 def _version_line() -> str:

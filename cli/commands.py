@@ -28,6 +28,7 @@ from lockstep.cli.options import (
     ProduceOptions,
     ResetOptions,
     SeekOptions,
+    Shell,
     TailOptions,
     TopicOnly,
     WatchOptions,
@@ -169,6 +170,14 @@ def _status(
     from lockstep.cli.status.command import status
 
     return status(name_server, behind, output)
+
+
+@app.command("completion")
+def _completion(shell: Annotated[Shell, typer.Argument(help="The shell whose script is printed.")]) -> Work:
+    """Print a script that completes lockstep, lockstep-broker, lockstep-sim and lockstep-pipeline."""
+    from lockstep.cli.completion import print_script
+
+    return partial(print_script, shell)
 
 
 @_TOPIC.command(name="list")

@@ -31,6 +31,7 @@ __all__ = [
     "ResetOptions",
     "SeekOptions",
     "ServerOptions",
+    "Shell",
     "TailOptions",
     "Topic",
     "TopicOnly",
@@ -85,6 +86,12 @@ class Profile(StrEnum):
 
     ROCKETMQ = "rocketmq"
     ARTICLES = "articles"
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
 @dataclass(frozen=True, kw_only=True)

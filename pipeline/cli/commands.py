@@ -18,7 +18,6 @@ app = typer.Typer(
     name="lockstep-pipeline",
     help="Spark: publish a table, audit the order of what was consumed, watch a group's lag, sweep simulated seeds.",
     no_args_is_help=True,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

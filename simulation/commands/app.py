@@ -15,7 +15,6 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="lockstep-sim",
     invoke_without_command=True,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
