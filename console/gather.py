@@ -139,7 +139,7 @@ class _Gather:
             raise ClientError("it has no master")
         address = data.master_addr
         if watched.is_lockstep is None:
-            watched.is_lockstep = await self._admin.is_lockstep(data)
+            watched.is_lockstep = await self._admin.is_lockstep(address)
         state = BrokerState(data.broker_name, address, watched.is_lockstep)
         if not watched.is_lockstep:
             await self._admin.broker_runtime(address)

@@ -62,10 +62,6 @@ class AdminBase(Lifecycle):
         vars(view)["_only"] = broker
         return view
 
-    async def is_lockstep(self, broker: BrokerData) -> bool:
-        """Whether the broker is a Lockstep broker. Raises RemotingError when it does not answer."""
-        return broker.master_addr is not None and await self._is_lockstep(broker.master_addr)
-
     async def _start(self) -> None:
         runtime = self._runtime or AsyncioRuntime()
         self._instance = MQClientInstance(runtime, self._name_servers, self._config, self._log)
