@@ -4,6 +4,7 @@ Faults are those that were played, locks those that the brokers logged, calls an
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from lockstep.order import Record
@@ -45,11 +46,13 @@ def facts_of(run: Run, finding: Finding) -> list[Fact]:
     cluster, findings = run.played.cluster, run.played.findings
     names = Names(findings.world, cluster)
     queue = "{}@{}:{}".format(*finding.queue.split("/")) if finding.queue.count("/") == 2 else ""
-    calls = list(_calls(cluster, names, queue)) if queue else []
+    records = list(_records(cluster, names, queue)) if queue else []
+    calls = list(_calls(records))
     facts = [fact for band in findings.bands for fact in _fault(band, calls)]
     if queue:
         facts += _locks(cluster, names, queue)
         facts += _offsets(cluster.log, names, queue)
+        facts += _last_commits(records, cluster.log, queue, finding.at_ms)
         facts += _told(cluster.log, queue)
         facts += _shown_calls(calls, finding.at_ms)
     before = [fact for fact in facts if fact.at_ms <= finding.at_ms]
@@ -70,20 +73,18 @@ def _fault(band: Band, calls: Iterable[_Call]) -> Iterator[Fact]:
         yield Fact(band.end_ms, text)
 
 
-def _calls(cluster: Cluster, names: Names, queue: str) -> Iterator[_Call]:
+def _records(cluster: Cluster, names: Names, queue: str) -> Iterator[tuple[str, Record]]:
+    """What the traces of the hosts say about the queue: calls and commits."""
     for host in names.hosts:
-        if TRACE not in names.world.disk(host).paths():
-            continue
-        same: list[Record] = []
-        for record in cluster.records(host):
-            if record["event"] != "handled" or "{topic}@{broker}:{queue_id}".format(**record) != queue:
-                continue
-            if same and record.get("begin_mono_ns") != same[0].get("begin_mono_ns"):
-                yield _call(host, same)
-                same = []
-            same.append(record)
-        if same:
-            yield _call(host, same)
+        for record in cluster.records(host) if TRACE in names.world.disk(host).paths() else ():
+            if record["event"] in ("handled", "committed") and queue == "{topic}@{broker}:{queue_id}".format(**record):
+                yield host, record
+
+
+def _calls(records: Iterable[tuple[str, Record]]) -> Iterator[_Call]:
+    handled = (one for one in records if one[1]["event"] == "handled")
+    for (host, _), same in groupby(handled, lambda one: (one[0], one[1].get("begin_mono_ns", one[1]["mono_ns"]))):
+        yield _call(host, [record for _, record in same])
 
 
 def _call(host: str, records: list[Record]) -> _Call:
@@ -162,6 +163,19 @@ def _because(line: LogLine) -> str:
 
 
 # Offsets and brokers -----------------------------------------------------------------------------------------
+
+
+def _last_commits(
+    records: Iterable[tuple[str, Record]], log: Iterable[LogLine], queue: str, at_ms: int
+) -> Iterator[Fact]:
+    """The last commit of each host before the violation, and whether the broker got it. Most commits are one-way."""
+    last = {host: record for host, record in records if record["event"] == "committed" and time_of(record) <= at_ms}
+    stored = [line for line in log if line.event == "offset stored" and line.fields["queue"] == queue]
+    for host, record in last.items():
+        offset, sent_ms = record["offset"], time_of(record)
+        arrived = next((one.at_ms for one in stored if one.fields["offset"] == offset and one.at_ms >= sent_ms), None)
+        got = "never got it" if arrived is None else f"stored it at {at(arrived)}"
+        yield Fact(sent_ms, f"{host} sent its last commit before this, offset {offset}; the broker {got}")
 
 
 def _offsets(log: Iterable[LogLine], names: Names, queue: str) -> Iterator[Fact]:

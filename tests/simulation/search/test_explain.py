@@ -10,6 +10,7 @@ from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.lab.story import experiment
 from lockstep.simulation.lab.story_cluster import StoryCluster
 from lockstep.simulation.search.explain import explain
+from lockstep.simulation.search.facts import facts_of
 from lockstep.simulation.search.fault_words import fault_words
 from lockstep.simulation.search.healed import Healed
 from lockstep.simulation.search.story import story_of
@@ -111,10 +112,22 @@ def test_a_stop_inside_a_call_is_told() -> None:
     assert "c1's lock ran out" in text
     assert "is kept for 6.0 s" in text
     assert "the broker gave the lock to c2" in text
+    assert "c1 sent its last commit before this, offset 1; the broker stored it at 3.511 s" in text
     assert "10.0.0." not in text, "hosts have names"
     lines = text.splitlines()
     moments = [float(line.split()[0]) for line in lines[lines.index("What happened") + 1 :]]
     assert moments == sorted(moments)
+
+
+def test_a_commit_that_comes_late_is_told() -> None:
+    """The broker stores the old owner's last commit when the next owner has begun."""
+    plan = stop_inside_a_call()
+    held = FaultEvent(3_200, Fault.TO_BROKER_HELD, "c1", 9_000)
+    run = run_plan(WORLDS, replace(plan, events=(plan.events[0], held, *plan.events[1:])))
+    found = violation_of(run)
+    assert found is not None
+    (told,) = [fact.text for fact in facts_of(run, found) if fact.text.startswith("c1 sent its last commit")]
+    assert told.startswith("c1 sent its last commit before this, offset 1; the broker stored it at 12.2"), told
 
 
 @pytest.mark.parametrize(
