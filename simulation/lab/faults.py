@@ -155,16 +155,17 @@ def fault_text(event: FaultEvent) -> str:
 # Play --------------------------------------------------------------------------------------------------------
 
 
-_KEEP_DOWN: Final = (do.kill, do.power_off, do.leave)
+_END_PROCESS: Final = (do.kill, do.power_off, do.leave)
 
 
 async def play(hosts: Hosts, event: FaultEvent) -> bool:
     """Play a fault to its end. Returns False if its hosts are not in a state for it.
 
-    A member that cannot start again stays down.
+    A member that cannot start again stays down. The band of a process that was ended ends when it has started again.
     """
-    keeps_down = FAULTS[event.fault].action in _KEEP_DOWN and event.target in hosts.kept_down
-    if not keeps_down and not all(hosts.is_up(name) for name in (event.target, event.other) if name):
+    ends_process = FAULTS[event.fault].action in _END_PROCESS
+    is_down = ends_process and event.target in hosts.kept_down
+    if not is_down and not all(hosts.is_up(name) for name in (event.target, event.other) if name):
         return False
     hosts.findings.saw(event.fault)
     band = hosts.findings.begin(event.fault, event.target, event.other)
@@ -175,6 +176,6 @@ async def play(hosts: Hosts, event: FaultEvent) -> bool:
     except (ClientError, RemotingError):
         hosts.findings.saw("starts failed")
         hosts.crash(event.target)  # what was half started
-    if hosts.world.elapsed_ms > band.at_ms:
+    if hosts.world.elapsed_ms > band.at_ms and (not ends_process or hosts.is_up(event.target)):
         band.end_ms = hosts.world.elapsed_ms
     return True

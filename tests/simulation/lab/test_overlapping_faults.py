@@ -8,6 +8,7 @@ import pytest
 from lockstep.simulation.lab.faults import FAULTS, Lasts
 from lockstep.simulation.lab.story import experiment
 from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.search.fault_words import fault_words
 
 OF_A_MOMENT: Final = {"clock", "cut", "cut-one-side"}
 AMOUNTS: Final = {  # of the first fault and of the second one; what each of them sets
@@ -145,6 +146,29 @@ def test_faults_of_two_kinds_overlap_too(first: str, second: str, probe: str) ->
     """From 5 s to 25 s and from 15 s to 55 s, on one process or link."""
     seen = _seen([(5, first), (15, second)], (20, 45, 70), IN_FORCE[probe])
     assert [bool(one) for one in seen] == [True, True, False]
+
+
+def test_a_band_of_a_process_ends_with_its_start() -> None:
+    """A fault whose end started nothing has no end: an explanation would say that the process started again."""
+    events = ["kill c1@5s+10s", "kill c1@10s+20s", "leave c1@40s"]
+
+    @experiment(consumers=2, queues=1, rate=0, life="1m", events=events)
+    async def story(cluster: StoryCluster) -> None:
+        await cluster.start()
+
+    run = story.run()
+    assert run.played is not None
+    bands = run.played.findings.bands
+    assert [(band.fault, band.at_ms, band.end_ms is None) for band in bands] == [
+        ("kill", 5_000, True),
+        ("kill", 10_000, False),
+        ("leave", 40_000, True),
+    ]
+    assert [fault_words(band) for band in bands] == [
+        "c1's process was killed",
+        "c1's process was killed, and started again after 20.0 s",
+        "c1 was shut down",
+    ]
 
 
 def test_a_kill_without_an_end_stays() -> None:
