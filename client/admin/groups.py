@@ -9,9 +9,10 @@ from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrappe
 from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList
 from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.bodies.config import ConsumerOffsetTable
+from lockstep.protocol.bodies.config import ConsumerOffsetTable, SubscriptionGroupWrapper
 from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
 from lockstep.protocol.bodies.locks import LockBatchBody, LockTableBody, LockTableRow
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
@@ -186,6 +187,15 @@ class GroupAdmin(AdminBase):
         header = DeleteSubscriptionGroupRequestHeader(group, remove_offsets)
         for address in await self._masters():
             await self._ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def group_configs(self) -> dict[str, list[SubscriptionGroupConfig]]:
+        """Return the settings of each group on each broker that has some."""
+        found: dict[str, list[SubscriptionGroupConfig]] = {}
+        for address in await self._masters():
+            body = await self._ask_for(SubscriptionGroupWrapper, address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            for config in body.groups:
+                found.setdefault(config.group_name, []).append(config)
+        return found
 
     async def list_locks(self, group: str | None = None) -> list[LockTableRow]:
         """Return the lock tables of all brokers, sorted by group and queue. Raises NotLockstepError."""

@@ -129,13 +129,15 @@ class BrokerCalls:
         if self._strategy is not None:
             properties["allocateMessageQueueStrategy"] = self._strategy
         if listening is not None:
-            threads = str(listening.consume_thread_count)
+            threads, totals = str(listening.consume_thread_count), self._stats.totals.values()
             properties |= {
                 "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.name,
                 "PROP_CONSUMEORDERLY": str(listening.orderly).lower(),
                 "PROP_THREADPOOL_CORE_SIZE": threads,
                 "consumeThreadMin": threads,
                 "messageModel": self._member.message_model.name,
+                "listenerCalls": str(sum(of.calls for of in totals)),
+                "listenerCallsSlow": str(sum(of.slow for of in totals)),
                 "listenerLongestWaitMs": str(self._stats.longest_wait_ms),
                 "listenerCallsNotBegun": str(self._stats.calls_not_begun),
                 "listenerCallsOutlived": str(self._stats.calls_outlived),

@@ -119,7 +119,9 @@ class GroupMember(ABC):
         self.table = self.membership.table
         self.offsets = self.membership.offsets
         self.queries = QueueQueries(self.instance)
-        self.stats = ConsumeStats(settings.runtime.now_ms(), measured=settings.measured)
+        self.stats = ConsumeStats(
+            settings.runtime.now_ms(), measured=settings.measured, slow_ms=self.config.lock_max_live_time_ms
+        )
         self._locks = self._new_locks()
         strategy = None if settings.broadcasting else settings.strategy
         self._rebalance = Rebalance(self.membership, self._locks, self, strategy)

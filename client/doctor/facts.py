@@ -53,6 +53,11 @@ class MemberFacts:
         text = self.properties.get("PROP_CONSUMEORDERLY")
         return None if text is None else text == "true"
 
+    def count(self, name: str) -> int:
+        """A property that is a number; 0: it has none."""
+        text = self.properties.get(name, "")
+        return int(text) if text.isdecimal() else 0
+
     def setting(self, name: str) -> str | None:
         """A property as all makes of clients would show it."""
         text = self.properties.get(name)
@@ -96,6 +101,7 @@ class GroupFacts:
         locks, changes: The lock table, and the last changes of owners; None: the brokers are not Lockstep's.
         retry_lag: Messages of its retry topic that it has not consumed.
         dead_letter_ms: When its newest dead letter was stored; 0: there is none.
+        ordered_at_broker: Its setting for clients of RocketMQ 5; None: the brokers are not of RocketMQ 5.
     """
 
     name: str
@@ -109,6 +115,7 @@ class GroupFacts:
     dead_letter_ms: int = 0
     dead_letter_count: int = 0
     spreads: tuple[KeySpread, ...] = ()
+    ordered_at_broker: bool | None = None
 
     @property
     def is_ordered(self) -> bool:
@@ -129,6 +136,7 @@ class ClusterFacts:
         now_ms: This machine's clock, epoch ms.
         lease_ms: The life of a lock: 60,000 by default.
         clocks: What -> how many ms its clock is ahead of this machine's.
+        producers_ahead: Address of a producer -> how many ms before they were sent its messages were stored.
     """
 
     now_ms: int
@@ -136,3 +144,4 @@ class ClusterFacts:
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     groups: tuple[GroupFacts, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
+    producers_ahead: Mapping[str, int] = field(default_factory=dict)

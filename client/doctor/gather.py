@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Final
 
 from lockstep.client.admin.client import AdminClient, NotLockstepError
@@ -12,10 +13,11 @@ from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import dead_letter_topic, is_retry_topic, is_system_topic, retry_topic
 from lockstep.protocol.properties import sharding_key_of
-from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.runtime import Runtime
 
 __all__ = ["gather", "without_cut_ones"]
@@ -38,14 +40,17 @@ async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -
     topics = {topic: await _topic(admin, topic) for topic in await admin.topics() if not is_retry_topic(topic)}
     changes, clocks = await _journal(admin, runtime)
     facts, lease_ms = [], _DEFAULT_LEASE_MS
+    recent, ordered = _Recent(admin), await _ordered_at_broker(admin)
     for name in groups:
         locks = await _locks(admin, name)
         lives_ms = [row.age_ms + row.remaining_ms for row in (locks or {}).values() if not row.draining]
         lease_ms = max(lives_ms, default=lease_ms)  # a draining lock ends earlier
         of_group = None if changes is None else tuple(one for one in changes if one.consumer_group == name)
-        facts.append(await _group(admin, name, locks, of_group))
+        of = await _group(admin, name, locks, of_group)
+        spreads = await recent.spreads(list(of.queues)) if of.is_ordered else ()
+        facts.append(replace(of, spreads=spreads, ordered_at_broker=ordered.get(name)))
     known = {topic: of for topic, of in topics.items() if of is not None}
-    return ClusterFacts(runtime.now_ms(), lease_ms, known, tuple(facts), clocks)
+    return ClusterFacts(runtime.now_ms(), lease_ms, known, tuple(facts), clocks, recent.producers_ahead)
 
 
 async def _topic(admin: AdminClient, topic: str) -> TopicFacts | None:
@@ -84,7 +89,6 @@ async def _group(
     members = await _members(admin, name, connected)
     queues, retry_lag = await _queues(admin, name, is_new_last=_begins_last(connected))
     count, newest_ms = await _dead_letters(admin, name)
-    is_ordered = bool(locks) or any(member.orderly for member in members)
     return GroupFacts(
         name,
         members,
@@ -96,7 +100,6 @@ async def _group(
         retry_lag=retry_lag,
         dead_letter_ms=newest_ms,
         dead_letter_count=count,
-        spreads=await _spreads(admin, list(queues)) if is_ordered else (),
     )
 
 
@@ -194,16 +197,45 @@ async def _dead_letters(admin: AdminClient, group: str) -> tuple[int, int]:
     return count, max([of.last_update_timestamp for of in stats.values()], default=0)
 
 
-async def _spreads(admin: AdminClient, queues: Sequence[MessageQueue]) -> tuple[KeySpread, ...]:
-    """Sharding keys of which recent messages are in several queues of one topic."""
-    seen: dict[tuple[str, str], set[MessageQueue]] = {}
-    for queue in queues[:_QUEUES_LOOKED_AT]:
-        end = await admin.max_offset(queue)
-        if not end:
-            continue
-        for message in (await admin.read_queue(queue, max(end - _RECENT, 0), count_max=_RECENT)).messages:
-            key = sharding_key_of(message.properties)
-            if key is not None:
-                seen.setdefault((queue.topic, key), set()).add(queue)
-    spread = [KeySpread(topic, key, tuple(sorted(of))) for (topic, key), of in seen.items() if len(of) > 1]
-    return tuple(sorted(spread))
+class _Recent:
+    """What recent messages of ordered groups show: in which queues their keys are, and their producers' clocks."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self.producers_ahead: dict[str, int] = {}
+
+    async def spreads(self, queues: Sequence[MessageQueue]) -> tuple[KeySpread, ...]:
+        """Sharding keys of which recent messages are in several queues of one topic."""
+        seen: dict[tuple[str, str], set[MessageQueue]] = {}
+        for queue in queues[:_QUEUES_LOOKED_AT]:
+            end = await self._admin.max_offset(queue)
+            if not end:
+                continue
+            found = await self._admin.read_queue(queue, max(end - _RECENT, 0), count_max=_RECENT)
+            for message in found.messages:
+                self._look_at_clock(message)
+                key = sharding_key_of(message.properties)
+                if key is not None:
+                    seen.setdefault((queue.topic, key), set()).add(queue)
+        spread = [KeySpread(topic, key, tuple(sorted(of))) for (topic, key), of in seen.items() if len(of) > 1]
+        return tuple(sorted(spread))
+
+    def _look_at_clock(self, message: MessageExt) -> None:
+        """A message that was stored before it was sent. One that was stored late may have been delayed."""
+        ahead_ms = message.born_timestamp - message.store_timestamp
+        if ahead_ms > 0:
+            producer = str(ip_address(message.born_host[0]))
+            self.producers_ahead[producer] = max(self.producers_ahead.get(producer, 0), ahead_ms)
+
+
+async def _ordered_at_broker(admin: AdminClient) -> dict[str, bool | None]:
+    """The setting of RocketMQ 5 for each group; False if a broker says so. Some brokers keep it from us."""
+    found: dict[str, bool | None] = {}
+    try:
+        of_groups = await admin.group_configs()
+    except RequestRefused:
+        return found
+    for name, configs in of_groups.items():
+        said = [one.consume_message_orderly for one in configs if one.consume_message_orderly is not None]
+        found[name] = all(said) if said else None
+    return found

@@ -157,6 +157,13 @@ def _slow_listener(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
                 mean = seconds(int(status.consume_rt))
                 whose = f"{member.client_id} for {topic}"
                 yield f"a call of {whose} takes {mean} on average; a lock lasts {seconds(facts.lease_ms)}"
+        for queue, info in member.process_queues.items():
+            runs_ms = facts.now_ms - info.last_consume_timestamp
+            if member.orderly and info.transaction_msg_count and info.cached_msg_count and runs_ms > limit_ms:
+                yield f"a call of {member.client_id} for {queue} runs since {seconds(runs_ms)}, and messages wait"
+        calls, slow = member.count("listenerCalls"), member.count("listenerCallsSlow")
+        if member.orderly and slow * 100 > calls:
+            yield f"{slow:,} of {counted(calls, 'call')} of {member.client_id} took longer than half the life of a lock"
 
 
 def _blocked_head(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
@@ -271,6 +278,18 @@ def _clocks_apart(facts: ClusterFacts) -> Evidence:
                 what,
                 f"its clock is {seconds(abs(ahead_ms))} {'ahead of' if ahead_ms > 0 else 'behind'} this machine's",
             )
+    for producer, ahead_ms in sorted(facts.producers_ahead.items()):
+        if ahead_ms > _CLOCK_WARN_MS:
+            yield f"producer {producer}", f"its messages were stored {seconds(ahead_ms)} before they were sent"
+    for member in (member for group in facts.groups for member in group.members):
+        newest_ms = max((info.last_pull_timestamp for info in member.process_queues.values()), default=0)
+        if (ahead_ms := newest_ms - facts.now_ms) > _CLOCK_WARN_MS:
+            yield f"client {member.client_id}", f"its clock is {seconds(ahead_ms)} ahead of this machine's"
+
+
+def _not_ordered_at_broker(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
+    if group.is_ordered and group.ordered_at_broker is False:
+        yield "consumeMessageOrderly is false on a broker of RocketMQ 5"
 
 
 _W, _B = Severity.WARNING, Severity.BREAKS_ORDER
@@ -364,6 +383,11 @@ RULES: Final[Mapping[str, Rule]] = {
         _W, _clocks_apart,
         "Delays, offsets by time and the times in logs and traces disagree.",
         "Let NTP set the clocks.",
+    ),
+    "group-not-ordered": Rule(
+        _W, _each_group(_not_ordered_at_broker),
+        "Clients of RocketMQ 5 (gRPC) that join the group get messages without order.",
+        "`mqadmin updateSubGroup -g GROUP -o true`.",
     ),
     "trace-topic-missing": Rule(
         _W, _each_group(_no_trace_topic),

@@ -19,7 +19,11 @@ _SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
 
 
 class SubscriptionGroupConfig(NamedTuple):
-    """Request body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, and an entry of subscriptionGroup.json (wire.md 8.4)."""
+    """Request body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, and an entry of subscriptionGroup.json (wire.md 8.4).
+
+    Args:
+        consume_message_orderly: of brokers of RocketMQ 5 alone: clients of 5 get the group's messages in order.
+    """
 
     group_name: str
     consume_enable: bool = True
@@ -30,6 +34,7 @@ class SubscriptionGroupConfig(NamedTuple):
     broker_id: int = 0
     which_broker_when_consume_slowly: int = 1
     notify_consumer_ids_changed_enable: bool = True
+    consume_message_orderly: bool | None = None
 
     def to_wire(self) -> dict[str, Any]:
         return {
@@ -58,6 +63,7 @@ class SubscriptionGroupConfig(NamedTuple):
             take(wire, "brokerId", int, 0),
             take(wire, "whichBrokerWhenConsumeSlowly", int, 1),
             take(wire, "notifyConsumerIdsChangedEnable", bool, True),
+            take(wire, "consumeMessageOrderly", bool, None),
         )
 
 

@@ -92,6 +92,7 @@ BAD: dict[str, ClusterFacts] = {
     "dead-letters": cluster(dead_letter_ms=NOW_MS - 60_000, dead_letter_count=2),
     "retry-without-members": cluster(members=(), retry_lag=3),
     "clocks-apart": replace(HEALTHY, clocks={"broker 10.0.0.2:10911": -4000}),
+    "group-not-ordered": cluster(ordered_at_broker=False),
     "trace-topic-missing": replace(
         with_a(properties={**ORDERLY, "enableMsgTrace": "true"}), topics={TOPIC: HEALTHY.topics[TOPIC]}
     ),
@@ -148,6 +149,32 @@ def test_a_connection_that_was_cut_is_no_second_client() -> None:
     assert without_cut_ones(unknown) == unknown
     (finding,) = examine(with_a(others=("127.0.0.1:50009",)))
     assert finding.evidence.endswith("; one may have been cut, and be gone within two minutes")
+
+
+def test_a_listener_is_slow_on_average_or_at_times_or_at_this_moment() -> None:
+    """Above half the life of a lock: the mean, more than one call of a hundred, or the call that runs."""
+    some = {**ORDERLY, "listenerCalls": "300", "listenerCallsSlow": "3"}
+    assert examine(with_a(properties=some)) == []
+    (finding,) = examine(with_a(properties={**some, "listenerCallsSlow": "4"}))
+    assert finding.evidence == "4 of 300 calls of a took longer than half the life of a lock"
+    running = ProcessQueueInfo(
+        locked=True, last_lock_timestamp=NOW_MS, last_consume_timestamp=NOW_MS - 31_000, transaction_msg_count=1
+    )
+    assert examine(with_a(process_queues={QUEUES[0]: running, QUEUES[1]: A.process_queues[QUEUES[1]]})) == []
+    stuck = {QUEUES[0]: running._replace(cached_msg_count=9), QUEUES[1]: A.process_queues[QUEUES[1]]}
+    (finding,) = examine(with_a(process_queues=stuck))
+    assert finding.rule == "slow-listener"
+    assert finding.evidence == "a call of a for orders@broker-a:0 runs since 31.0 s, and messages wait"
+
+
+def test_clocks_of_clients() -> None:
+    """A producer is ahead when its messages are stored before they are sent, a consumer when it pulls in the future."""
+    assert examine(replace(HEALTHY, producers_ahead={"10.0.0.7": 900})) == []
+    (finding,) = examine(replace(HEALTHY, producers_ahead={"10.0.0.7": 4000}))
+    assert finding[2:4] == ("producer 10.0.0.7", "its messages were stored 4.0 s before they were sent")
+    pulled = A.process_queues[QUEUES[0]]._replace(last_pull_timestamp=NOW_MS + 5000)
+    (finding,) = examine(with_a(process_queues={**A.process_queues, QUEUES[0]: pulled}))
+    assert finding[2:4] == ("client a", "its clock is 5.0 s ahead of this machine's")
 
 
 def test_strategies_are_compared_by_what_they_do() -> None:

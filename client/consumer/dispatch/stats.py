@@ -14,11 +14,18 @@ __all__ = ["SAMPLE_INTERVAL_MS", "ConsumeStats", "TopicTotals"]
 
 
 class TopicTotals:
-    """The totals of one topic since the start. `times`: for metrics, if the user asked for them."""
+    """The totals of one topic since the start.
 
-    __slots__ = ("calls", "consume_ms", "failed", "ok", "pull_ms", "pulled", "pulls", "times")
+    Args:
+        slow_ms: calls that take longer are counted as slow.
+        times: for metrics, if the user asked for them.
+    """
 
-    def __init__(self, times: CallTimes | None = None) -> None:
+    __slots__ = ("calls", "consume_ms", "failed", "ok", "pull_ms", "pulled", "pulls", "slow", "slow_ms", "times")
+
+    def __init__(self, slow_ms: int, times: CallTimes | None = None) -> None:
+        self.slow_ms = slow_ms
+        self.slow = 0
         self.times = times
         self.pulls = self.pulled = self.pull_ms = 0
         self.calls = self.ok = self.failed = self.consume_ms = 0
@@ -27,6 +34,7 @@ class TopicTotals:
         """Count a listener call with one result for all its messages."""
         self.calls += 1
         self.consume_ms += duration_ms
+        self.slow += duration_ms > self.slow_ms
         if self.times is not None:
             (self.times.failed if failed else self.times.handled).count(duration_ms)
         if failed:
@@ -38,6 +46,7 @@ class TopicTotals:
         """Count a listener call that acknowledged its first `ok_count` messages."""
         self.calls += 1
         self.consume_ms += duration_ms
+        self.slow += duration_ms > self.slow_ms
         if self.times is not None:
             (self.times.failed if failed_count else self.times.handled).count(duration_ms)
         self.ok += ok_count
@@ -54,8 +63,8 @@ class _Windows:
 
     __slots__ = ("failed", "failed_hour", "ok", "pull_ms", "pulled", "rt", "rt_hour", "totals")
 
-    def __init__(self, *, measured: bool) -> None:
-        self.totals = TopicTotals(CallTimes() if measured else None)
+    def __init__(self, totals: TopicTotals) -> None:
+        self.totals = totals
         self.pull_ms, self.pulled = StatsWindow.minute(), StatsWindow.minute()
         self.rt, self.rt_hour = StatsWindow.minute(), StatsWindow.hour()
         self.ok = StatsWindow.minute()
@@ -96,10 +105,12 @@ class ConsumeStats:
 
     Args:
         measured: keep the times of calls for metrics too.
+        slow_ms: calls that take longer are counted as slow: half the life of a lock.
     """
 
-    def __init__(self, now_ms: int, *, measured: bool = False) -> None:
+    def __init__(self, now_ms: int, *, measured: bool = False, slow_ms: int = 30_000) -> None:
         self.measured = measured
+        self._slow_ms = slow_ms
         self.longest_wait_ms = 0  # the longest wait of a listener call for a thread, if it was long
         self.calls_not_begun = 0  # when their thread was free, they were not allowed any more
         self.calls_outlived = 0  # they ran on when the lease of their fenced lock had ended, or the lock was lost
@@ -124,7 +135,8 @@ class ConsumeStats:
         """Return the totals of a topic, always the same object."""
         windows = self._topics.get(topic)
         if windows is None:
-            windows = self._topics[topic] = _Windows(measured=self.measured)
+            times = CallTimes() if self.measured else None
+            windows = self._topics[topic] = _Windows(TopicTotals(self._slow_ms, times))
         return windows.totals
 
     @property
