@@ -131,7 +131,7 @@ class SimRuntime:
         self._blocked_ms = 0
         self._loop = loop
         self._network = network
-        self._epoch_ns = (epoch_ms + host.clock_offset_ms) * 1_000_000
+        self._epoch_ns = (epoch_ms + host.clock_offset_ms) * 1_000_000 - START_NS  # when the loop's clock was 0
         self._serial = loop.now_ns
 
     @property
@@ -146,7 +146,7 @@ class SimRuntime:
     def now_ms(self) -> int:
         """Virtual time, unless the clock drifts. It counts the sleep of the machine, as the real clock does."""
         now_ns = self.host.clock.read_ns(self._loop.now_ns) if self._loop.clocks_off else self._loop.now_ns
-        return (self._epoch_ns + now_ns - START_NS) // 1_000_000
+        return (self._epoch_ns + now_ns) // 1_000_000
 
     def monotonic_ns(self) -> int:
         return self.host.clock.read_ns(self._loop.now_ns) if self._loop.clocks_off else self._loop.now_ns
