@@ -284,15 +284,16 @@ def _place(key: QueueKey) -> str:
 
 def _events(collector: Collector, key: QueueKey, now_ms: int) -> dict[str, Any]:
     state = collector.queues.get(key) or QueueState()
+
+    def owner(client_id: str | None) -> Owner | None:
+        return owner_of(client_id, collector.owner_number(key[0], client_id)) if client_id else None
+
     events = [
-        {
-            "at_ms": mark.at_ms,
-            "kind": mark.kind,
-            "old": mark.old,
-            "new": mark.new,
-            "cause": mark.cause,
-            "epoch": "" if mark.epoch is None else epoch_text(mark.epoch),
-            "rest_ms": mark.rest_ms,
+        mark._asdict()
+        | {
+            "old": owner(mark.old),
+            "new": owner(mark.new),
+            "epoch": "" if mark.epoch is None else epoch_text(mark.epoch).rpartition("-")[2],
         }
         for mark in reversed(state.marks)
         if mark.at_ms >= now_ms - RIBBON_MS

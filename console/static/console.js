@@ -58,6 +58,7 @@ document.addEventListener("click", async (event) => {
     return;
   }
   details.showModal();
+  details.querySelector("tr.chosen")?.scrollIntoView({ block: "center" });
 });
 
 details.addEventListener("click", (event) => {
