@@ -34,6 +34,7 @@ _HOUR_MS: Final = 3_600_000
 _LAG_EVERY_MS: Final = 10_000
 _LEASE_MS: Final = 60_000  # until a lock row says another one
 _OWNERS_MAX: Final = 64  # of one group, that have a number
+_SLACK_MS: Final = 5000  # between the beginning of a period by the lock table and by the journal
 _EXPIRED: Final = "expired"
 _SEEN: Final = "seen"
 _ENDS: Final[Mapping[str, MarkKind]] = {
@@ -105,6 +106,8 @@ class Collector:
         key = (change.consumer_group, change.queue)
         queue = self._queue(key, now_ms)
         old, new, epoch, cause = change.old, change.new, change.epoch, change.cause
+        if not change.is_refusal:
+            self._unsee(queue, change, at_ms)
         if change.is_refusal:
             mark = Mark(at_ms, MarkKind.REFUSED, old, new, None, cause)
             self.refusals.append((key, mark))
@@ -120,6 +123,22 @@ class Collector:
             why = queue.last_cause if kind is MarkKind.TAKEN_OVER else cause
             mark = Mark(at_ms, kind, queue.last_owner, new, epoch, why, change.rest_ms)
         self._add(queue, mark, now_ms)
+
+    def _unsee(self, queue: QueueState, change: LockChange, at_ms: int) -> None:
+        """A table can show a period before the journal tells how it began: what the journal tells takes its place."""
+        seen, queue.seen_span = queue.seen_span, None
+        if seen is None or queue.open_span is not seen:
+            return
+        is_near = at_ms <= seen.from_ms + _SLACK_MS
+        if seen.owner == change.new:
+            is_told = is_near if seen.epoch is None else change.epoch == seen.epoch
+        else:
+            is_told = is_near and seen.owner != change.old
+        if not is_told:
+            return
+        queue.spans.pop()
+        if queue.last_cause == _SEEN and queue.spans:  # the table ended the span before it too
+            queue.spans[-1] = queue.spans[-1]._replace(to_ms=None)
 
     def _grant(self, key: QueueKey, queue: QueueState, change: LockChange, at_ms: int) -> MarkKind:
         assert change.new is not None
@@ -172,7 +191,8 @@ class Collector:
             from_ms = now_ms - row.held_ms
             if span is not None:
                 self._end(queue, from_ms, span.owner, _SEEN)
-            queue.spans.append(Span(from_ms, None, row.client_id, row.epoch))
+            queue.seen_span = Span(from_ms, None, row.client_id, row.epoch)
+            queue.spans.append(queue.seen_span)
 
     def owner_number(self, group: str, owner: str) -> int:
         """A small number that an owner keeps: pages make its letter and its colour of it."""

@@ -91,6 +91,7 @@ class QueueState:
     Args:
         row: The lock as it was at `row_ms`; None: no client has it, or the broker has gone.
         last_owner, last_cause: Of the last period that ended.
+        seen_span: The open span, when a lock table showed it and no journal yet.
         claims: Apache's brokers: the members that say that they own it.
     """
 
@@ -101,6 +102,7 @@ class QueueState:
     last_owner: str | None = None
     last_cause: str = ""
     claims: tuple[str, ...] = ()
+    seen_span: Span | None = None
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=_SPANS_MAX))
     marks: deque[Mark] = field(default_factory=lambda: deque(maxlen=_MARKS_MAX))
     flaps_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_FLAPS_MAX))

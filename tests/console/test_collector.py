@@ -45,6 +45,22 @@ def test_a_period_ends_and_another_begins() -> None:
     assert list(collector.queues[KEY].flaps_ms) == [NOW_MS - 27_000]
 
 
+@pytest.mark.parametrize("is_end_known", [True, False])
+def test_a_table_that_is_read_before_the_journal(is_end_known: bool) -> None:
+    """The table shows the next owner before the journal tells of the takeover: it is a takeover all the same, once."""
+    collector = fed(change(NOW_MS - 90_000, None, "a", "granted", epoch=5))
+    end = change(NOW_MS - 3000, "a", None, "connection lost", epoch=5)
+    grant = change(NOW_MS - 500, None, "b", "taken over", epoch=6, rest_ms=2500)
+    if is_end_known:
+        collector.changed([end], 0, NOW_MS)
+    collector.locked("broker-a", [row("b", held_ms=500, epoch=6)], NOW_MS)
+    collector.changed([grant] if is_end_known else [end, grant], 0, NOW_MS)
+    assert spans(collector) == [Span(NOW_MS - 90_000, NOW_MS - 3000, "a", 5), Span(NOW_MS - 500, None, "b", 6)]
+    assert kinds(collector) == [MarkKind.GRANTED, MarkKind.EXPIRED, MarkKind.TAKEN_OVER]
+    (handover,) = collector.handovers
+    assert (handover.old, handover.new, handover.cause) == ("a", "b", "connection lost")
+
+
 def test_a_queue_that_its_last_owner_gets_again_was_not_handed_over() -> None:
     """The same client after an unlock: granted, no flap."""
     collector = fed(
