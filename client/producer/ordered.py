@@ -9,7 +9,6 @@ from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.request import Outgoing, SendRequests, open_sender, read_send_reply
 from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.sequencer import SendSequence, SequenceBrokenError, SequenceNumber
-from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.model import MessageQueue
@@ -29,13 +28,10 @@ _BROKEN = "an earlier send to its queue failed, and it must not overtake that on
 class OrderedSender:
     """Has one SendSequence for each queue. `sequencer` has the rules."""
 
-    def __init__(
-        self, instance: MQClientInstance, requests: SendRequests, config: ProducerConfig, trace: TraceWriter | None
-    ) -> None:
+    def __init__(self, instance: MQClientInstance, requests: SendRequests, config: ProducerConfig) -> None:
         self._instance = instance
         self._requests = requests
         self._config = config
-        self._trace = trace
         self._sequences: dict[MessageQueue, SendSequence] = {}
 
     async def send(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
@@ -50,13 +46,9 @@ class OrderedSender:
                 ticket = number.ticket
                 try:
                     future = self._transmit(sequence, number, endpoint, outgoing, timeout_ms)
-                    result = await self._outcome(sequence, number, future, outgoing)
+                    return await self._outcome(sequence, number, future, outgoing)
                 except SendError as error:
                     failure = error
-                else:
-                    if self._trace is not None:
-                        self._trace.sent(result.queue, result.queue_offset, outgoing.sharding_key, outgoing.msg_ids)
-                    return result
         if failure is None:
             ticket = sequence.ticket()
             sequence.hold(ticket)
@@ -84,21 +76,14 @@ class OrderedSender:
                 late = self._instance.runtime.now_ms() >= deadline_ms
                 if attempts <= 0 or late or not self._config.retry_keyed or not _may_retry(failure):
                     sequence.give_up(ticket)
-                    self._record_failure(outgoing, earlier)
                     raise earlier
                 await self._pause(sequence, ticket)
             try:
-                result = await self._attempt(sequence, ticket, outgoing, timeout_ms)
+                return await self._attempt(sequence, ticket, outgoing, timeout_ms)
             except SequenceBrokenError:
-                failure = SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id).after(earlier)
-                self._record_failure(outgoing, failure)
-                raise failure from None
+                raise SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id).after(earlier) from None
             except SendError as error:
                 failure = error
-            else:
-                if self._trace is not None:
-                    self._trace.sent(result.queue, result.queue_offset, outgoing.sharding_key, outgoing.msg_ids)
-                return result
 
     async def _pause(self, sequence: SendSequence, ticket: int) -> None:
         """Wait between two attempts. Later sends wait too."""
@@ -107,10 +92,6 @@ class OrderedSender:
         except asyncio.CancelledError:
             sequence.give_up(ticket)
             raise
-
-    def _record_failure(self, outgoing: Outgoing, failure: SendError) -> None:
-        if self._trace is not None:
-            self._trace.send_failed(outgoing.topic, outgoing.sharding_key, outgoing.msg_ids, failure.outcome.name)
 
     async def send_one_way(self, queue: MessageQueue, outgoing: Outgoing) -> None:
         """Send in call order, without an answer. Raises SendError when it could not leave."""

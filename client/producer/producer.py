@@ -1,7 +1,7 @@
 """Producer: sends messages. Those with a sharding key, a selector or a given queue stay in call order."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -21,6 +21,7 @@ from lockstep.client.producer.request_reply import Replies, RequestMessage
 from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.round_robin import AnywhereSender
 from lockstep.client.producer.selectors import MessageQueueSelector, select_by_hash
+from lockstep.client.producer.send_trace import SendTrace
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host
@@ -51,7 +52,11 @@ class ProducerParts(NamedTuple):
     ordered: OrderedSender
     anywhere: AnywhereSender
     replies: Replies
-    trace: TraceWriter | None
+    trace: SendTrace | None
+
+
+def _traced(parts: ProducerParts, outgoing: Outgoing, sending: Awaitable[SendResult]) -> Awaitable[SendResult]:
+    return sending if parts.trace is None else parts.trace.follow(outgoing, sending)
 
 
 class _Place(NamedTuple):
@@ -147,14 +152,16 @@ class Producer(Lifecycle):
             self.group, config, instance.client_id, keys, runtime, tenant=self._tenant, hooks=self._hooks
         )
         queues = PublishQueues(instance.routes, config.default_topic_queue_nums, config.create_topic_key)
-        trace = TraceWriter(runtime, self._trace_path, instance.client_id, self.group) if self._trace_path else None
+        trace = None
+        if self._trace_path:
+            trace = SendTrace(TraceWriter(runtime, self._trace_path, instance.client_id, self.group))
         return ProducerParts(
             instance,
             claim,
             requests,
             queues,
-            OrderedSender(instance, requests, config, trace),
-            AnywhereSender(instance, requests, config, queues, trace),
+            OrderedSender(instance, requests, config),
+            AnywhereSender(instance, requests, config, queues),
             Replies(instance),
             trace,
         )
@@ -217,7 +224,8 @@ class Producer(Lifecycle):
         timeout_ms = timeout_ms or self.config.send_timeout_ms
         queues = parts.queues.known(outgoing.topic) if key is not None and selector is None and queue is None else None
         if queues is not None:  # the common case needs no other coroutine
-            result = await parts.ordered.send(select_by_hash(queues, message, key), outgoing, timeout_ms)
+            queue = select_by_hash(queues, message, key)
+            result = await _traced(parts, outgoing, parts.ordered.send(queue, outgoing, timeout_ms))
         else:
             result = await self._send(parts, message, outgoing, _Place(key, selector, arg, queue), timeout_ms)
         return result._replace(queue=self._tenant.bare_queue(result.queue)) if self._has_tenant else result
@@ -227,9 +235,9 @@ class Producer(Lifecycle):
     ) -> SendResult:
         """Send to the place that the caller named, or to any queue. The result has the names that brokers know."""
         if place.sharding_key is None and place.selector is None and place.queue is None:  # `arg` alone names none
-            return await parts.anywhere.send(outgoing, timeout_ms)
+            return await _traced(parts, outgoing, parts.anywhere.send(outgoing, timeout_ms))
         queue = await self._choose(message, outgoing.topic, place)
-        return await parts.ordered.send(queue, outgoing, timeout_ms)
+        return await _traced(parts, outgoing, parts.ordered.send(queue, outgoing, timeout_ms))
 
     def send_async(
         self,

@@ -62,7 +62,7 @@ class InnerProducer:
         self._timeout_ms = producer_config.send_timeout_ms
         self._requests = SendRequests(_GROUP, producer_config, instance.client_id, keys, instance.runtime)
         queues = PublishQueues(instance.routes, producer_config.default_topic_queue_nums)
-        self._anywhere = AnywhereSender(instance, self._requests, producer_config, queues, None)
+        self._anywhere = AnywhereSender(instance, self._requests, producer_config, queues)
 
     def retry(self, message: MessageExt, reconsume_times: int, limit: int) -> Outgoing:
         """Return a copy with the first topic and the first id, at delay level 3 + its attempts.

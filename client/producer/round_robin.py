@@ -14,7 +14,6 @@ from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.publish_queues import PublishQueues
 from lockstep.client.producer.request import Outgoing, SendRequests, open_sender, read_send_reply
 from lockstep.client.producer.result import SEND_OK, SendResult
-from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
@@ -38,28 +37,22 @@ _RETRIED_CODES = frozenset({
 
 
 class AnywhereSender:
-    """Without a `trace`, and for half messages, nothing is recorded."""
-
     def __init__(
         self,
         instance: MQClientInstance,
         requests: SendRequests,
         config: ProducerConfig,
         queues: PublishQueues,
-        trace: TraceWriter | None,
     ) -> None:
         self._instance = instance
         self._runtime = instance.runtime
         self._requests = requests
         self._config = config
         self._queues = queues
-        self._trace = trace
         self._next_queue = instance.runtime.rng.randrange(_FIRST_QUEUE_MAX)
         self._faults = FaultLatency(instance.runtime.rng) if config.send_latency_fault_enable else None
 
-    async def send(
-        self, outgoing: Outgoing, timeout_ms: int, *, traced: bool = True, avoid: str | None = None
-    ) -> SendResult:
+    async def send(self, outgoing: Outgoing, timeout_ms: int, *, avoid: str | None = None) -> SendResult:
         """Send until one broker stored the message, or no attempt is left.
 
         An asynchronous send has its own number of attempts, and is not tried again after a broker refused it.
@@ -70,18 +63,6 @@ class AnywhereSender:
         Raises:
             SendError, NoRouteError, SendForbiddenError
         """
-        trace = self._trace if traced else None
-        try:
-            result = await self._attempts(outgoing, timeout_ms, avoid)
-        except SendError as error:
-            if trace is not None:
-                trace.send_failed(outgoing.topic, outgoing.sharding_key, outgoing.msg_ids, error.outcome.name)
-            raise
-        if trace is not None:
-            trace.sent(result.queue, result.queue_offset, outgoing.sharding_key, outgoing.msg_ids)
-        return result
-
-    async def _attempts(self, outgoing: Outgoing, timeout_ms: int, avoid: str | None) -> SendResult:
         config, deadline_ms = self._config, self._runtime.now_ms() + timeout_ms
         queues = await self._queues.find(outgoing.topic)
         if outgoing.uncompressed:

@@ -165,7 +165,7 @@ class TransactionProducer(Producer):
         outgoing = parts.requests.outgoing(half, half.sharding_key, half=True)
         half.transaction_id = outgoing.msg_id
         timeout_ms = timeout_ms or self.config.send_timeout_ms
-        sent = await parts.anywhere.send(outgoing, timeout_ms, traced=False)
+        sent = await parts.anywhere.send(outgoing, timeout_ms)
         if sent.status == SEND_OK:
             assert self._executing is not None
             execute = partial(self._listener.execute_local_transaction, half, arg)

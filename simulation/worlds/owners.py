@@ -32,6 +32,7 @@ class _Queue:
     granted_ms: int = 0
     free_ms: int = 0
     ended_ms: int = 0
+    unlocks: list[tuple[int, Grant]] = field(default_factory=list)  # when each arrived, with epoch 0 for none
     forgotten: bool = False  # a faithful broker started again since the last grant
     released: str = ""  # how the last period ended before its lease did
 
@@ -86,6 +87,10 @@ class Owners:
         of.connection, of.granted_ms, of.released, of.forgotten = asked.endpoint, asked.handled_ms, "", False
         of.free_ms = asked.handled_ms + lease_ms
         key = (grant.address, grant.epoch)
+        for at_ms, unlock in of.unlocks:
+            if at_ms > asked.handled_ms and unlock == grant:
+                self._released(of, at_ms, "handovers")  # the client gave it back before the answer left
+                break
         of.leases[key] = max(of.free_ms, of.leases.get(key, 0))
         return begins
 
@@ -117,6 +122,7 @@ class Owners:
     def unlocked(self, asked: Asked, queue: MessageQueue, epoch: int | None) -> bool:
         """An unlock arrived. Returns whether it ends a period."""
         of = self.of(queue)
+        of.unlocks.append((asked.handled_ms, Grant(epoch or 0, asked.address)))
         if not of.grants or Grant(epoch or 0, asked.address) != of.grants[-1]:
             return False
         live = asked.handled_ms < of.free_ms

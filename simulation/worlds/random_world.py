@@ -28,7 +28,10 @@ _FENCED_OUT: Final = frozenset(
         *(Kind.STALE_COMMIT, Kind.COMMIT_REGRESS),
     )
 )
-_OF_LOST_LOG: Final = frozenset({Kind.WRONG_MESSAGE, Kind.NEVER_SENT, Kind.REPEATED_ID, Kind.COMMIT_BEYOND_END})
+# With the log the broker may lose its last stored offsets.
+_OF_LOST_LOG: Final = frozenset({
+    Kind.WRONG_MESSAGE, Kind.NEVER_SENT, Kind.REPEATED_ID, Kind.COMMIT_BEYOND_END, Kind.REWIND_BELOW_COMMIT,
+})  # fmt: skip
 _OF_SKIPPED: Final = frozenset({Kind.COMMIT_BEYOND_END, Kind.COMMIT_UNHANDLED, Kind.LOST_WRITE})
 
 

@@ -145,7 +145,7 @@ class SendWorld:
         keys = UniqueKeyMaker(bytes(4), 1, 1)
         requests = SendRequests("g", config, "client", keys, runtime)
         self._requests = requests
-        self.ordered = OrderedSender(cast("MQClientInstance", _Instance(self)), requests, config, None)
+        self.ordered = OrderedSender(cast("MQClientInstance", _Instance(self)), requests, config)
 
     # The sender's side ---------------------------------------------------------------------------------------
 

@@ -245,6 +245,33 @@ def test_the_name_server_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @on_stage
+async def test_every_send_is_in_the_trace(stage: Stage) -> None:
+    """A broker may store a message whose send was cancelled, or waits when the trace is closed: outcome unknown."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    broker.answers(SEND, None)
+    async with producer_for(stage, trace="trace.jsonl") as producer:
+        cancelled = asyncio.ensure_future(producer.send(Message(TOPIC, b"0"), sharding_key="k"))
+        await stage.world.until(lambda: broker.seen and broker.seen[-1].body == b"0")
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        waits = asyncio.ensure_future(producer.send(Message(TOPIC, b"1")))
+        await stage.world.until(lambda: broker.seen[-1].body == b"1")
+        assert producer._parts is not None
+        assert producer._parts.trace is not None
+        producer._parts.trace.close()
+    with pytest.raises(SendError):
+        await waits
+    records = [json.loads(line) for line in stage.client.disk.read("trace.jsonl").splitlines()]
+    assert [(r["event"], r.get("key"), r.get("outcome")) for r in records] == [
+        ("send_failed", "k", "unknown"),
+        ("send_failed", None, "unknown"),
+        ("closed", None, None),
+    ]
+
+
+@on_stage
 async def test_the_trace_of_a_producer(stage: Stage) -> None:
     """A record for every message sent, with its offset, or failed, with its outcome; also of sends that were cut
     short by the end."""
@@ -271,4 +298,5 @@ async def test_the_trace_of_a_producer(stage: Stage) -> None:
         ("sent", None, 1),
         ("send_failed", "k", "refused"),
         ("send_failed", None, "refused"),
+        ("send_failed", "k", "unknown"),
     ]
