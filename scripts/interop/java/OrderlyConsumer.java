@@ -25,7 +25,7 @@ public final class OrderlyConsumer {
         Answers answers = new Answers(arguments, "SUCCESS");
         boolean autoCommit = arguments.getBoolean("auto-commit", true);
         int workMs = arguments.getInt("work-ms", 0);
-        var instance = MQClientManager.getInstance().getOrCreateMQClientInstance(consumer);
+        var instance = MQClientManager.getInstance().getOrCreateMQClientInstance(consumer, Accounts.hook(arguments));
         TracedOffsets offsets =
                 new TracedOffsets(consumer, new RemoteBrokerOffsetStore(instance, consumer.getConsumerGroup()));
         consumer.setOffsetStore(offsets);

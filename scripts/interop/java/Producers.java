@@ -1,7 +1,6 @@
 import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
-import org.apache.rocketmq.remoting.RPCHook;
 
 /** What producers take: --name-server, --topic, --producer-group, --namespace, --body-bytes, --tags, --delay-level. */
 final class Producers {
@@ -24,7 +23,7 @@ final class Producers {
     static DefaultMQProducer make(Arguments arguments) {
         boolean trace = arguments.getBoolean("message-trace", false);
         String group = arguments.get("producer-group", "interop-producers");
-        return configure(new DefaultMQProducer(group, (RPCHook) null, trace, null), arguments);
+        return configure(new DefaultMQProducer(group, Accounts.hook(arguments), trace, null), arguments);
     }
 
     /** Message number {@code seq}: its body is the number, filled up to --body-bytes with text that compresses. */

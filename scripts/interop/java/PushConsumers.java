@@ -3,6 +3,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -13,7 +14,8 @@ final class PushConsumers {
     private PushConsumers() {}
 
     static DefaultMQPushConsumer make(Arguments arguments) throws MQClientException {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.need("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+                arguments.need("group"), Accounts.hook(arguments), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(arguments.need("name-server"));
         consumer.setInstanceName(arguments.instance());
         if (arguments.has("namespace")) {
