@@ -11,7 +11,30 @@ from lockstep.simulation.worlds.experiment import WORLDS
 EACH: Final = 10
 # Seeds that failed once, some by a mistake of the observer. `python -m tests.mutants.worlds NAME` finds the first one
 # that fails without a protection.
-FOUND_BY: Final = (1, 3, 5, 22, 25, 28, 32, 33, 37, 39, 80, 82, 116, 147, 454, 4431, 8760, 8825, 12207, 15287, 15875, 18482)
+FOUND_BY: Final = (  # fmt: skip
+    1,
+    3,
+    5,
+    22,
+    25,
+    28,
+    32,
+    33,
+    37,
+    39,
+    80,
+    82,
+    116,
+    147,
+    454,
+    4431,
+    8760,
+    8825,
+    12207,
+    15287,
+    15875,
+    18482,
+)
 
 
 def fails(seed: int) -> str:
