@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/console.md: `python -m tests.console.browser.pictures FOLDER`."""
+"""Takes the pictures of docs/console.md, but not of Order: `python -m tests.console.browser.pictures FOLDER`."""
 
 import sys
 import tempfile
@@ -14,9 +14,6 @@ from tests.console.browser.test_takeover import owners
 HISTORY_MS = 40_000  # so that ribbons and the line of the lag have something to show
 # File name -> address, width, scheme, language.
 PICTURES = {
-    "console-order": ("/", 1280, "light", "en-US"),
-    "console-order-dark": ("/", 800, "dark", "en-US"),
-    "console-order-phone": ("/", 390, "light", "en-US"),
     "console-group": (f"/group?group={GROUP}", 1280, "light", "en-US"),
     "console-group-phone": (f"/group?group={GROUP}", 390, "dark", "zh-CN"),
     "console-message": (f"/message?topic={TOPIC}&broker=broker-a&queue=0&offset=0", 800, "light", "en-US"),
