@@ -19,7 +19,7 @@ async def console(name_server: str, host: str, port: int, snapshot: str | None) 
         from lockstep.console.server import serve
         from lockstep.console.snapshot import write_snapshot
     except ModuleNotFoundError as error:
-        if error.name in ("starlette", "uvicorn", "jinja2", "markupsafe"):
+        if (error.name or "").partition(".")[0] in ("starlette", "uvicorn", "jinja2", "markupsafe"):
             raise CliError("the console needs more packages: pip install 'lockstep-mq[console]'") from None
         raise
     log = StderrLog(verbose=False)

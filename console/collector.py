@@ -232,6 +232,8 @@ class Collector:
         lag = sum(max(of.broker_offset - of.consumer_offset, 0) for of in reading.offsets.values())
         if not state.lag or now_ms - state.lag[-1][0] >= _LAG_EVERY_MS:
             state.lag.append((now_ms, lag))
+        while state.lag[0][0] < now_ms - _HOUR_MS:
+            state.lag.popleft()
         self._claimed(reading, now_ms)
 
     def forget_groups(self, known: Iterable[str]) -> None:

@@ -171,10 +171,15 @@ class _Gather:
 
     async def _read_groups_on_and_on(self) -> None:
         while True:
-            groups = await self._group_names()
-            if groups:
-                await self._read_groups(groups)
-                self._console.feed.publish()
+            groups: dict[str, list[str]] = {}
+            try:
+                groups = await self._group_names()
+                if groups:
+                    await self._read_groups(groups)
+                    self._console.feed.publish()
+            except Exception as error:  # an error of ours: told on stderr, and tried again
+                context = {"message": "the groups cannot be read", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
             await asyncio.sleep(_LOOK_S if not groups else _IDLE_GROUPS_S if self._is_idle else _GROUPS_S)
 
     async def _read_groups(self, groups: dict[str, list[str]]) -> None:

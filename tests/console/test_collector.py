@@ -269,8 +269,8 @@ def test_eight_hours_of_ten_thousand_queues_take_no_more_memory_than_two() -> No
             hour = (turn + 1) // 30
             kept[hour], resident[hour] = entries(collector), resident_bytes()
     assert len(collector.queues) == QUEUES
-    assert kept[8] - GROUPS * 240 <= kept[2] * 1.02 - GROUPS * 60
-    assert resident[8] <= resident[2] * 1.1, resident
+    assert kept[8] <= kept[2] * 1.02
+    assert resident[8] <= resident[2] * 1.25, resident  # freed memory does not go back at once
 
 
 def test_more_queues_than_the_bound_push_out_the_oldest() -> None:
