@@ -53,7 +53,7 @@ nightly: $(VENV)/.dev mutants coverage-rows ## 2,000 power cuts on virtual time,
 
 mutants: $(VENV)/.dev ## take each protection of order out, one at a time: tests and random worlds must notice (ARGS="client-lock-expiry", SEEDS=5000)
 	$(BIN)/python -m tests.mutants $(ARGS)
-	$(BIN)/python -m tests.mutants.worlds --fresh --seeds $(or $(SEEDS),200) $(ARGS)
+	$(BIN)/python -m tests.mutants.worlds --fresh --seeds $(or $(SEEDS),20) $(ARGS)
 
 coverage-page: $(VENV)/.dev ## write docs/COVERAGE.md from tests/rules/articles.toml and the markers of tests
 	$(BIN)/python -m tests.rules.page

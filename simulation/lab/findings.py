@@ -30,12 +30,14 @@ class Wrong(StrEnum):
     NOT_DRAINED = "not-drained"  # a planned handover before all that was handled was committed
     RESET_UNDONE = "reset-undone"  # a commit was stored over an administrator's reset
     LATE_CALL = "late-call"  # a call began after its lease had ended
+    TRUSTED_TOO_LONG = "trusted-too-long"  # a call began in time, but later than a client may trust its lock
     TWO_CALLS = "two-calls"  # one process ran two calls at once on one queue; by key: of one key
     OVERLAP = "overlap"  # calls of two processes ran at once on one queue
     EFFECT_OUT_OF_ORDER = "effect-out-of-order"
     EFFECT_AGAIN = "effect-again"  # twice in one period, although it had succeeded
     COMMIT_BACK = "commit-back"
     LOST = "lost"
+    STORED_OUT_OF_ORDER = "stored-out-of-order"  # a message of a key behind one that was sent later
     NOT_STORED = "not-stored"  # a message that the broker had acknowledged
     REQUEST_FAILED = "request-failed"  # a handler of the broker raised
     STUCK = "stuck"  # everything is healed, and a message is not handled

@@ -19,7 +19,12 @@ _EXPERIMENTS: Final = {
     "bad-machines": "lockstep.simulation.stories.broken:bad_machines",
     "anything": "lockstep.simulation.stories.broken:anything",
     "worlds": "lockstep.simulation.worlds.experiment:WORLDS",
+    **{
+        f"worlds/{part}": f"lockstep.simulation.worlds.focused:{part.upper()}"
+        for part in ("goings", "stops", "restarts", "power", "links", "resets", "threads", "sends")
+    },
 }
+_FOCUSED: Final = "worlds/"  # and the part of order that they look at
 _MUSEUM: Final = "museum/"  # and the key of an exhibit
 
 

@@ -16,6 +16,8 @@ __all__ = ["Calls"]
 
 _SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 _PERCENT = 100
+_MARGIN_PARTS = 20  # of a lease with an epoch: the last part of it is not used
+_ROUNDED_MS = 2
 
 
 @dataclass(eq=False)
@@ -81,7 +83,7 @@ class Calls:
     def _work_ms(self, messages: list[MessageExt]) -> int:
         number = int(messages[0].body)
         is_long = number * 37 % _PERCENT < self.plan.long_works and messages[0].reconsume_times == 0
-        return int(self.plan.lease_ms * 1.2) if is_long else self.plan.work_ms
+        return self.plan.long_ms if is_long else self.plan.work_ms
 
     def _fails(self, messages: list[MessageExt]) -> bool:
         if any(self.plan.is_poison(message.body.decode()) for message in messages):
@@ -95,6 +97,9 @@ class Calls:
         if late_ms > 0:
             text = f"{call.process} {queue} {_about(call)}: {late_ms} ms after its lease"
             self.findings.add(Wrong.LATE_CALL, text, queue=place_of(queue))
+        elif -late_ms < self._distrusted_ms(epoch):
+            text = f"{call.process} {queue} {_about(call)}: {-late_ms} ms before the end of its lease"
+            self.findings.add(Wrong.TRUSTED_TOO_LONG, text, queue=place_of(queue))
         for other in self.running:
             if other.queue == queue and other.process == call.process and self._in_one_order(other, call):
                 text = f"{queue}: {call.process} began {_about(call)} while it handled {_about(other)}"
@@ -106,6 +111,13 @@ class Calls:
                     self.findings.add(Wrong.OVERLAP, text, queue=place_of(queue))
         self.running.append(call)
         return call
+
+    def _distrusted_ms(self, epoch: int) -> int:
+        """Before the end of a lease no call begins for so long. Where clocks drift, that is what pays for it."""
+        if any(event.fault == "drift" for event in self.plan.events):
+            return 0
+        lease_ms = self.plan.lease_ms
+        return (lease_ms // _MARGIN_PARTS if epoch else lease_ms - self.plan.trusted_ms) - _ROUNDED_MS
 
     def _in_one_order(self, one: _Call, two: _Call) -> bool:
         """Whether a consumer must never run both calls at once: its queue is handled in order, or both have one key."""

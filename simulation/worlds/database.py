@@ -65,6 +65,11 @@ class Database:
         self.texts.add(text)
         return True
 
+    @property
+    def has_lost_log(self) -> bool:
+        """Whether a broker came back without some of its messages."""
+        return bool(self._void)
+
     def log_lost(self, texts: set[str]) -> None:
         """A broker came back without these messages: their offsets are given to others."""
         self._void |= texts

@@ -62,9 +62,9 @@ class Plan:
     Args:
         life_ms: until everything is healed.
         first_members: how many members there are at the start.
-        greedy: each member wants every queue, so that the lock alone decides.
+        greedy: members that want every queue, so that the lock alone decides.
         same_ids: a member that starts again has the client id that it had.
-        long_works: each message has this chance, in percent, that its call outlives a lease.
+        long_works: each message has this chance, in percent, that its call takes `long_ms`.
         failures: some calls fail at their first attempt.
         poison: some messages always fail, and become dead letters.
         sends: (at, how many messages).
@@ -81,8 +81,10 @@ class Plan:
     plain: tuple[bool, ...]  # a plain listener, by member
     work_ms: int
     long_works: int
+    long_ms: int
+    threads: int  # for plain listeners
     batch_size: int
-    greedy: bool
+    greedy: tuple[bool, ...]  # by member
     same_ids: bool
     cancel: bool  # an async listener is cancelled when its lock is lost
     failures: bool
@@ -100,6 +102,11 @@ class Plan:
 
     def is_poison(self, text: str) -> bool:
         return self.poison and int(text) % _POISON_EACH == 0
+
+    @property
+    def trusted_ms(self) -> int:
+        """How long after its grant a lock without an epoch may be trusted."""
+        return self.lease_ms // 2
 
     @property
     def lock_timeout_ms(self) -> int:
@@ -158,7 +165,7 @@ _PLAINEST: Final[dict[str, Any]] = {
     "poison": False,
     "failures": False,
     "cancel": False,
-    "greedy": False,
+    "greedy": (False,) * len(MEMBERS),
     "same_ids": False,
     "long_works": 0,
     "work_ms": 0,
@@ -197,8 +204,10 @@ def draw_plan(seed: int, lock_mode: LockMode) -> Plan:
         plain=tuple(rng.random() < 0.35 for _ in MEMBERS),
         work_ms=rng.choice((0, 5, 100, 700)),
         long_works=rng.choice((0, 0, 3)),
+        long_ms=lease_ms * 6 // 5,  # the call outlives a lease
+        threads=20,
         batch_size=1 if poison else rng.choice((1, 1, 4)),  # all messages of a batch become dead letters
-        greedy=rng.random() < 0.3,
+        greedy=(rng.random() < 0.3,) * len(MEMBERS),
         same_ids=rng.random() < 0.4,
         cancel=rng.random() < 0.5,
         failures=rng.random() < 0.3,

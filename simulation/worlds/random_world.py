@@ -148,6 +148,20 @@ class RandomWorld:
             wrong = Wrong.LOST if committed > offset else Wrong.STUCK
             text = f"message {text} at offset {offset} of queue {queue_id}, committed {committed}"
             self.findings.add(wrong, text, queue=_place(queue_id))
+        self._check_sends()
+
+    def _check_sends(self) -> None:
+        """Of each key, the messages are stored in the order of their sends; a retry may store one again."""
+        if self.database.has_lost_log:
+            return
+        highest, seen = dict[str | None, int](), set[int]()
+        for message in (one for queue_id in range(self.plan.queues) for one in self.cluster.stored(queue_id)):
+            number, key = int(message.body), message.sharding_key
+            if number < highest.get(key, 0) and number not in seen:
+                text = f"message {number} of {key} at offset {message.queue_offset}, after {highest[key]}"
+                self.findings.add(Wrong.STORED_OUT_OF_ORDER, text, queue=_place(message.queue_id))
+            seen.add(number)
+            highest[key] = max(number, highest.get(key, 0))
 
     def _not_handled(self) -> list[tuple[int, int, str]]:
         """(queue id, offset, text) of the messages in the store without an effect."""

@@ -42,7 +42,7 @@ def broker_settings(plan: Plan, *, fenced: bool) -> dict[str, Any]:
 def member_settings(plan: Plan, name: str, *, fenced: bool) -> dict[str, Any]:
     """Arguments of `Cluster.consumer`."""
     lease_ms = plan.lease_ms
-    strategy: AllocateMessageQueueStrategy = _take_all if plan.greedy else allocate_averagely
+    strategy: AllocateMessageQueueStrategy = _take_all if plan.greedy[MEMBERS.index(name)] else allocate_averagely
     mode: dict[str, Any] = {"fenced": True, "on_lock_lost": "cancel" if plan.cancel else "finish"}
     if not fenced:
         mode = {"serialize_type": SerializeType.JSON} if plan.unmodified[MEMBERS.index(name)] else {}
@@ -54,6 +54,7 @@ def member_settings(plan: Plan, name: str, *, fenced: bool) -> dict[str, Any]:
         "consume_message_batch_max_size": 1
         if plan.poison
         else plan.batch_size,  # a batch shares its dead message's end
+        "consume_thread_count": plan.threads,
         "suspend_current_queue_time_ms": 500,
         "max_reconsume_times": 2 if plan.poison else -1,
         "heartbeat_broker_interval_ms": lease_ms // 2,
@@ -61,7 +62,7 @@ def member_settings(plan: Plan, name: str, *, fenced: bool) -> dict[str, Any]:
         "rebalance_interval_ms": lease_ms // 3,
         "lock_interval_ms": lease_ms // 3,
         "lock_first_delay_ms": min(1000, lease_ms // 12),
-        "lock_max_live_time_ms": lease_ms // 2,
+        "lock_max_live_time_ms": plan.trusted_ms,
         "broker_lock_max_live_time_ms": lease_ms,
         "lock_timeout_ms": plan.lock_timeout_ms,
         "lock_settle_ms": lease_ms // 3,

@@ -18,13 +18,15 @@ class Found(NamedTuple):
     """By which world a protection was found missing.
 
     Args:
-        mode: of the world; empty: no world found it.
+        experiment: by name; empty: none found it.
+        mode: of the world.
         seed: of the world; 0: no single one, see `excess`.
         kinds: of its violations.
         seeds: how many worlds had run.
         excess: how often a kind of violation was seen that RocketMQ's locks allow, without and with the protection.
     """
 
+    experiment: str
     mode: str
     seed: int
     kinds: tuple[str, ...]
@@ -33,21 +35,25 @@ class Found(NamedTuple):
 
     @property
     def is_found(self) -> bool:
-        return bool(self.mode)
+        return bool(self.experiment)
 
     @property
     def text(self) -> str:
         kinds = ", ".join(f"`{kind}`" for kind in self.kinds)
         if self.excess:
-            return f"{self.mode}: {kinds} in {self.excess}"
-        return f"{self.mode} seed {self.seed}: {kinds}" if self.mode else f"no seed of {self.seeds} in either mode"
+            return f"`{self.experiment}`, {self.mode}: {kinds} in {self.excess}"
+        where = f"`{self.experiment}`, {self.mode} seed {self.seed}"
+        return f"{where}: {kinds}" if self.is_found else f"no seed of {self.seeds} of any experiment"
 
 
 def read_found() -> dict[str, Found]:
     if not _FILE.exists():
         return {}
     values = json.loads(_FILE.read_text(encoding="utf-8"))
-    return {name: Found(mode, seed, tuple(kinds), *rest) for name, (mode, seed, kinds, *rest) in values.items()}
+    return {
+        name: Found(**{**dict(zip(Found._fields, one, strict=True)), "kinds": tuple(one[3])})
+        for name, one in values.items()
+    }
 
 
 def table(found: Mapping[str, Found]) -> str:

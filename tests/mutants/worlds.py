@@ -1,11 +1,11 @@
-"""`python -m tests.mutants.worlds [NAME ...]`: which protections the sweep of random worlds finds missing.
+"""`python -m tests.mutants.worlds [NAME ...]`: which protections the sweeps of random worlds find missing.
 
-Each protection is taken out in a process of its own. The seeds of both lock modes run, first the seed that found it the
-last time, until one fails. What is known is kept in `build/mutants`, so that the same command again goes on; `--fresh`
-forgets it. `--write` keeps the result in found.json and writes the table of docs/testing.md.
+Each protection is taken out in a process of its own. The seeds of all experiments and both lock modes run, first the
+seed that found it the last time, until one fails. What is known is kept in `build/mutants`, so that the same command
+again goes on; `--fresh` forgets it. `--write` keeps the result in found.json and writes the table of docs/testing.md.
 
-In fenced mode any violation is a failure. RocketMQ's own locks allow some, so in faithful mode only other kinds are; of
-those that they allow, there must be clearly more than the same seeds have with the protection.
+In fenced mode any violation is a failure. RocketMQ's own locks allow some, so in faithful mode only other kinds are. Of
+those that they allow in `worlds`, there must be clearly more than the same seeds have with the protection.
 """
 
 import argparse
@@ -17,8 +17,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.found import Found, read_found, write_found
@@ -31,7 +32,12 @@ if TYPE_CHECKING:  # a child imports it after the finder of its mutant is in pla
 STATE: Final = ROOT / "build" / "mutants"
 HEALTHY: Final = "healthy"
 MODES: Final = ("fenced", "faithful")
-# Kinds of violations that healthy faithful worlds have: RocketMQ's locks allow them.
+WORLDS: Final = "worlds"
+EXPERIMENTS: Final = (
+    WORLDS,
+    *(f"worlds/{part}" for part in ("goings", "stops", "restarts", "power", "links", "resets", "threads", "sends")),
+)
+# Kinds of violations that healthy faithful `worlds` have: RocketMQ's locks allow them.
 ROCKETMQS: Final = frozenset(
     {
         *("lock-forgotten", "stale-pull", "stale-commit-stored", "lost", "overlap", "commit-back"),
@@ -47,30 +53,36 @@ _AT_ONCE: Final = 8
 _WORLD_CPU_S: Final = 20  # a world with all protections takes less than a second
 _LOADED_WITHIN: Final = 40  # worlds: some modules are imported by brokers with files alone
 
-Case = tuple[str, int]  # lock mode, seed
+Case = tuple[str, str, int]  # experiment, lock mode, seed
 
 
 class Seen(NamedTuple):
     """The violations of a world; its error counts as one."""
 
+    experiment: str
     mode: str
     seed: int
     kinds: tuple[str, ...]
+
+    @property
+    def case(self) -> Case:
+        return self.experiment, self.mode, self.seed
 
 
 def state_of(name: str) -> dict[Case, Seen]:
     path = STATE / f"{name}.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    seen = [Seen(mode, seed, tuple(kinds)) for mode, seed, kinds in map(json.loads, lines)]
-    return {(one.mode, one.seed): one for one in seen}
+    seen = [Seen(experiment, mode, seed, tuple(kinds)) for experiment, mode, seed, kinds in map(json.loads, lines)]
+    return {one.case: one for one in seen}
 
 
-def cases(recorded: Found | None, seeds: int) -> Iterator[Case]:
+def cases(recorded: Found | None, seeds: int, experiments: Sequence[str]) -> Iterator[Case]:
     if recorded is not None and recorded.seed:
-        yield recorded.mode, recorded.seed
+        yield recorded.experiment, recorded.mode, recorded.seed
     for seed in range(1, seeds + 1):
-        for mode in MODES:
-            yield mode, seed
+        for experiment in experiments:
+            for mode in MODES:
+                yield experiment, mode, seed
 
 
 class NoEndError(KeyboardInterrupt):
@@ -80,31 +92,40 @@ class NoEndError(KeyboardInterrupt):
 # The processes -----------------------------------------------------------------------------------------------
 
 
-def child(name: str, seeds: int, seconds: float) -> None:
-    """Run worlds without a protection and add what they found to its state, until one decides or the time is over."""
-    finder = MutantFinder(next(one for one in PROTECTIONS if one.name == name)) if name != HEALTHY else None
-    if finder is not None:
-        sys.meta_path.insert(0, finder)
+def take_out(name: str) -> MutantFinder | None:
+    """From here on the module of a protection is imported without it."""
+    signal.signal(signal.SIGVTALRM, _no_end)
+    if name == HEALTHY:
+        return None
+    finder = MutantFinder(next(one for one in PROTECTIONS if one.name == name))
+    sys.meta_path.insert(0, finder)
+    return finder
+
+
+def run_case(experiment: str, mode: str, seed: int) -> Seen:
     from lockstep.simulation.lab.experiment import LockMode
     from lockstep.simulation.lab.registry import find_experiment
     from lockstep.simulation.lab.runner import run_seed
 
-    worlds = find_experiment("worlds")
-    signal.signal(signal.SIGVTALRM, _no_end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _WORLD_CPU_S, 1)
+    try:
+        return seen_in(experiment, run_seed(find_experiment(experiment), seed, LockMode(mode)))
+    except NoEndError:
+        return Seen(experiment, mode, seed, (f"error: no end within {_WORLD_CPU_S} s of processor time",))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def child(name: str, seeds: int, seconds: float, experiments: Sequence[str]) -> None:
+    """Run worlds without a protection and add what they found to its state, until one decides or the time is over."""
+    finder = take_out(name)
     known, healthy = state_of(name), state_of(HEALTHY)
     ends = time.monotonic() + seconds
     with (STATE / f"{name}.jsonl").open("a", encoding="utf-8") as file:
-        for count, (mode, seed) in enumerate(
-            case for case in cases(read_found().get(name), seeds) if case not in known
+        for count, case in enumerate(
+            case for case in cases(read_found().get(name), seeds, experiments) if case not in known
         ):
-            signal.setitimer(signal.ITIMER_VIRTUAL, _WORLD_CPU_S, 1)
-            try:
-                one = seen_in(run_seed(worlds, seed, LockMode(mode)))
-            except NoEndError:
-                one = Seen(mode, seed, (f"error: no end within {_WORLD_CPU_S} s of processor time",))
-            finally:
-                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            known[mode, seed] = one
+            one = known[case] = run_case(*case)
             file.write(json.dumps(one) + "\n")
             file.flush()
             if name != HEALTHY and (is_decisive(one) or excess(known.values(), healthy)):
@@ -117,29 +138,47 @@ def child(name: str, seeds: int, seconds: float) -> None:
                 return
 
 
+def replay(name: str) -> int:
+    """Run the world of found.json without the protection. Returns an exit status: 0, it finds it again."""
+    found = read_found()[name]
+    take_out(name)
+    one = run_case(found.experiment, found.mode, found.seed)
+    print(f"{name}: {', '.join(one.kinds) or 'nothing'}, and found.json has {', '.join(found.kinds)}")
+    return 0 if is_decisive(one) else 1
+
+
 def _no_end(*_: object) -> None:
     raise NoEndError
 
 
-def seen_in(outcome: "Outcome") -> Seen:
+def seen_in(experiment: str, outcome: "Outcome") -> Seen:
     error = (f"error: {outcome.error}",) if outcome.error else ()
-    return Seen(str(outcome.mode), outcome.seed, (*outcome.wrong, *error))
+    return Seen(experiment, str(outcome.mode), outcome.seed, (*outcome.wrong, *error))
+
+
+@cache
+def rocketmqs(experiment: str) -> frozenset[str]:
+    """Kinds of violations that RocketMQ's locks allow in an experiment."""
+    from lockstep.simulation.lab.registry import find_experiment
+
+    found: Any = find_experiment(experiment)
+    return ROCKETMQS if experiment == WORLDS else frozenset(found.rocketmqs)
 
 
 def is_decisive(one: Seen) -> bool:
-    return bool(one.kinds if one.mode == "fenced" else set(one.kinds) - ROCKETMQS)
+    return bool(one.kinds if one.mode == "fenced" else set(one.kinds) - rocketmqs(one.experiment))
 
 
 def excess(known: Iterable[Seen], healthy: dict[Case, Seen]) -> Found | None:
     """A kind that RocketMQ allows, and that is clearly more frequent without the protection (a paired sign test)."""
-    pairs = [(one, healthy[one.mode, one.seed]) for one in known if (one.mode, one.seed) in healthy]
-    pairs = [(one, whole) for one, whole in pairs if one.mode == "faithful"]
+    pairs = [(one, healthy[one.case]) for one in known if one.case in healthy]
+    pairs = [(one, whole) for one, whole in pairs if one.experiment == WORLDS and one.mode == "faithful"]
     for kind in sorted(ROCKETMQS):
         more = sum(kind in one.kinds and kind not in whole.kinds for one, whole in pairs)
         fewer = sum(kind in whole.kinds and kind not in one.kinds for one, whole in pairs)
         if more >= EXCESS_MIN and more - fewer > EXCESS_SIGMAS * math.sqrt(more + fewer):
             count, usual = sum(kind in one.kinds for one, _ in pairs), sum(kind in whole.kinds for _, whole in pairs)
-            return Found("faithful", 0, (kind,), len(pairs), f"{count} of {len(pairs)} seeds, with it {usual}")
+            return Found(WORLDS, "faithful", 0, (kind,), len(pairs), f"{count} of {len(pairs)} seeds, with it {usual}")
     return None
 
 
@@ -150,14 +189,17 @@ def verdict(name: str, healthy: dict[Case, Seen]) -> Found:
     """What the state of a protection says; `seed` 0 without `excess`: not found."""
     known = state_of(name)
     for one in known.values():
-        whole = healthy.get((one.mode, one.seed))
+        whole = healthy.get(one.case)
         if is_decisive(one) and (whole is None or not is_decisive(whole)):
-            return Found(one.mode, one.seed, tuple(kind.partition("\n")[0][:80] for kind in one.kinds), len(known), "")
-    return excess(known.values(), healthy) or Found("", 0, (), max((seed for _, seed in known), default=0), "")
+            return Found(*one.case, tuple(kind.partition("\n")[0][:80] for kind in one.kinds), len(known), "")
+    return excess(known.values(), healthy) or Found(
+        "", "", 0, (), max((one.seed for one in known.values()), default=0), ""
+    )
 
 
 def run(name: str, options: argparse.Namespace) -> None:
     arguments = ["--child", name, "--seeds", str(options.seeds), "--seconds", str(options.seconds)]
+    arguments += ["--experiments", *options.experiments]
     done = subprocess.run([sys.executable, "-m", "tests.mutants.worlds", *arguments], cwd=ROOT, check=False)
     if done.returncode:
         sys.exit(f"{name}: the process of its worlds failed with exit status {done.returncode}")
@@ -178,22 +220,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.worlds", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="protections to take out; all, unless given")
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="of each lock mode")
+    parser.add_argument("--experiments", nargs="+", default=EXPERIMENTS, choices=EXPERIMENTS, help="all, unless given")
     parser.add_argument("--healthy", type=int, default=300, help="seeds that run with all protections, to compare with")
     parser.add_argument("--seconds", type=float, default=120, help="after which a process writes what it knows")
     parser.add_argument("--once", action="store_true", help="one such time for each protection")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
     parser.add_argument("--write", action="store_true", help="keep the result in found.json and docs/testing.md")
+    parser.add_argument("--replay", metavar="NAME", default="", help="run the one world that found it, and no other")
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.fresh:
         shutil.rmtree(STATE, ignore_errors=True)
+    if options.replay:
+        return replay(options.replay)
     STATE.mkdir(parents=True, exist_ok=True)
     if options.child:
-        child(options.child, options.seeds, options.seconds)
+        child(options.child, options.seeds, options.seconds, options.experiments)
         return 0
     names = options.names or [one.name for one in PROTECTIONS if one.name not in BEYOND_WORLDS]
-    while max((seed for _, seed in state_of(HEALTHY)), default=0) < options.healthy:
-        run(HEALTHY, argparse.Namespace(seeds=options.healthy, seconds=options.seconds))
+    compared = [WORLDS] if WORLDS in options.experiments else []  # the others fail, or do not
+    while any(case not in state_of(HEALTHY) for case in cases(None, options.healthy, compared)):
+        run(HEALTHY, argparse.Namespace(**{**vars(options), "seeds": options.healthy, "experiments": compared}))
         if options.once:
             break
     results = dict(read_found())
