@@ -81,7 +81,7 @@ def stop_inside_a_call() -> Plan:
         work_ms=2_000,
         long_works=0,
         batch_size=1,
-        greedy=True,
+        greedy=(True,) * 3,
         same_ids=False,
         cancel=False,
         failures=False,
