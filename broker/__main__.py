@@ -30,8 +30,8 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(signal.SIGINT, _leave)
     import asyncio
 
+    from lockstep.broker.cannot_listen import CannotListen
     from lockstep.broker.options import parse_options
-    from lockstep.broker.server import CannotListen
     from lockstep.broker.start_log import StartLog
     from lockstep.protocol.errors import LocalProtocolError
     from lockstep.remoting.settings import SettingError

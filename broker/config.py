@@ -19,7 +19,7 @@ from lockstep.protocol.signature import Credentials
 from lockstep.remoting.settings import Address, SettingError, parse_addresses, setting
 from lockstep.store.format.layout import ENTRY_BYTES, FILE_END_BYTES
 
-__all__ = ["BrokerConfig", "NameServerConfig"]
+__all__ = ["TLS_MODES", "BrokerConfig", "NameServerConfig"]
 
 MIB = 1024 * 1024
 PORT_MAX = 65535
@@ -94,6 +94,14 @@ class BrokerConfig:
     max_message_bytes: int = setting(BODY_BYTES_MAX, name="maxMessageSize", live=True)
     pull_bytes_max: int = setting(262_144, name="maxTransferBytesOnMessageInMemory")
     pull_messages_max: int = setting(32, name="maxTransferCountOnMessageInMemory")
+
+    tls_mode: str = setting("disabled", name="tls.server.mode")  # or one of TLS_MODES
+    tls_cert: str = setting("", name="tls.server.certPath")  # PEM files
+    tls_key: str = setting("", name="tls.server.keyPath")  # empty: it is in tls_cert
+    tls_client_auth: str = setting("none", name="tls.server.need.client.auth")  # or "optional", "require"
+    tls_client_ca: str = setting("", name="tls.server.trustCertPath")  # signs the certificates of clients
+    tls_to_name_servers: bool = setting(False, name="tls.enable")
+    tls_name_server_ca: str = setting("", name="tls.client.trustCertPath")  # empty: what the system trusts
 
     auto_create_topics: bool = setting(True, name="autoCreateTopicEnable")
     default_topic_queue_nums: int = setting(8, name="defaultTopicQueueNums")
@@ -233,6 +241,7 @@ class BrokerConfig:
         self._check_acl()
         self._check_addresses()
         self._check_sizes()
+        self._check_tls()
         try:
             parse_delay_levels(self.delay_levels)
         except ValueError as error:
@@ -285,6 +294,20 @@ class BrokerConfig:
             except LocalProtocolError as error:
                 raise SettingError(f"{name}: {error}") from None
 
+    def _check_tls(self) -> None:
+        named = self.tls_cert or self.tls_key or self.tls_client_ca or self.tls_client_auth != "none"
+        _check(self.tls_mode != "disabled" or not named, "tls_mode", "is disabled; certificates need another mode")
+        _check(
+            self.tls_mode in ("disabled", "test") or bool(self.tls_cert),
+            "tls_cert",
+            f'tls_mode {self.tls_mode!r} needs a certificate; "test" makes one',
+        )
+        _check(
+            self.tls_client_auth == "none" or bool(self.tls_client_ca),
+            "tls_client_ca",
+            "must name the certificates that sign those of clients",
+        )
+
     def _check_sizes(self) -> None:
         _check(
             self.max_message_bytes <= _BODY_BYTES_LIMIT,
@@ -329,10 +352,13 @@ class BrokerConfig:
         _check(whole, "queue_file_bytes", f"must be a multiple of {ENTRY_BYTES}, the size of an entry")
 
 
+TLS_MODES = ("disabled", "permissive", "enforcing", "test")  # test: permissive, with a certificate that it makes
 _CHOICES = (
     ("lock_mode", ("faithful", "fenced")),
     ("fence_legacy", ("refuse", "warn", "off")),
     ("acl_checks", ("rocketmq", "strict")),
+    ("tls_mode", TLS_MODES),
+    ("tls_client_auth", ("none", "optional", "require")),
 )
 _POSITIVE = (
     "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",

@@ -3,10 +3,11 @@
 import argparse
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
-from lockstep.broker.config import BrokerConfig
+from lockstep.broker.config import TLS_MODES, BrokerConfig
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.credentials import credentials_of_environment
@@ -125,10 +126,7 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="fenced: after a start without lock table, old owners come first (default: --lock-live-ms)")  # fmt: skip
     add("--fence-legacy", choices=("refuse", "warn", "off"), default=defaults.fence_legacy,
         help="fenced: pulls and commits of other clients that do not own the queue (default %(default)s)")  # fmt: skip
-    add("--acl", metavar="FILE",
-        help="check signatures and permissions by this plain_acl.yml and the folder acl beside it")  # fmt: skip
-    add("--acl-checks", choices=("rocketmq", "strict"), default=defaults.acl_checks,
-        help="with ACL: strict also closes what RocketMQ leaves open (default %(default)s)")  # fmt: skip
+    _add_security(add, defaults)
     add("-D", metavar="PROPERTY=VALUE", action="append", default=[], type=_property, dest="properties",
         help="any setting under RocketMQ's name or ours; may be repeated")  # fmt: skip
     add("--log-format", choices=("console", "json"), default="console", help="how to log on stderr")
@@ -167,6 +165,19 @@ def option_helps() -> list[OptionHelp]:
         names = action.option_strings
         found += [OptionHelp(name, text, value, choices, value in _PATHS, repeats) for name in names]
     return found
+
+
+def _add_security(add: Callable[..., Any], defaults: BrokerConfig) -> None:
+    add("--acl", metavar="FILE",
+        help="check signatures and permissions by this plain_acl.yml and the folder acl beside it")  # fmt: skip
+    add("--acl-checks", choices=("rocketmq", "strict"), default=defaults.acl_checks,
+        help="with ACL: strict also closes what RocketMQ leaves open (default %(default)s)")  # fmt: skip
+    add("--tls", metavar="MODE", choices=TLS_MODES, default=defaults.tls_mode,
+        help="disabled (default), permissive, enforcing, or test: with a certificate that it makes")  # fmt: skip
+    add("--tls-cert", metavar="FILE", default="", help="the server's certificate, PEM")
+    add("--tls-key", metavar="FILE", default="", help="its key, PEM (default: in --tls-cert)")
+    add("--tls-client-ca", metavar="FILE", default="",
+        help="clients must show a certificate that this file, PEM, signs")  # fmt: skip
 
 
 def _version_line() -> str:
@@ -217,10 +228,7 @@ def parse_options(arguments: list[str]) -> Options:
             lock_delay_legacy_ms=given.lock_delay_legacy_ms,
             lock_grace_ms=given.lock_grace_ms,
             fence_legacy=given.fence_legacy,
-            acl_enable=given.acl is not None,
-            acl_file=given.acl or defaults.acl_file,
-            acl_checks=given.acl_checks,
-            credentials=credentials_of_environment(),
+            **_security(given, defaults),
             log_debug=given.log_level == "debug",
         )
         config = with_properties(config, dict(given.properties))
@@ -234,6 +242,20 @@ def parse_options(arguments: list[str]) -> Options:
         _check_metrics(parser, given.metrics_port, serve_broker=serve_broker)
     ports = (given.control_port, given.metrics_port)
     return Options(config, tuple(given.topics), given.log_format, given.log_level, *ports, given.end_with_stdin)
+
+
+def _security(given: argparse.Namespace, defaults: BrokerConfig) -> dict[str, Any]:
+    return {
+        "acl_enable": given.acl is not None,
+        "acl_file": given.acl or defaults.acl_file,
+        "acl_checks": given.acl_checks,
+        "credentials": credentials_of_environment(),
+        "tls_mode": given.tls,
+        "tls_cert": given.tls_cert,
+        "tls_key": given.tls_key,
+        "tls_client_ca": given.tls_client_ca,
+        "tls_client_auth": "require" if given.tls_client_ca else defaults.tls_client_auth,
+    }
 
 
 def _check_acl(parser: _Parser, config: BrokerConfig) -> None:

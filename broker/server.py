@@ -1,12 +1,12 @@
 """The asyncio shell of broker and name server: sockets, timers, shutdown. The cores decide."""
 
 import asyncio
-import errno
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connections import Connections
 from lockstep.broker.delays.due_timer import DueTimer
@@ -26,24 +26,14 @@ from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, Timer
 if TYPE_CHECKING:
     from lockstep.broker.acl.gate import AclGate
     from lockstep.broker.persistence.durable_replies import DurableReplies
+    from lockstep.broker.tls import ServerTls
 
-__all__ = ["BrokerServer", "CannotListen", "Interceptor"]
+__all__ = ["BrokerServer", "Interceptor"]
 
 _CLOSE_TIMEOUT_MS = 1000
 _SWEEP_INTERVAL_MS = 1000
-_ACL_LOOK_INTERVAL_MS = 5000  # as in RocketMQ
+_LOOK_INTERVAL_MS = 5000  # at files that may change; of rules as in RocketMQ
 _VIP_PORT_BELOW = 2  # the "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1)
-
-
-class CannotListen(Exception):
-    """A port cannot be opened. The text is one line: the address, the cause, what to do."""
-
-    def __init__(self, purpose: str, option: str, host: str, port: int, error: OSError) -> None:
-        if error.errno == errno.EADDRINUSE:
-            text = f"port {port} on {host} is in use; choose another for the {purpose} with {option} (0: any free one)"
-        else:
-            text = f"the {purpose} cannot listen on {host}:{port}: {error.strerror or error}"
-        super().__init__(text)
 
 
 class Interceptor(Protocol):
@@ -110,6 +100,7 @@ class BrokerServer:
         self._settings = EndpointSettings(
             server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max
         )
+        self._tls = self._open_tls() if config.tls_mode != "disabled" else None
         self._broker_port = self._name_server_port = 0
         self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None
         if self.name_server is not None:
@@ -148,6 +139,11 @@ class BrokerServer:
         assert self._config.serve_name_server
         return f"{self._config.advertised_host}:{self._name_server_port}"
 
+    def _open_tls(self) -> "ServerTls":
+        from lockstep.broker.tls import ServerTls  # few servers need it
+
+        return ServerTls(self._config, self._runtime, self._log)
+
     def create_topic(self, topic: str, queue_nums: int) -> None:
         """Raises LocalProtocolError for an invalid name or number of queues."""
         assert self.broker is not None
@@ -162,7 +158,9 @@ class BrokerServer:
         """Open all ports. Raises CannotListen; then none is open."""
         self._every(_SWEEP_INTERVAL_MS, "sweep connections", self._connections.sweep)
         if self._acl is not None:
-            self._every(_ACL_LOOK_INTERVAL_MS, "look at the rules", self._acl.look)
+            self._every(_LOOK_INTERVAL_MS, "look at the rules", self._acl.look)
+        if self._tls is not None:
+            self._every(_LOOK_INTERVAL_MS, "look at the certificates", self._tls.look)
         try:
             if self.broker is not None:
                 await self._start_broker(self.broker)
@@ -244,6 +242,8 @@ class BrokerServer:
                 one.close()
             for endpoint in self._connections:
                 endpoint.abort("the broker is down")
+            if self._tls is not None:
+                self._tls.close()
             for _, one in listening:
                 await one.wait_closed()
         return [number for _, number in self._closed_ports]
@@ -267,6 +267,8 @@ class BrokerServer:
             due_timer.close()
         for _, listening in self._listening:
             listening.close()
+        if self._tls is not None:
+            self._tls.close()
         if self._registration is not None:
             await self._registration.stop()
         if self._durable is not None:
@@ -318,7 +320,8 @@ class BrokerServer:
         def new_endpoint() -> Endpoint:
             return Endpoint(self._runtime, self._settings, callbacks, self._log, self._connections.bounds)
 
-        return new_endpoint if interceptor is None else interceptor.delay(new_endpoint)
+        factory = new_endpoint if interceptor is None else interceptor.delay(new_endpoint)
+        return factory if self._tls is None else self._tls.wrap(factory)
 
     def _on_opened(self, endpoint: Endpoint) -> None:
         self._connections.add(endpoint)

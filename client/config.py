@@ -12,6 +12,7 @@ from lockstep.protocol.compression import LEVELS, CompressionType
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.settings import SettingError, setting
+from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = [
     "CONSUME_THREADS_MAX",
@@ -50,6 +51,7 @@ class ClientConfig:
             requests that end at once, and no pulls (wire.md 1.1).
         credentials: the account that signs the requests, for brokers with ACL; without it, the environment's
             LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY.
+        tls: how to use TLS; None: plain connections. `tls=` of a client, or LOCKSTEP_TLS of the environment, sets it.
 
     Raises:
         SettingError: a number is out of range, or two settings contradict each other.
@@ -69,6 +71,7 @@ class ClientConfig:
     name_server_domain_subgroup: str = setting("nsaddr", name="rocketmq.namesrv.domain.subgroup")
     fetch_name_server_interval_ms: int = 120_000
     credentials: Credentials | None = setting(None, text=False)  # noqa: RUF009 - a field
+    tls: TlsOptions | None = setting(None, text=False)  # noqa: RUF009 - a field
 
     def __post_init__(self) -> None:
         if not self.instance_name or "/" in self.instance_name:

@@ -1,6 +1,7 @@
 """Outgoing connections, one an address: opened when it is first needed, and again after it was lost."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from lockstep.remoting.errors import ConnectFailed, RemotingError
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import parse_address
+from lockstep.remoting.tls.options import TlsOptions, client_context
 
 __all__ = ["Dialer", "DialerCallbacks", "DialerSettings"]
 
@@ -21,7 +23,7 @@ _SHUT_DOWN: Final = "this client is shut down"
 
 @dataclass(frozen=True, slots=True)
 class DialerSettings:
-    """`offer` is the header encoding to ask for. `credentials` sign each request.
+    """`offer` is the header encoding to ask for. `credentials` sign each request. `tls`: None: plain connections.
 
     A connection without traffic for `idle_close_ms` is closed.
     """
@@ -30,6 +32,7 @@ class DialerSettings:
     connect_timeout_ms: int = 3000
     idle_close_ms: int = 120_000
     credentials: Credentials | None = None
+    tls: TlsOptions | None = None
 
 
 class DialerCallbacks(NamedTuple):
@@ -48,6 +51,8 @@ class DialerCallbacks(NamedTuple):
 
 
 class Dialer:
+    """Raises SettingError for files of TLS that cannot be used."""
+
     def __init__(
         self,
         runtime: Runtime,
@@ -65,6 +70,9 @@ class Dialer:
             credentials=settings.credentials,
         )
         self._connect_timeout_ms = settings.connect_timeout_ms
+        self._tls: ssl.SSLContext | None = None
+        if settings.tls is not None:
+            self._tls = client_context(settings.tls)
         self._open: dict[str, Endpoint] = {}
         self._greeting: dict[str, Endpoint] = {}
         self._connecting: dict[str, asyncio.Task[Endpoint]] = {}
@@ -99,9 +107,7 @@ class Dialer:
         )
         endpoint = Endpoint(self._runtime, self._settings, callbacks, self._log)
         try:
-            host, port = parse_address(address)
-            connecting = self._runtime.create_connection(lambda: endpoint, host, port)
-            await asyncio.wait_for(connecting, self._connect_timeout_ms / 1000)
+            await asyncio.wait_for(self._open_socket(address, endpoint), self._connect_timeout_ms / 1000)
         except TimeoutError:
             endpoint.abort("connect timeout")
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
@@ -111,6 +117,24 @@ class Dialer:
         self._open[address] = endpoint
         self._log.debug("connected", peer=address)
         return endpoint
+
+    async def _open_socket(self, address: str, endpoint: Endpoint) -> None:
+        host, port = parse_address(address)
+        if self._tls is None:
+            await self._runtime.create_connection(lambda: endpoint, host, port)
+            return
+        from lockstep.remoting.tls.link import TlsLink
+        from lockstep.remoting.tls.session import TlsError
+
+        link = TlsLink(self._runtime, endpoint, self._tls, server=False, host=host)
+        await self._runtime.create_connection(lambda: link, host, port)
+        try:
+            await link.opened
+        except TlsError as error:  # the link closes itself
+            raise ConnectFailed(address, f"TLS: {error}") from None
+        except BaseException:
+            link.abort()
+            raise
 
     async def _introduce(self, address: str, endpoint: Endpoint) -> None:
         """Greet. Raises ConnectFailed when the connection cannot be used after it."""

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.fault_api.faults import Faults, PushedError, code_of
-from lockstep.broker.server import BrokerServer, CannotListen
+from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.codec import as_list, take
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import BodyError, LocalProtocolError

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.fault_api.calls import CallError, ControlledBroker
 from lockstep.broker.fault_api.faults import Faults
-from lockstep.broker.server import BrokerServer, CannotListen
+from lockstep.broker.server import BrokerServer
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
 from lockstep.remoting.logs import EventLog

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.broker.state.broker import Broker
@@ -24,6 +25,7 @@ from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = ["Registration"]
 
@@ -166,6 +168,11 @@ class _RemoteNameServer:
             self._broker.log.warning("order_configs_unreadable", name_server=self.address, reason=str(error))
 
 
+def _dialer_settings(config: BrokerConfig) -> DialerSettings:
+    tls = TlsOptions(ca=config.tls_name_server_ca) if config.tls_to_name_servers else None
+    return DialerSettings(credentials=config.credentials, tls=tls)
+
+
 class Registration:
     """Registers one broker with the name server in this process and with remote ones.
 
@@ -180,8 +187,7 @@ class Registration:
         self._name_server = name_server
         self._identity: BrokerIdentity | None = None
         callbacks = DialerCallbacks(_refuse_request, on_closed=self._on_connection_closed)
-        settings = DialerSettings(credentials=broker.config.credentials)
-        self._dialer = Dialer(runtime, callbacks, broker.log, settings)
+        self._dialer = Dialer(runtime, callbacks, broker.log, _dialer_settings(broker.config))
         self._remotes = [
             _RemoteNameServer(str(address), broker, self._topics, self._dialer, runtime)
             for address in broker.config.name_server_addresses

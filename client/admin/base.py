@@ -8,6 +8,7 @@ from lockstep.client.credentials import with_credentials
 from lockstep.client.errors import ClientError, TopicNotFoundError
 from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
+from lockstep.client.tls import with_tls
 from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, TopicRouteData
 from lockstep.protocol.bodies.codec import WireBody, decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -19,6 +20,7 @@ from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = ["AdminBase", "NotLockstepError"]
 
@@ -35,6 +37,7 @@ class AdminBase(Lifecycle):
     Args:
         credentials: the account that signs the requests; without it, LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY
             of the environment, or no signature.
+        tls: True or TlsOptions: all connections use TLS; without it, as LOCKSTEP_TLS says.
     """
 
     def __init__(
@@ -43,10 +46,11 @@ class AdminBase(Lifecycle):
         name_server: str | None = None,
         config: ClientConfig | None = None,
         credentials: Credentials | None = None,
+        tls: TlsOptions | bool | None = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
-        self._config = with_credentials(config or ClientConfig(), credentials)
+        self._config = with_tls(with_credentials(config or ClientConfig(), credentials), tls)
         self._name_servers = name_server_addresses(name_server, self._config)
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")

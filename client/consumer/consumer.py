@@ -15,6 +15,7 @@ from lockstep.client.instance.client import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import PullConsumerConfig
+from lockstep.client.tls import with_tls
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic
@@ -22,6 +23,7 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -42,6 +44,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         config: the settings; without it their defaults.
         credentials: the account that signs the requests; without it, LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY
             of the environment, or no signature.
+        tls: True or TlsOptions: all connections use TLS; without it, as LOCKSTEP_TLS says.
         message_model: in BROADCASTING every consumer of the group gets every message.
         strategy: shares the queues of a topic among the members of the group.
         runtime: the source of time, network and disk; a simulator gives its own.
@@ -63,6 +66,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         namespace: str | None = None,
         config: C | None = None,
         credentials: Credentials | None = None,
+        tls: TlsOptions | bool | None = None,
         message_model: MessageModel = MessageModel.CLUSTERING,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
         runtime: Runtime | None = None,
@@ -72,7 +76,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         self._tenant = NamesOfTenant(namespace)
         self.group = self._tenant.wrap(group)
         check_group(self.group)
-        self.config = with_credentials(config or self._config_class(), credentials)
+        self.config = with_tls(with_credentials(config or self._config_class(), credentials), tls)
         self.message_model = message_model
         self._name_servers = name_server_addresses(name_server, self.config)
         self._strategy = strategy

@@ -28,6 +28,7 @@ from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import SettingError
+from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -74,6 +75,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         namespace: str | None = None,
         config: ConsumerConfig | None = None,
         credentials: Credentials | None = None,
+        tls: TlsOptions | bool | None = None,
         listener: AnyListener | None = None,
         ordering: OrderingName = "queue",
         key: MessageKey | None = None,
@@ -101,6 +103,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             namespace=namespace,
             config=config,
             credentials=credentials,
+            tls=tls,
             message_model=message_model or config.message_model,
             strategy=strategy,
             runtime=runtime,

@@ -119,6 +119,7 @@ class MQClientInstance:
             config.connect_timeout_ms,
             config.idle_close_ms,
             config.credentials,
+            config.tls,
         )
         callbacks = DialerCallbacks(self._on_request, self._greet, role.on_connection_ended)
         self.dialer = Dialer(runtime, callbacks, log, settings)

@@ -22,6 +22,7 @@ from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.round_robin import AnywhereSender
 from lockstep.client.producer.selectors import MessageQueueSelector, select_by_hash
 from lockstep.client.producer.send_trace import SendTrace
+from lockstep.client.tls import with_tls
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host
@@ -32,6 +33,7 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog, StdlibLog, log_exception
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -75,6 +77,7 @@ class ProducerOptions(TypedDict, total=False):
     namespace: str | None
     config: ProducerConfig | None
     credentials: Credentials | None
+    tls: TlsOptions | bool | None
     trace: str | None
     metrics: "CollectorRegistry | None"
     runtime: Runtime | None
@@ -89,6 +92,7 @@ class Producer(Lifecycle):
         namespace: separates the topics and groups of tenants. Brokers see `namespace%name`, callers see `name`.
         credentials: the account that signs the requests; without it, LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY
             of the environment, or no signature.
+        tls: True or TlsOptions: all connections use TLS; without it, as LOCKSTEP_TLS says.
         trace: the path of a file that gets one JSON line for each message that was sent or failed.
         metrics: a registry of prometheus_client that gets the metrics of this producer while it runs (docs/metrics.md).
     """
@@ -101,6 +105,7 @@ class Producer(Lifecycle):
         namespace: str | None = None,
         config: ProducerConfig | None = None,
         credentials: Credentials | None = None,
+        tls: TlsOptions | bool | None = None,
         trace: str | None = None,
         metrics: "CollectorRegistry | None" = None,
         runtime: Runtime | None = None,
@@ -111,7 +116,7 @@ class Producer(Lifecycle):
         self._has_tenant = bool(self._tenant)
         self.group = self._tenant.wrap(group)
         check_group(self.group)
-        self.config = with_credentials(config or ProducerConfig(), credentials)
+        self.config = with_tls(with_credentials(config or ProducerConfig(), credentials), tls)
         self._name_servers = name_server_addresses(name_server, self.config)
         self._trace_path = trace
         self._metrics = metrics

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.metrics.server import CONNECTION_LIFE_MS, CONNECTIONS_MAX, MetricsServer
-from lockstep.broker.server import CannotListen
 from lockstep.remoting.manual_clock import ManualClockRuntime
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.broker.helpers import Peer

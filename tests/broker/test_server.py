@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from lockstep.broker.server import CannotListen
+from lockstep.broker.cannot_listen import CannotListen
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, encode_command

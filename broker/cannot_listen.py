@@ -1,0 +1,16 @@
+"""The error of a port that cannot be opened."""
+
+import errno
+
+__all__ = ["CannotListen"]
+
+
+class CannotListen(Exception):
+    """A port cannot be opened. The text is one line: the address, the cause, what to do."""
+
+    def __init__(self, purpose: str, option: str, host: str, port: int, error: OSError) -> None:
+        if error.errno == errno.EADDRINUSE:
+            text = f"port {port} on {host} is in use; choose another for the {purpose} with {option} (0: any free one)"
+        else:
+            text = f"the {purpose} cannot listen on {host}:{port}: {error.strerror or error}"
+        super().__init__(text)

@@ -1,0 +1,225 @@
+"""TLS between a transport and the protocol that uses it, usually an `Endpoint`, which notices nothing."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.remoting.tls.session import TlsError, TlsSession
+
+__all__ = ["HANDSHAKE_TIMEOUT_MS", "TlsLink"]
+
+HANDSHAKE_TIMEOUT_MS: Final = 10_000
+_TURN_BYTES: Final = 256 * 1024  # as much as a read of a plain connection brings
+_Bytes = bytes | bytearray | memoryview
+
+
+class TlsLink(asyncio.Protocol):
+    """`inner` sees a connection when the handshake is done.
+
+    Args:
+        runtime: Its timers.
+        inner: The protocol above.
+        context: For `TlsSession`, as `host`.
+        on_failed: Called with the reason, in one line, when there is no connection for `inner`.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        inner: asyncio.Protocol,
+        context: ssl.SSLContext,
+        *,
+        server: bool,
+        host: str | None = None,
+        on_failed: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._runtime = runtime
+        self._inner = inner
+        self._session = TlsSession(context, server=server, host=host)
+        self._on_failed = on_failed
+        self._transport: asyncio.Transport | None = None
+        self._timer: TimerHandle | None = None
+        self._paused = self._delivering = self._failed = False
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # it need not be awaited
+
+    # asyncio.Protocol ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._timer = self._runtime.call_later_ms(HANDSHAKE_TIMEOUT_MS, self._too_late)
+        self._go_on()
+
+    def data_received(self, data: bytes) -> None:
+        self._session.receive(data)
+        self._go_on()
+
+    def eof_received(self) -> None:
+        if self._session.is_open:
+            self._inner.eof_received()
+        else:
+            self._fail("the peer ended the connection in the handshake; perhaps it does not speak TLS")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._session.is_open:
+            self._inner.connection_lost(exc)
+        else:
+            self._fail(f"the connection ended in the handshake: {exc}" if exc else "the peer closed the connection")
+
+    def pause_writing(self) -> None:
+        if self._session.is_open:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._session.is_open:
+            self._inner.resume_writing()
+
+    # Handshake -----------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        try:
+            if not self._session.is_open:
+                done = self._session.shake_hands()
+                self._flush()
+                if not done:
+                    return
+                self._open()
+            self._deliver()
+        except TlsError as error:
+            self._flush()  # the alert
+            if self._session.is_open:
+                self.abort()
+            else:
+                self._fail(str(error))
+
+    def _open(self) -> None:
+        self._stop_timer()
+        if self._transport is not None:
+            self._inner.connection_made(_TlsTransport(self, self._transport))
+            if not self.opened.done():
+                self.opened.set_result(None)
+
+    def _too_late(self) -> None:
+        self._timer = None
+        self._fail(f"no TLS handshake within {HANDSHAKE_TIMEOUT_MS} ms")
+
+    def _fail(self, reason: str) -> None:
+        self._stop_timer()
+        if self._transport is not None:
+            self._transport.close()  # not abort: the alert leaves first
+        if not self._failed:
+            self._failed = True
+            if not self.opened.done():
+                self.opened.set_exception(TlsError(reason))
+            self._on_failed(reason)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        """Give what was decrypted to `inner`, until that pauses."""
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while not self._paused and self._transport is not None and not self._transport.is_closing():
+                data = self._session.read(_TURN_BYTES)
+                if data:
+                    self._inner.data_received(data)
+                if self._session.is_ended:
+                    self._inner.eof_received()
+                    self.close()
+                if not data:
+                    break
+        finally:
+            self._delivering = False
+            self._flush()
+
+    def _flush(self) -> None:
+        data = self._session.outgoing()
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    # For `_TlsTransport` -------------------------------------------------------------------------------------
+
+    def pause_reading(self) -> None:
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            if not self._delivering:  # what is decrypted already is read without a sign of the transport
+                self._runtime.call_later_ms(0, self._go_on)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._session.write(data)
+            self._transport.write(self._session.outgoing())
+
+    def close(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._session.end()
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def describe(self) -> str:
+        return self._session.describe()
+
+
+class _TlsTransport(asyncio.Transport):
+    """What `inner` writes to. Buffers and limits are those of the transport below."""
+
+    def __init__(self, link: TlsLink, below: asyncio.Transport) -> None:
+        super().__init__()
+        self._link = link
+        self._below = below
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._link.describe() if name == "tls" else self._below.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._below.is_closing()
+
+    def close(self) -> None:
+        self._link.close()
+
+    def abort(self) -> None:
+        self._link.abort()
+
+    def is_reading(self) -> bool:
+        return self._below.is_reading()
+
+    def pause_reading(self) -> None:
+        self._link.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._link.resume_reading()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._below.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._below.get_write_buffer_size()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._below.get_write_buffer_limits()
+
+    def write(self, data: _Bytes) -> None:
+        self._link.write(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[_Bytes]) -> None:
+        self._link.write(b"".join(list_of_data))
