@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[Server]:
 async def test_java_over_tls(broker: Server, drivers: Drivers, interop_row: RowMaker) -> None:
     """An ordered producer and an ordered consumer with -Dtls.enable=true; without it Java's producer fails."""
     row = interop_row("Java", version_of("java", "rocketmq-client"), "Java -> Lockstep", "TLS: ordered")
-    fixed = {"name_server": broker.name_server, "topic": "orders"}
+    fixed: dict[str, Any] = {"name_server": broker.name_server, "topic": "orders"}
     producer = drivers.java("OrderedProducer", properties=TLS, **fixed, messages=MESSAGES, keys=4)
     assert await producer.ended(60) == 0, producer.tail()
     consumer = drivers.java("OrderlyConsumer", properties=TLS, **fixed, group="workers")
