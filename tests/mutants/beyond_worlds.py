@@ -49,6 +49,7 @@ BEYOND_WORLDS: Final = {
 
 
 RARE: Final = {
+    "fence-commit-of-refused-pull": "an unmodified member must come late with an offset beyond the stored one",
     "ownership-on-thread": "the wait for a thread must last until another client owns the queue",
     "client-new-lock-from-request": _MOMENT,
     "client-reset-waits": "an administrator's reset must meet a running call",
