@@ -21,7 +21,13 @@ class Feed:
     def __init__(self) -> None:
         self.version = 0
         self.clients_count = 0
+        self.is_ended = False
         self._changed = asyncio.Event()
+
+    def end(self) -> None:
+        """End the streams: the server waits for them before it ends."""
+        self.is_ended = True
+        self.publish()
 
     def publish(self) -> None:
         self.version += 1
@@ -52,7 +58,7 @@ async def _stream(feed: Feed) -> AsyncIterator[bytes]:
     try:
         version = feed.version
         yield b"retry: 1000\n\n"
-        while True:
+        while not feed.is_ended:
             if await feed.wait_newer(version, _SILENCE_S):
                 version = feed.version
                 yield b"event: changed\ndata: %d\n\n" % version

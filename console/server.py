@@ -20,7 +20,7 @@ from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 __all__ = ["serve"]
 
 _BACKLOG: Final = 128
-_GRACE_S: Final = 1
+_GRACE_S: Final = 3  # a page that is asked for, and the pause between two events
 _TOKEN_BYTES: Final = 16
 
 
@@ -63,6 +63,7 @@ async def serve(name_server: str, host: str, port: int, log: EventLog, on_ready:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
             server.should_exit = True
+            console.feed.end()
             await serving
             raise
         finally:
