@@ -224,6 +224,7 @@ class _Gather:
         offsets: dict[MessageQueue, OffsetWrapper] = {}
         tps = 0.0
         infos: dict[str, ConsumerRunningInfo] = {}
+        is_answered = False
         for _, admin in self._live():
             try:
                 async with asyncio.timeout(_PATIENCE_S):
@@ -231,12 +232,15 @@ class _Gather:
                     progress = await admin.progress(name)
             except _FAILURES:
                 continue
+            is_answered = True
             offsets |= progress.offsets
             tps += progress.consume_tps
             if here is not None:
                 members.append(here)
                 asked = [one.client_id for one in here.connection_set if one.client_id not in infos]
                 infos |= await self._infos(admin, name, asked[:_INFOS_A_GROUP])
+        if not is_answered:
+            return  # what was known stays: without an answer nothing says that members have left
         merged = merged_members(members)
         subscribed = merged.subscription_table if merged is not None else {}
         known = tuple(topic for topic in sorted({*topics, *subscribed}) if not is_retry_topic(topic))
