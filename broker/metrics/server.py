@@ -171,7 +171,9 @@ class MetricsServer:
         """Above the bound the oldest connection goes: it has had the most time."""
         self._connections[connection] = None
         if len(self._connections) > CONNECTIONS_MAX:
-            next(iter(self._connections)).cut()
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]  # its end is told later: the next one of this turn cuts another
+            oldest.cut()
 
     def ended(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)

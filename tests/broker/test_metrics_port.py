@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -102,6 +103,19 @@ async def test_the_oldest_connection_goes_when_there_are_too_many(port: Port) ->
     assert await ended(opened[0][0])
     for _, writer in opened:
         writer.close()
+
+
+async def test_many_connections_in_one_turn(port: Port) -> None:
+    """Each one above the bound cuts another, though the ends of those are told only after the turn."""
+    host, _, number = port.server.address.partition(":")
+    above = 5
+    opened = [socket.create_connection((host, int(number))) for _ in range(CONNECTIONS_MAX + above)]
+    for one in opened[:above]:
+        reader, writer = await asyncio.open_connection(sock=one)
+        assert await ended(reader)
+        writer.close()
+    for one in opened[above:]:
+        one.close()
 
 
 async def test_the_end() -> None:
