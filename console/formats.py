@@ -46,7 +46,13 @@ def clock(at_ms: int | None) -> str:
 
 
 def date_time(at_ms: int | None) -> str:
-    return _DASH if not at_ms else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """A client can give any number as a time: those beyond the calendar are shown as numbers."""
+    if not at_ms:
+        return _DASH
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
 
 
 def megabytes(size: float | None) -> str:

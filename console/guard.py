@@ -46,6 +46,13 @@ def is_trusted_host(host: str, own_name: str) -> bool:
     return True
 
 
+def _is_from(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:
+        return False
+
+
 class Guard:
     """ASGI middleware. 400 for a foreign Host; 403 for a POST that does not come from our own page."""
 
@@ -63,7 +70,7 @@ class Guard:
             text = "The Host header must be an address, localhost, or the name given by --host.\n"
             await PlainTextResponse(text, 400)(scope, receive, send)
             return
-        if scope["method"] not in _SAFE_METHODS and urlsplit(headers.get("origin", "")).netloc != host:
+        if scope["method"] not in _SAFE_METHODS and not _is_from(headers.get("origin", ""), host):
             await PlainTextResponse("A form must come from a page of this console.\n", 403)(scope, receive, send)
             return
 

@@ -80,7 +80,8 @@ def render(request: Request, template: str, *, page: str, status: int = 200, **c
     layout = "part.html" if _LIVE_HEADER in request.headers else "base.html"
     given = {"page": page, "layout": layout, "request_path": request.url.path, "query": dict(request.query_params)}
     text = html_of(console_of(request), template, language, given | context)
-    return HTMLResponse(text, status, {"Cache-Control": "no-store", "Vary": "Accept-Language, Cookie, X-Live"})
+    page_bytes = text.encode("utf-8", "replace")  # JSON of clients may hold lone surrogates
+    return HTMLResponse(page_bytes, status, {"Cache-Control": "no-store", "Vary": "Accept-Language, Cookie, X-Live"})
 
 
 def language_of(request: Request) -> str:
@@ -90,7 +91,8 @@ def language_of(request: Request) -> str:
 def _with_language(request: Request, asked: str) -> Response:
     """Keep the chosen language in a cookie, and show the same page without `lang` in its address."""
     query = {name: value for name, value in request.query_params.items() if name != "lang"}
-    response = RedirectResponse(query_url(request.url.path, query), 303)
+    path = "/" + request.url.path.lstrip("/")  # "//name" would lead to another site
+    response = RedirectResponse(query_url(path, query), 303)
     if asked in LANGUAGES:
         response.set_cookie(_LANGUAGE_COOKIE, asked, max_age=31_536_000, samesite="strict", httponly=True)
     return response

@@ -8,6 +8,7 @@ __all__ = ["Shown", "View", "excerpt", "shown"]
 
 _TEXT_MAX: Final = 65_536
 _HEX_MAX: Final = 16_384
+_INDENTED_MAX: Final = 8 * _TEXT_MAX  # deep arrays grow by their indents
 _LINE: Final = 16
 _EXCERPT: Final = 90
 
@@ -53,10 +54,16 @@ def _json(body: bytes) -> str | None:
     """Indented; None for what is no object or array, and for what is too large to be worth it."""
     if len(body) > _TEXT_MAX or not body.lstrip().startswith((b"{", b"[")):
         return None
+    parts, size = list[str](), 0
     try:
-        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+        for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(body)):
+            size += len(part)
+            if size > _INDENTED_MAX:
+                return None
+            parts.append(part)
     except (ValueError, RecursionError):
         return None
+    return "".join(parts)
 
 
 def _hex(body: bytes) -> str:

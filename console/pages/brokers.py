@@ -1,5 +1,6 @@
 """The pages of brokers: all of them with their rates, and one with its store and settings."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from lockstep.console.pages.asked import text_of
 from lockstep.console.pages.questions import answer_of, answers_of
 from lockstep.console.render import render
 
-__all__ = ["BrokerRow", "broker_row", "grouped", "routes"]
+__all__ = ["BrokerRow", "broker_row", "grouped", "routes", "shown_settings"]
 
 # Names of the runtime info by subject, in the order of the page; a subject takes names that begin so.
 _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -23,6 +24,10 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "order": ("locks.", "fence."),
     "delays": ("schedule",),
 }
+
+
+# Brokers of RocketMQ 5 have a user's name and password in their settings.
+_SECRET: Final = re.compile("password|secret|credential|authenticationuser", re.IGNORECASE)
 
 
 class BrokerRow(NamedTuple):
@@ -73,6 +78,11 @@ def grouped(runtime: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     return {subject: rows for subject, rows in found.items() if rows}
 
 
+def shown_settings(settings: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Sorted by name, without the values of those that are secret."""
+    return [(name, "***" if value and _SECRET.search(name) else value) for name, value in sorted(settings.items())]
+
+
 async def _brokers(request: Request) -> Response:
     console = console_of(request)
     states = console.collector.brokers()
@@ -98,7 +108,7 @@ async def _broker(request: Request) -> Response:
         page="brokers",
         row=broker_row(state, runtime),
         runtime=None if runtime is None else grouped(runtime),
-        settings=None if settings is None else sorted(settings.items()),
+        settings=None if settings is None else shown_settings(settings),
     )
 
 

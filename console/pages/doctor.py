@@ -70,6 +70,8 @@ class Desk:
             done = Examination(runtime.now_ms(), error=f"no end within {_PATIENCE_S:.0f} s")
         except (ClientError, ProtocolError, RemotingError) as error:
             done = Examination(runtime.now_ms(), error=str(error))
+        except Exception as error:  # an error of ours: shown, or each refresh of the page would look again
+            done = Examination(runtime.now_ms(), error=f"{type(error).__name__}: {error}")
         finally:
             self.running = None
         self.done.pop(group, None)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.console.collector import Collector
+from lockstep.console.formats import date_time
 from lockstep.console.guard import is_trusted_host
 from lockstep.console.render import PAGES
 from lockstep.console.words.choose import TEXTS, Texts, choose_language
@@ -39,7 +41,7 @@ async def test_a_foreign_host_gets_nothing() -> None:
     assert "<html" not in answer.text
 
 
-@pytest.mark.parametrize("origin", [{}, {"origin": "http://evil.example"}, {"origin": "null"}])
+@pytest.mark.parametrize("origin", [{}, {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://[x"}])
 async def test_a_form_of_another_site_is_refused(origin: dict[str, str]) -> None:
     """A POST needs our own Origin, whatever its path."""
     assert (await ask(make_console(), "/", method="POST", headers=origin)).status == 403
@@ -70,6 +72,26 @@ async def test_a_reader_chooses_a_language() -> None:
     assert answer.headers["location"] == "/?topic=orders"
     cookie = answer.headers["set-cookie"].partition(";")[0]
     assert '<html lang="zh">' in (await ask(console, "/", headers={"cookie": cookie})).text
+
+
+async def test_a_choice_of_language_stays_on_this_site() -> None:
+    """A path with two slashes would be the name of another one."""
+    answer = await ask(make_console(), "//evil.example/?lang=zh")
+    assert answer.headers["location"] == "/evil.example/"
+
+
+async def test_a_name_that_is_no_utf_8() -> None:
+    """A client's JSON may hold half of a pair of surrogates: the page is shown all the same."""
+    collector = Collector()
+    collector.broker_failed("broker-\ud800", "127.0.0.1:1", "no answer", 1)
+    assert "broker-?" in (await ask(make_console(collector), "/")).text
+
+
+def test_times_beyond_the_calendar() -> None:
+    """A producer can say any time of birth, and a member any start."""
+    assert date_time(1_700_000_000_000) == "2023-11-14 22:13:20"
+    assert date_time(2**62) == f"{2**62} ms"
+    assert date_time(-(2**62)) == f"{-(2**62)} ms"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The page Doctor: it looks beside the pages, and says what it found in the reader's language."""
 
+import pytest
+
 from lockstep.client.doctor.rules import RULES, Finding
 from lockstep.console.pages.doctor import Desk, Examination
 from lockstep.console.words.choose import TEXTS
@@ -24,6 +26,19 @@ async def test_no_broker_answers() -> None:
         assert await console.feed.wait_newer(0, 60)
     assert list(desk.done) == [""]
     assert "127.0.0.1:1" in desk.done[""].error
+
+
+async def test_an_error_of_ours_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the page would look again at each of its refreshes, and show nothing."""
+
+    async def fails(*_: object) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr("lockstep.console.pages.doctor.gather", fails)
+    desk = Desk(make_console())
+    desk.begin("")
+    assert await desk.console.feed.wait_newer(0, 60)
+    assert desk.done[""].error == "OverflowError: too large"
 
 
 def test_what_breaks_order_is_counted() -> None:

@@ -26,6 +26,12 @@ def test_a_body_is_shown_as_what_it_is() -> None:
     assert shown(b"[" * 5000).view is View.TEXT, "too deep to be read as JSON"
 
 
+def test_deep_json_is_not_indented_without_bound() -> None:
+    """A message of 64 KiB would be a page of 58 MB."""
+    deep = b"[" + b",".join([b"[" * 900 + b"]" * 900] * 36) + b"]"
+    assert shown(deep) == Shown(View.TEXT, deep.decode(), 0)
+
+
 def test_a_large_body_is_cut() -> None:
     """In each view, and the page says how much is left out."""
     assert shown(b"x" * 70_000).cut == 70_000 - 65_536

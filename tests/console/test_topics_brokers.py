@@ -2,7 +2,7 @@
 
 from lockstep.console.collector import Collector
 from lockstep.console.model import BrokerState
-from lockstep.console.pages.brokers import broker_row, grouped
+from lockstep.console.pages.brokers import broker_row, grouped, shown_settings
 from lockstep.console.pages.topics import consumer_rows, stored_rows, topic_row
 from lockstep.protocol.bodies.admin import TopicOffset
 from tests.console.pages_inside import ask, make_console
@@ -46,6 +46,18 @@ def test_runtime_info_by_subject() -> None:
     found = grouped({"putTps": "1", "locks.granted": "2", "bootTimestamp": "3", "commitLogMaxOffset": "4"})
     assert list(found) == ["rates", "store", "order", "other"]
     assert found["order"] == [("locks.granted", "2")]
+
+
+def test_secret_settings_are_not_shown() -> None:
+    """Those of RocketMQ 5's brokers that have a password in them; an empty one is shown as empty."""
+    given = {
+        "brokerName": "b",
+        "innerClientAuthenticationCredentials": '{"secretKey":"s"}',
+        "initAuthenticationUser": "",
+    }
+    assert shown_settings(given) == [
+        ("brokerName", "b"), ("initAuthenticationUser", ""), ("innerClientAuthenticationCredentials", "***"),
+    ]  # fmt: skip
 
 
 async def test_the_pages_without_a_broker() -> None:
