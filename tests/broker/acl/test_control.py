@@ -14,6 +14,7 @@ from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
+from lockstep.protocol.message import Record, encode_stored_message
 from lockstep.protocol.signature import ONCE, SIGNATURE, Credentials, sign
 from tests.broker.acl.accounts import ACCOUNT, ADMIN, HOST, control, signed
 
@@ -151,6 +152,22 @@ def test_reserved_topics(tmp_path: Path) -> None:
     lenient.check(command, HOST, 0)
     with pytest.raises(AccessDenied, match="topic:RMQ_SYS_TRANS_HALF_TOPIC"):
         strict.check(command, HOST, 0)
+
+
+@pytest.mark.parametrize("offset", ["5", "+5", "-0", "0" * 30 + "5"])
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(R.VIEW_MESSAGE_BY_ID, "offset"), (R.CONSUMER_SEND_MSG_BACK, "offset"), (R.END_TRANSACTION, "commitLogOffset")],
+)
+def test_offsets_in_any_form(tmp_path: Path, code: int, name: str, offset: str) -> None:
+    """Strict: a sign or zeros before an offset, which the handler reads too, do not hide the message's topic."""
+    at = int(offset)
+    host = bytes(4)
+    record = Record("other", 0, 0, 0, 0, host, 1, 0, 0, 0, b"x", b"", 0)
+    stored = encode_stored_message(record, b"other", 0, at, host, 2)
+    checks = control(tmp_path, strict=True, message_at={at: stored}.get)
+    with pytest.raises(AccessDenied, match="topic:other"):
+        checks.check(signed(code, {"group": "open", name: offset}), HOST, 0)
 
 
 def test_positions_count(tmp_path: Path) -> None:
