@@ -39,7 +39,7 @@ class ServerTls:
         return self._port.wrap(factory)
 
     def close(self) -> None:
-        """End the connections that have sent nothing yet."""
+        """End the connections that have sent nothing yet, and those whose handshake is not done."""
         self._port.close()
 
     def look(self, _now_ms: int) -> None:

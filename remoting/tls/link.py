@@ -133,7 +133,7 @@ class TlsLink(asyncio.Protocol):
                 data = self._session.read(_TURN_BYTES)
                 if data:
                     self._inner.data_received(data)
-                if self._session.is_ended:
+                if self._session.is_ended and not self._paused:  # else `inner` has not handled all of `data` yet
                     self._inner.eof_received()
                     self.close()
                 if not data:

@@ -14,6 +14,7 @@ __all__ = ["TlsPort"]
 
 _SILENT_MS: Final = 30_000  # a connection that sends no first byte for so long is closed
 _SILENT_MAX: Final = 1000  # such connections at once; one more ends the oldest of them
+_HANDSHAKES_MAX: Final = 4000  # likewise; of more the last would take longer than a handshake may
 
 
 class TlsPort:
@@ -22,24 +23,35 @@ class TlsPort:
     Args:
         context: Called for each TLS connection, so that new certificates serve new connections.
         plain_allowed: False: a connection without TLS is closed.
+        handshakes_max: The handshakes at once, which `connections_max` does not count.
     """
 
     def __init__(
-        self, runtime: Runtime, context: Callable[[], ssl.SSLContext], log: EventLog, *, plain_allowed: bool
+        self,
+        runtime: Runtime,
+        context: Callable[[], ssl.SSLContext],
+        log: EventLog,
+        *,
+        plain_allowed: bool,
+        handshakes_max: int = _HANDSHAKES_MAX,
     ) -> None:
         self._runtime = runtime
         self._context = context
         self._log = log
         self._plain_allowed = plain_allowed
+        self._handshakes_max = handshakes_max
         self._silent: dict[_FirstByte, None] = {}  # oldest first
+        self._handshakes: dict[TlsLink, None] = {}  # likewise
 
     def wrap(self, factory: ProtocolFactory) -> ProtocolFactory:
         return lambda: _FirstByte(self, factory)
 
     def close(self) -> None:
-        """End the connections that have sent nothing yet."""
+        """End the connections that have sent nothing yet, and those whose handshake is not done."""
         for one in list(self._silent):
             one.end()
+        for link in list(self._handshakes):
+            link.abort()
 
     # For `_FirstByte` ----------------------------------------------------------------------------------------
 
@@ -55,13 +67,20 @@ class TlsPort:
     def next_protocol(self, first: int, inner: ProtocolFactory, peer: str) -> asyncio.Protocol | None:
         """What goes on after the first byte of a connection; None: nothing does."""
         if first == RECORD_TYPE_HANDSHAKE:
-            return TlsLink(
+            link = TlsLink(
                 self._runtime,
                 inner(),
                 self._context(),
                 server=True,
                 on_failed=lambda reason: self._log.info("tls_handshake_failed", peer=peer, reason=reason),
             )
+            if len(self._handshakes) >= self._handshakes_max:
+                oldest = next(iter(self._handshakes))
+                del self._handshakes[oldest]
+                oldest.abort()
+            self._handshakes[link] = None
+            link.opened.add_done_callback(lambda _: self._handshakes.pop(link, None))
+            return link
         if self._plain_allowed:
             return inner()
         self._log.info("tls_required", peer=peer, reason="the connection does not begin with a TLS handshake")
