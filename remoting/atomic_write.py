@@ -10,12 +10,12 @@ _NEW: Final = ".tmp"
 _BACKUP: Final = ".bak"
 
 
-def replace_file(storage: Storage, path: str, content: bytes) -> None:
+def replace_file(storage: Storage, path: str, content: bytes, *, private: bool = False) -> None:
     """Replace a file atomically. Its bytes are durable before it gets its name; the name is after `sync_dir`.
 
-    Raises OSError.
+    `private`: only its owner may read it. Raises OSError.
     """
-    file = storage.open_file(path + _NEW, create=True)
+    file = storage.open_file(path + _NEW, create=True, private=private)
     try:
         file.set_size(0)
         file.write_at(0, content)

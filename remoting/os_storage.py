@@ -121,8 +121,13 @@ class OsStorage:
     def open_append(self, path: str) -> AppendFile:
         return _OsAppendFile(path)
 
-    def open_file(self, path: str, *, create: bool = False, read_only: bool = False) -> StoredFile:
-        return _OsStoredFile(path, (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0))
+    def open_file(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> StoredFile:
+        file = _OsStoredFile(path, (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0))
+        if private:
+            Path(path).chmod(0o600)
+        return file
 
     def read_file(self, path: str) -> bytes:
         file = _OsStoredFile(path, os.O_RDONLY)

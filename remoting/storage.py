@@ -75,8 +75,13 @@ class Storage(Protocol):
     def open_append(self, path: str) -> AppendFile:
         """Open a file to append to; the file and its folders are made when they do not exist."""
 
-    def open_file(self, path: str, *, create: bool = False, read_only: bool = False) -> StoredFile:
-        """Open a file, not truncated. Raises FileNotFoundError, unless `create` makes the file and its folders."""
+    def open_file(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> StoredFile:
+        """Open a file, not truncated. Raises FileNotFoundError, unless `create` makes the file and its folders.
+
+        `private`: from now on only its owner may read it.
+        """
 
     def read_file(self, path: str) -> bytes:
         """The whole content. Raises FileNotFoundError."""

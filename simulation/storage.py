@@ -96,7 +96,9 @@ class SimStorage:
         self._disk.check("open_append", path)
         return _AppendFile(self._host, self._disk, path, self._disk.file(path))
 
-    def open_file(self, path: str, *, create: bool = False, read_only: bool = False) -> StoredFile:
+    def open_file(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> StoredFile:
         self._disk.check("open_file", path)
         content = self._disk.file(path) if create and self._host.alive else self._disk.find(path)
         return (

@@ -73,7 +73,7 @@ class AclFiles:
         text = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, allow_unicode=True)
         contents = {**self._contents, path: text.encode("utf-8")}
         rules = _combined(contents, self.path)  # what would be refused is not written
-        replace_file(self._storage, path, contents[path])
+        replace_file(self._storage, path, contents[path], private=True)  # it has secret keys
         self._storage.sync_dir(path.rpartition("/")[0] or ".")
         self._contents, self.rules = contents, rules
 

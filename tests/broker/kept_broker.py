@@ -54,8 +54,10 @@ class Disk(OsStorage):
         self.bad_name = ""
         self.slow_name = ""
 
-    def open_file(self, path: str, *, create: bool = False, read_only: bool = False) -> StoredFile:
-        file = super().open_file(path, create=create, read_only=read_only)
+    def open_file(
+        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
+    ) -> StoredFile:
+        file = super().open_file(path, create=create, read_only=read_only, private=private)
         return _LogFile(self, file) if "/commitlog/" in path else _OtherFile(self, file)
 
     def delete(self, path: str) -> None:

@@ -67,6 +67,16 @@ def test_bad_at_the_start(tmp_path: Path) -> None:
     assert AclFiles(OsStorage(), str(tmp_path / "none" / "plain_acl.yml"), RecordingLog()).rules.accounts == {}
 
 
+def test_a_written_file_is_for_its_owner(tmp_path: Path) -> None:
+    """The file has secret keys: also one that everybody could read before, and one that an earlier write left half."""
+    path = rules_file(tmp_path)
+    path.chmod(0o644)
+    path.with_name("plain_acl.yml.tmp").write_text("half")
+    found = AclFiles(OsStorage(), str(path), RecordingLog())
+    found.write(str(path), found.document(str(path)), 1234)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_write(tmp_path: Path) -> None:
     """A change is in the file and in force at once, with the next version; the next look finds nothing new."""
     found = files(tmp_path)
