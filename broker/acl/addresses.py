@@ -69,7 +69,7 @@ def _parts_of(host: str) -> list[int]:
         return []
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is None:
-            return [int(part, 16) for part in address.exploded.split(":")]
+            return [high << 8 | low for high, low in zip(address.packed[::2], address.packed[1::2], strict=True)]
         address = address.ipv4_mapped
     return list(address.packed)
 
