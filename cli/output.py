@@ -71,12 +71,17 @@ def note(text: str) -> None:
 def write_out(data: bytes) -> None:
     """Write to stdout past its buffer: after a broken pipe nothing is left that fails again at exit.
 
-    Raises OSError; BrokenPipeError when the reader has closed stdout.
+    Raises BrokenPipeError when the reader has closed stdout, CliError for other errors, as of a full disk.
     """
     view = memoryview(data)
     raw = unbuffered(sys.stdout.buffer)
-    while view:
-        view = view[raw.write(view) or 0 :]
+    try:
+        while view:
+            view = view[raw.write(view) or 0 :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CliError(f"cannot write: {error}") from None
 
 
 def unbuffered(stream: BinaryIO) -> io.RawIOBase:

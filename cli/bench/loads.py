@@ -149,7 +149,10 @@ async def _fill(producer: Producer, place: Place, options: ConsumeBenchOptions) 
         while left:
             count = min(most, left)
             batch = [Message(place.name, bytes(size), sharding_key="k") for _ in range(count)]
-            await producer.send_batch(batch, queue=queues[number])
+            if most > 1:
+                await producer.send_batch(batch, queue=queues[number])
+            else:  # a batch is larger than its only message, which may have the greatest size
+                await producer.send(batch[0], queue=queues[number])
             left -= count
 
     await _all(place, [fill(number) for number in range(len(queues))])

@@ -215,10 +215,6 @@ class _Printer:
             note(f"consumed {counted(self.printed, 'message')}")
 
     def raise_failure(self) -> None:
-        if isinstance(self._failure, BrokenPipeError):
-            raise self._failure
-        if isinstance(self._failure, OSError):
-            raise CliError(f"cannot write: {self._failure}")
         if self._failure is not None:
             raise self._failure
 

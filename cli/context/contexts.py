@@ -49,7 +49,8 @@ class Context:
         """Raises ValueError that names the field and what is allowed."""
         for name, value in asdict(self).items():
             kind = int if name == "lock_live_ms" else str
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            unset = value is None and name != "name_server"
+            if not unset and (not isinstance(value, kind) or isinstance(value, bool)):
                 raise ValueError(f"{name} must be a {'whole number' if kind is int else 'text'}")
         try:
             parse_addresses(self.name_server)
@@ -138,13 +139,20 @@ def _decoded(name: str, value: Any) -> Context:
         raise ValueError(f"context {name!r}: {error}") from None
 
 
+def _home() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a number without a name, as in containers
+        return ""
+
+
 class ContextFile:
     """`lockstep/contexts.json` in the user's folder of settings (XDG_CONFIG_HOME, else ~/.config)."""
 
     def __init__(self, storage: Storage) -> None:
         given = os.environ.get("XDG_CONFIG_HOME", "")
         if not given.startswith("/"):  # a relative one is not valid
-            given = f"{os.environ.get('HOME') or pwd.getpwuid(os.getuid()).pw_dir}/.config"
+            given = f"{os.environ.get('HOME') or _home()}/.config"
         self.path = f"{given}/lockstep/contexts.json"
         self._storage = storage
 

@@ -198,7 +198,8 @@ async def stale_routes(hosts: Hosts, event: FaultEvent) -> None:
             copies.popleft()
         return copies[0][1].get(topic)
 
-    change = Change(("routes", server), partial(setattr, server, "route", route), partial(delattr, server, "route"))
+    usual = partial(vars(server).pop, "route", None)  # once all is healed each of two faults ends it
+    change = Change(("routes", server), partial(setattr, server, "route", route), usual)
     hosts.changes.begin(change)
     end_ms = world.elapsed_ms + event.duration_ms
     while (left_ms := end_ms - world.elapsed_ms) > 0 and not world.healed:

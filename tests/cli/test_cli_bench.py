@@ -85,6 +85,14 @@ def test_consuming_is_measured(lockstep: Lockstep) -> None:
     assert left(lockstep) == []
 
 
+def test_the_largest_messages_are_consumed_too(lockstep: Lockstep) -> None:
+    """They are sent one by one: a batch of one of them would be too large."""
+    options = ("--messages", "2", "--live", "1", "--queues", "1", "--size", str(4 * 1024 * 1024))
+    result = lockstep("bench", "consume", *options, "-o", "json")
+    assert result.status == 0, result.err
+    assert [(row["messages"], row["live"]) for row in result.rows] == [(2, 1)]
+
+
 def test_handovers_are_measured(lockstep: Lockstep) -> None:
     """Each round moves half of the queues there and back; under fenced locks nothing is handled twice."""
     result = lockstep("bench", "handover", "--rounds", "2", "--queues", "4", "--fenced")

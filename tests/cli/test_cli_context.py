@@ -131,6 +131,7 @@ def test_a_damaged_file_is_an_error_when_it_is_needed(inside: Inside, tmp_path: 
         ('{"version": 1, "contexts": {"/": {}}}', "context '/': no such name is allowed"),
         ('{"version": 1, "contexts": {"x": {}}}', "context 'x': it must be an object with a name_server"),
         ('{"version": 1, "contexts": {"x": {"name_server": 1}}}', "context 'x': name_server must be a text"),
+        ('{"version": 1, "contexts": {"x": {"name_server": null}}}', "context 'x': name_server must be a text"),
         ('{"version": 1, "contexts": {"x": {"name_server": "a:1", "color": 1}}}', "unknown field 'color'; known are"),
         ('{"version": 1, "contexts": {"x": {"name_server": "a:1", "lock_mode": "no"}}}', "faithful, fenced"),
         ("[" * 100_000, "it is nested too deeply"),
@@ -191,3 +192,15 @@ def test_the_file_is_in_the_users_folder(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert ContextFile(OsStorage()).read() == Contexts()
     with pytest.raises(Exception, match="cannot write the contexts to"):
         ContextFile(OsStorage()).write(Contexts())
+
+
+def test_a_user_without_home_and_name_has_no_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under any number: commands go on without them."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert ContextFile(OsStorage()).path == f"/.config/{FILE}"

@@ -1,7 +1,11 @@
 """`lockstep consume --queue`: one queue from an offset on, without a group."""
 
+import errno
+import os
 import signal
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,3 +66,18 @@ def test_what_is_not_there_is_named(inside: Inside, arguments: str, complaint: s
     result = inside("consume", "orders", *arguments.split())
     assert (result.status, result.out) == (1, "")
     assert complaint in result.err
+
+
+@pytest.mark.parametrize("command", ["consume orders -q 0 -e", "topic list"])
+def test_a_full_disk_behind_stdout_is_told_in_one_line(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """It is no error of the command's own."""
+
+    def write(_data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=SimpleNamespace(raw=SimpleNamespace(write=write))))
+    result = inside(*command.split())
+    assert (result.status, result.out) == (1, "")
+    assert result.err.splitlines()[-1] == f"lockstep: cannot write: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"

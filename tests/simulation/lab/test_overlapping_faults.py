@@ -214,3 +214,23 @@ def test_faults_that_overlap_end_when_all_is_healed() -> None:
 
     assert story.run().error is None
     assert seen == [False, False, False]
+
+
+@pytest.mark.parametrize("name", IN_FORCE)
+def test_each_kind_of_fault_that_overlaps_ends_once_healed(name: str) -> None:
+    """The ends of both come after the healing, and neither fails."""
+    one, other, _, _ = AMOUNTS.get(name, ("", "", True, True))
+    seen: list[bool] = []
+
+    @experiment(consumers=1, queues=1, rate=0, life="2m", store="sync")
+    async def story(cluster: StoryCluster) -> None:
+        await cluster.start()
+        for duration, amount in (("25s", one), ("45s", other)):
+            cluster.fault(f"{name} {_hosts_of(name)}+{duration}{amount and f'={amount}'}")
+        await cluster.run_for("10s")
+        cluster.world.heal()
+        await cluster.run_for("60s")
+        seen.append(bool(IN_FORCE[name](cluster)))
+
+    assert story.run().error is None
+    assert seen == [False]
