@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(signal.SIGINT, _leave)
     import asyncio
 
+    import lockstep.broker.server  # noqa: F401 - the slow import, while Ctrl-C still ends the process
     from lockstep.broker.cannot_listen import CannotListen
     from lockstep.broker.options import parse_options
     from lockstep.broker.start_log import StartLog

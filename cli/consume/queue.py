@@ -38,8 +38,8 @@ async def consume_queue(options: ConsumeOptions, queue_text: str) -> None:
             messages = [one for one in found.messages if not options.exit_at_end or one.queue_offset < end]
             if options.count:
                 messages = messages[: options.count - printed]
+            printed += len(messages)  # before they are seen, so that a signal after them finds them counted
             await printing.submit(partial(write_out, b"".join(map(format_message, messages))))
-            printed += len(messages)
             if printed == options.count or (options.exit_at_end and found.next_offset >= end):
                 return
 

@@ -60,9 +60,8 @@ class Connection(NamedTuple):
             "language": self.language.name,
             "version": self.version,
         }
-        if self.joined_ago_ms is not None:
-            wire |= {"heardAgoMs": self.heard_ago_ms, "joinedAgoMs": self.joined_ago_ms}
-        return wire
+        ages = {"joinedAgoMs": self.joined_ago_ms, "heardAgoMs": self.heard_ago_ms}
+        return wire | {name: age_ms for name, age_ms in ages.items() if age_ms is not None}
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:

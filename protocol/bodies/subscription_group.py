@@ -37,7 +37,7 @@ class SubscriptionGroupConfig(NamedTuple):
     consume_message_orderly: bool | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        wire: dict[str, Any] = {
             "brokerId": self.broker_id,
             "consumeBroadcastEnable": self.consume_broadcast_enable,
             "consumeEnable": self.consume_enable,
@@ -48,6 +48,9 @@ class SubscriptionGroupConfig(NamedTuple):
             "retryQueueNums": self.retry_queue_nums,
             "whichBrokerWhenConsumeSlowly": self.which_broker_when_consume_slowly,
         }
+        if self.consume_message_orderly is not None:
+            wire["consumeMessageOrderly"] = self.consume_message_orderly
+        return wire
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:

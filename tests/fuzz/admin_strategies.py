@@ -80,7 +80,7 @@ _numbers = st.dictionaries(int64s, int64s, max_size=3)
 _offsets = _by_queue(int64s)
 _stats = st.builds(ConsumeStats, _by_queue(_records(OffsetWrapper)), _floats)
 _languages = st.sampled_from(LanguageCode)
-_connections = _some(st.builds(Connection, texts, texts, _languages, int64s))
+_connections = _some(st.builds(Connection, texts, texts, _languages, int64s, st.none() | int64s, st.none() | int64s))
 _producers = st.builds(ProducerInfo, texts, texts, _languages, int64s, int64s)
 
 ADMIN_BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.headers import acl as acl_headers
 from lockstep.protocol.headers import admin as admin_headers
 from lockstep.protocol.headers import messaging as headers
 from lockstep.protocol.headers.messaging import (
@@ -263,7 +264,7 @@ def test_every_header_class_has_a_sound_table(header_class: type[tuple[Any, ...]
     assert len({field.wire_name for field in fields}) == len(fields)
     optional = [field.optional for field in fields]
     assert optional == sorted(optional)
-    assert header_class.__name__ in {*headers.__all__, *admin_headers.__all__}
+    assert header_class.__name__ in {*headers.__all__, *admin_headers.__all__, *acl_headers.__all__}
 
 
 class Lenient(NamedTuple):

@@ -35,8 +35,8 @@ def _files(broker: Broker, code: ResponseCode) -> "AclFiles":
 
 def put_access(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Add or change an account."""
-    files = _files(broker, _R.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
     header = command.decode_header(CreateAccessConfigRequestHeader)
+    files = _files(broker, _R.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
     given = {
         "accessKey": header.access_key,
         "secretKey": header.secret_key,
@@ -57,8 +57,8 @@ def put_access(broker: Broker, connection: Connection, command: RemotingCommand,
 
 def delete_access(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Delete an account."""
-    files = _files(broker, _R.DELETE_ACL_CONFIG_FAILED)
     access_key = command.decode_header(DeleteAccessConfigRequestHeader).access_key
+    files = _files(broker, _R.DELETE_ACL_CONFIG_FAILED)
     try:
         deleted = delete_account(files, access_key, now_ms)
     except (RuleError, OSError) as error:
@@ -76,8 +76,8 @@ def put_white_addresses(
 ) -> RemotingCommand:
     """Replace the global white addresses of a file."""
     failed = _R.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
-    files = _files(broker, failed)
     header = command.decode_header(UpdateGlobalWhiteAddrsConfigRequestHeader)
+    files = _files(broker, failed)
     addresses = _split(header.global_white_addrs)
     try:
         done = addresses is not None and set_white_addresses(files, addresses, header.acl_file_full_path, now_ms)

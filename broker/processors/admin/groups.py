@@ -44,7 +44,7 @@ _LANGUAGES: Final = {int(language): language for language in LanguageCode}
 
 
 def put_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    config = read_body(SubscriptionGroupConfig, command)
+    config = read_body(SubscriptionGroupConfig, command)._replace(consume_message_orderly=None)  # 4.9 drops it
     try:
         check_group(config.group_name)
     except LocalProtocolError as error:
