@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,23 @@ from lockstep.client.errors import NoRouteError
 from tests.console.pages_inside import NOWHERE
 
 
+@pytest.fixture
+def nothing_imported() -> Iterator[None]:
+    """The console and its packages, as if they had not been imported; afterwards as they were."""
+
+    def ours() -> list[str]:
+        return [name for name in sys.modules if name.startswith(("lockstep.console", "starlette"))]
+
+    before = {name: sys.modules.pop(name) for name in ours()}
+    yield
+    for name in ours():
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+@pytest.mark.usefixtures("nothing_imported")
 async def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, with the name of the extra."""
-    for name in [name for name in sys.modules if name.startswith(("lockstep.console", "starlette"))]:
-        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(CliError, match=r"pip install 'lockstep-mq\[console\]'"):
         await console(NOWHERE, "127.0.0.1", 0, None)

@@ -3,6 +3,7 @@
 import pytest
 
 from lockstep.client.doctor.rules import RULES, Finding
+from lockstep.console.pages import doctor
 from lockstep.console.pages.doctor import Desk, Examination
 from lockstep.console.words.choose import TEXTS
 from tests.console.pages_inside import ask, make_console
@@ -34,7 +35,7 @@ async def test_an_error_of_ours_is_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     async def fails(*_: object) -> None:
         raise OverflowError("too large")
 
-    monkeypatch.setattr("lockstep.console.pages.doctor.gather", fails)
+    monkeypatch.setattr(doctor, "gather", fails)
     desk = Desk(make_console())
     desk.begin("")
     assert await desk.console.feed.wait_newer(0, 60)

@@ -76,10 +76,10 @@ async def test_searches_do_not_keep_the_log_from_the_disk(tmp_path: Path, monkey
     async with kept(tmp_path, **sizes) as again:
         read, loop_thread = OsStorage.open_file, threading.get_ident()
 
-        def slow(storage: OsStorage, path: str, *, create: bool = False, read_only: bool = False) -> StoredFile:
+        def slow(storage: OsStorage, path: str, **how: bool) -> StoredFile:
             if "/commitlog/" in path and threading.get_ident() != loop_thread:
                 go_on.wait(10)
-            return read(storage, path, create=create, read_only=read_only)
+            return read(storage, path, **how)
 
         monkeypatch.setattr(OsStorage, "open_file", slow)
         try:
