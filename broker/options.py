@@ -4,7 +4,6 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 from lockstep.broker.config import TLS_MODES, BrokerConfig
@@ -205,8 +204,9 @@ def parse_options(arguments: list[str]) -> Options:
     if given.trace and not given.data_dir:
         parser.error("--trace: needs --data-dir: a store in memory has no offsets after a crash")
     try:
-        config = replace(
+        config = with_properties(
             defaults,
+            dict(given.properties),
             host=given.host,
             advertise=given.advertise,
             port=given.port,
@@ -231,10 +231,9 @@ def parse_options(arguments: list[str]) -> Options:
             **_security(given, defaults),
             log_debug=given.log_level == "debug",
         )
-        config = with_properties(config, dict(given.properties))
     except SettingError as error:
         parser.error(str(error))
-    if config.acl_enable or given.acl_checks == "strict":
+    if config.acl_enable or config.acl_checks == "strict":
         _check_acl(parser, config)
     if given.control_port is not None and not 0 <= given.control_port <= _PORT_MAX:
         parser.error(f"--control-port: must be a port, 0 to {_PORT_MAX}")

@@ -142,8 +142,12 @@ def live_properties(config: Any) -> tuple[str, ...]:
     return tuple(_property_name(f) for f in fields(config) if f.metadata.get("live"))
 
 
-def with_properties(config: C, properties: Mapping[str, str]) -> C:
-    """`config` changed by properties, under our names or RocketMQ's. Raises SettingError with the wrong name."""
+def with_properties(config: C, properties: Mapping[str, str], **settings: Any) -> C:
+    """`config` changed by properties, under our names or RocketMQ's. Raises SettingError with the wrong name.
+
+    Args:
+        settings: Changed in the same step, so that rules about several settings see the whole. Properties win.
+    """
     ours = {f.name: f for f in _shown(config)}
     theirs = {f.metadata["property"]: f for f in ours.values() if "property" in f.metadata}
     by_name = ours | theirs
@@ -155,7 +159,7 @@ def with_properties(config: C, properties: Mapping[str, str]) -> C:
         known = by_name[name]
         unit: Unit | None = known.metadata.get("unit") if name in theirs else None
         changes[known.name] = _parse(name, text, kinds[known.name]) if unit is None else _converted(name, text, unit)
-    changed: C = replace(config, **changes)  # type: ignore[type-var]
+    changed: C = replace(config, **settings | changes)  # type: ignore[type-var]
     return changed
 
 

@@ -165,6 +165,20 @@ def test_options_that_make_no_sense_end_with_one_line_and_status_2(
     assert said.err.startswith("lockstep-broker: ")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--tls", "enforcing", "-D", "tls.server.certPath=x.pem"],
+        ["--tls-cert", "x.pem", "-D", "tls.server.mode=enforcing"],
+    ],
+)
+def test_options_and_properties_are_checked_together(arguments: list[str]) -> None:
+    """A setting may come from an option and the one that it needs from a property; of both the property wins."""
+    config = parse_options(arguments).config
+    assert (config.tls_mode, config.tls_cert) == ("enforcing", "x.pem")
+    assert parse_options([*arguments, "-D", "tls_cert=y.pem"]).config.tls_cert == "y.pem"
+
+
 def test_a_file_of_the_log_holds_a_message_of_the_largest_size(tmp_path: Path) -> None:
     """The smallest size is named with its setting, and such a file takes the largest message there can be."""
     sizes: dict[str, Any] = {"data_dir": "store", "max_message_bytes": 4096}

@@ -12,7 +12,6 @@ from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep
 NOWHERE = Lockstep("127.0.0.1:1")
 PROGRAMS = ("lockstep", "lockstep-broker", "lockstep-sim", "lockstep-pipeline")
 SHELLS = ("bash", "zsh", "fish")
-QUIETLY = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}  # without the settings of the person
 
 
 def in_shell(shell: str, script: str) -> list[str]:

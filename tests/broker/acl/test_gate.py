@@ -169,6 +169,7 @@ def test_bad_rules_at_the_start() -> None:
     ("arguments", "says"),
     [
         (["--acl-checks", "strict"], "needs --acl FILE or -D aclEnable=true"),
+        (["-D", "acl_checks=strict"], "needs --acl FILE or -D aclEnable=true"),
         (["-D", "aclEnable=true"], "needs acl_file, or data_dir"),
     ],
 )
