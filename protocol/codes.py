@@ -7,6 +7,7 @@ from enum import IntEnum, IntFlag
 from typing import Final
 
 __all__ = [
+    "BATCHED_PROPERTIES_BYTES_MAX",
     "BODY_BYTES_MAX",
     "FRAME_BYTES_MAX",
     "HEADER_BYTES_MAX",
@@ -33,6 +34,9 @@ FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # wire.md 1.1
 HEADER_BYTES_MAX: Final = 256 * 1024
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # maxMessageSize, wire.md 4.7
 PROPERTIES_BYTES_MAX: Final = 32767  # an int16 on the wire, wire.md 4.2
+# A broker adds the name of its cluster to the properties of each message. RocketMQ 4.9.7 refuses a single message that
+# is over the limit then, but stores it as a part of a batch, with a wrong length.
+BATCHED_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
 TOPIC_LENGTH_MAX: Final = 127  # wire.md 4.7
 MASTER_ID: Final = 0
 
@@ -64,6 +68,9 @@ class LanguageCode(IntEnum):
 class RemotingFlag(IntFlag):
     REPLY = 1
     ONE_WAY = 2
+    # A Lockstep extension: in the reply that accepts an offer, the broker says that it takes SEND_TOGETHER and
+    # COMMIT_TOGETHER. RocketMQ uses two bits.
+    TOGETHER = 4
 
 
 class Permission(IntFlag):
@@ -195,6 +202,8 @@ class RequestCode(IntEnum):
     LOCKS_RELEASED = 30003  # from a broker with fenced locks, one-way
     RESET_OWN_OFFSET = 30004
     LIST_LOCK_CHANGES = 30005
+    SEND_TOGETHER = 30006
+    COMMIT_TOGETHER = 30007
 
 
 class ResponseCode(IntEnum):

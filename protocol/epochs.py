@@ -6,7 +6,17 @@ In memory and in MSGPACK it is the number `boot << 21 | counter`, in texts `boot
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["COUNTER_MAX", "NO_EPOCH", "EpochValue", "EpochValues", "boot_of", "epoch_text", "make_epoch", "parse_epoch"]
+__all__ = [
+    "COUNTER_MAX",
+    "NO_EPOCH",
+    "EpochValue",
+    "EpochValues",
+    "boot_of",
+    "counter_of",
+    "epoch_text",
+    "make_epoch",
+    "parse_epoch",
+]
 
 NO_EPOCH: Final = 0
 _COUNTER_BITS: Final = 21
@@ -45,6 +55,11 @@ def make_epoch(boot: int, counter: int) -> int:
 
 def boot_of(epoch: int) -> int:
     return epoch >> _COUNTER_BITS
+
+
+def counter_of(epoch: int) -> int:
+    """Which epoch of its start of the broker it is."""
+    return epoch & COUNTER_MAX
 
 
 def epoch_text(epoch: int) -> str:

@@ -7,6 +7,7 @@ from lockstep.protocol.errors import RemoteProtocolError
 __all__ = ["SQL92", "SUBSCRIBE_ALL", "TAG", "FilterError", "is_tag_type", "java_string_hash", "parse_tags", "tags_code"]
 
 SUBSCRIBE_ALL: Final = "*"
+_LONG: Final = 256  # characters
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 
@@ -23,7 +24,9 @@ def is_tag_type(expression_type: str | None) -> bool:
 def java_string_hash(text: str, before: int = 0) -> int:
     """Java's String.hashCode on UTF-16 units, a signed 32-bit number; `before` is the hash of the text before it."""
     result = before
-    if text.isascii():
+    if len(text) > _LONG:
+        result = _long_hash(text, before)
+    elif text.isascii():
         for unit in text.encode("ascii"):
             result = (31 * result + unit) & 0xFFFFFFFF
     else:
@@ -31,6 +34,33 @@ def java_string_hash(text: str, before: int = 0) -> int:
         for i in range(0, len(units), 2):
             result = (31 * result + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
     return result - 0x100000000 if result >= 0x80000000 else result
+
+
+def _long_hash(text: str, before: int) -> int:
+    """The same without a step for each unit: 32 KB took 3 ms of a broker's loop.
+
+    The hash is a sum of units times powers of 31, modulo 2^32. All units lie beside each other in one large number.
+    First neighbours are added, in lanes of 16, 32 and 64 bits; then again and again the upper half to the lower one.
+    """
+    bits, data = (8, text.encode("ascii")) if text.isascii() else (16, text.encode("utf-16-be", "surrogatepass"))
+    units, power, number = len(data) * 8 // bits, 31, int.from_bytes(data, "big")
+    lanes = len(data) // 8 + 1
+    while bits < 64:
+        lower = _in_each(lanes, bits)
+        number = (number & lower) + power * (number >> bits & lower)
+        bits, power = 2 * bits, power * power
+    number &= _in_each(lanes, 32)
+    while lanes > 1:
+        low = (lanes + 1) // 2
+        upper, lower = number >> 64 * low, number & ((1 << 64 * low) - 1)
+        number, lanes = (upper * pow(power, low, 1 << 32) + lower) & _in_each(low, 32), low
+    return (before * pow(31, units, 1 << 32) + number) & 0xFFFFFFFF
+
+
+def _in_each(lanes: int, bits: int) -> int:
+    """The lower half of each pair of numbers of so many bits, in lanes of 64 bits."""
+    pair = b"\0" * (bits // 8) + b"\xff" * (bits // 8)
+    return int.from_bytes(pair * (lanes * 32 // bits), "big")
 
 
 def tags_code(tags: str | None) -> int:

@@ -28,6 +28,7 @@ __all__ = [
     "decode_into",
     "decode_messages",
     "encode_stored_message",
+    "text_bytes",
 ]
 
 MESSAGE_MAGIC: Final = 0xDAA320A7
@@ -37,6 +38,7 @@ MESSAGE_OVERHEAD_BYTES: Final = 91  # with IPv4 hosts
 _FIXED = struct.Struct(">iIiiiqqiq4siq4siiqi")
 _FIXED_BYTES: Final = _FIXED.size
 _SHORT = struct.Struct(">h")
+_SIZES = struct.Struct(">i32xi44xi")  # of the fixed part: size, sysFlag, bodyLength
 _COMPRESSED = int(SysFlag.COMPRESSED)
 _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 _ANY_V6 = _BORN_V6 | _STORE_V6
@@ -362,6 +364,16 @@ def decode_into(messages: list[MessageExt], packed: list[int], buffer: bytes, br
     except struct.error as error:
         return f"byte {position}: {error}"
     return None
+
+
+def text_bytes(stored: bytes) -> int:
+    """How long the topic and the properties of a stored message are together."""
+    size, sys_flag, body_bytes = _SIZES.unpack_from(stored)
+    if sys_flag & _ANY_V6:
+        fixed, _ = _unpack_v6(stored, 0, sys_flag)
+        body_bytes = fixed[16]
+    text: int = size - body_bytes - MESSAGE_OVERHEAD_BYTES
+    return text
 
 
 def _unpack_v6(buffer: bytes, position: int, sys_flag: int) -> tuple[tuple[Any, ...], int]:

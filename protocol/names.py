@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX
-from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.errors import LocalProtocolError, shown
 
 __all__ = [
     "DEAD_LETTER_PREFIX",
@@ -61,7 +61,9 @@ def check_topic(topic: str) -> None:
     if not topic:
         raise LocalProtocolError("a topic name must not be empty")
     if len(topic) > TOPIC_LENGTH_MAX:
-        raise LocalProtocolError(f"topic {topic!r} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} are allowed")
+        raise LocalProtocolError(
+            f"topic {shown(topic)} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} are allowed"
+        )
     if not _LEGAL.fullmatch(topic):
         raise LocalProtocolError(f"topic {topic!r} may hold only the characters % | a-z A-Z 0-9 _ -")
 
@@ -72,7 +74,9 @@ def check_group(group: str) -> None:
     if not group:
         raise LocalProtocolError("a group name must not be empty")
     if len(group) > GROUP_LENGTH_MAX:
-        raise LocalProtocolError(f"group {group!r} has {len(group)} characters; at most {GROUP_LENGTH_MAX} are allowed")
+        raise LocalProtocolError(
+            f"group {shown(group)} has {len(group)} characters; at most {GROUP_LENGTH_MAX} are allowed"
+        )
     if not _LEGAL.fullmatch(group):
         raise LocalProtocolError(f"group {group!r} may hold only the characters % | a-z A-Z 0-9 _ -")
     if group in ("DEFAULT_CONSUMER", "DEFAULT_PRODUCER"):

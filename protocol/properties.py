@@ -1,6 +1,8 @@
 """A message's property string: name 0x01 value 0x02 name 0x01 value (wire.md 4.2 and 4.3)."""
 
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from lockstep.protocol.errors import LocalProtocolError
@@ -32,6 +34,7 @@ __all__ = [
     "SHARDING_KEY_NAMES",
     "START_DELIVER_TIME",
     "TAGS",
+    "TIMED",
     "TRANSACTION_CHECK_TIMES",
     "TRAN_MSG",
     "TTL",
@@ -40,6 +43,7 @@ __all__ = [
     "check_user_properties",
     "decode_properties",
     "encode_properties",
+    "find_property",
     "sharding_key_of",
 ]
 
@@ -73,6 +77,8 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 TTL: Final = "TTL"
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
+# A message with one of these is delivered later, if the broker knows it: the last three are RocketMQ 5's (wire.md 13).
+TIMED: Final = frozenset((START_DELIVER_TIME, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"))
 SHARDING_KEY: Final = "__SHARDINGKEY"  # the name in Java 5.x, ONS and the 5.x clients
 # The names in order of preference. The second is Go's; the last is in stores of earlier Lockstep versions.
 SHARDING_KEY_NAMES: Final = (SHARDING_KEY, "SHARDING_KEY", "__SHARDING_KEY")
@@ -102,6 +108,21 @@ def decode_properties(text: str) -> dict[str, str]:
         if found and name and value:
             result[name] = value
     return result
+
+
+@cache
+def _last_of(name: str) -> re.Pattern[str]:
+    return re.compile(f"(?s)(?:.*{PAIR_END})?{re.escape(name)}{NAME_END}([^{PAIR_END}]+)")
+
+
+def find_property(text: str, name: str) -> str | None:
+    """What `decode_properties(text).get(name)` returns, without decoding all, which takes 0.2 us a property."""
+    if name not in text:
+        return None
+    while PAIR_END * 2 in text:  # the search below would stop at each
+        text = text.replace(PAIR_END * 2, PAIR_END)
+    found = _last_of(name).match(text)
+    return None if found is None else found[1]
 
 
 def sharding_key_of(properties: Mapping[str, str]) -> str | None:

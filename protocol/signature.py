@@ -59,13 +59,15 @@ def field_texts(command: RemotingCommand) -> dict[str, str]:
     """
     texts = {} if command.header is None else spec_of(type(command.header)).to_texts(command.header)
     if command.ext_fields:
-        texts.update((name, _text(value)) for name, value in command.ext_fields.items())
+        for name, value in command.ext_fields.items():
+            texts[name] = value if type(value) is str else _text(value)
     header_class = REQUEST_HEADERS.get(command.code) if command.positional is not None else None
     if command.positional is not None and header_class is not None:
         # A handler reads the positions, so no other field may stand in for one of them. A newer peer may send more
         # positions than are known here, an older one fewer.
-        known = zip(spec_of(header_class).fields, command.positional, strict=False)
-        texts.update((each.wire_name, _text(value)) for each, value in known if value is not None)
+        for name, value in zip(spec_of(header_class).wire_names, command.positional, strict=False):
+            if value is not None:
+                texts[name] = value if type(value) is str else str(value) if type(value) is int else _text(value)
     return texts
 
 
@@ -83,9 +85,11 @@ def signed_bytes(texts: Mapping[str, str], body: bytes, without: Iterable[str] =
         body: The body of the frame.
         without: Names of more fields to leave out.
     """
-    left_out = {SIGNATURE, *without}
     names = sorted(texts) if "".join(texts).isascii() else sorted(texts, key=_java_order)
-    values = "".join([texts[name] for name in names if name not in left_out])
+    for name in (SIGNATURE, *without):
+        if name in texts:
+            names.remove(name)
+    values = "".join([texts[name] for name in names])
     return values.encode("utf-8", "replace") + body
 
 

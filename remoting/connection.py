@@ -36,6 +36,7 @@ __all__ = ["Ended", "EndpointSettings", "RemotingConnection"]
 W = TypeVar("W")  # what the caller keeps for a request until it ends
 
 _REPLY: Final = int(RemotingFlag.REPLY)
+_TOGETHER: Final = int(RemotingFlag.TOGETHER)
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
 _OPAQUE_MASK: Final = 0x7FFFFFFF  # Java reads an opaque as a signed int
 _JOIN_BYTES_MAX: Final = 16 * 1024  # below, one copy is cheaper than one more buffer in a writev
@@ -43,6 +44,7 @@ _AGREEABLE: Final = {serialize_type.name: serialize_type for serialize_type in S
 # Looked up once: a look-up in an enum costs as much as a call, and these are needed for every request.
 _OPEN: Final = Life.OPEN
 _OFFER_DUE: Final = OurOffer.DUE
+_MAY_BE_OURS: Final = (OurOffer.DUE, OurOffer.MADE, OurOffer.ACCEPTED)  # the peer, until it declines
 _ANSWERED: Final = REQUEST[Request.WAITING][Event.REPLY]
 _WRITE_PAUSED: Final = (Flow.WAITING_FOR_PEER, Flow.WAITING_FOR_BOTH, Flow.READING_ONLY)
 _WAITING_FOR_TURN: Final = (Flow.WAITING_FOR_TURN, Flow.WAITING_FOR_BOTH)
@@ -61,6 +63,7 @@ class EndpointSettings:
         header_bytes_max: The longest header that is read.
         offer: The header encoding that a client asks for with its first request.
         credentials: The account that signs the requests.
+        together: A server says, when it accepts an offer, that it takes many sends or commits in one frame.
     """
 
     server: bool
@@ -70,6 +73,7 @@ class EndpointSettings:
     header_bytes_max: int = FRAME_BYTES_MAX
     offer: SerializeType | None = None
     credentials: Credentials | None = None
+    together: bool = False
 
 
 class Ended(NamedTuple, Generic[W]):
@@ -90,6 +94,8 @@ def _joined(head: bytes, body: bytes) -> tuple[bytes, ...]:
 class RemotingConnection(Generic[W]):
     """`agreed` says that both ends use Lockstep's own features; `serialize_type` is that of our next request.
 
+    `peer_together`: the peer said that it takes many sends or commits in one frame.
+
     `ended_by_peer`: the peer ended or reset the connection, before this end closed it or the network gave it up.
 
     `handling` says whether `events` hands out what arrived. `decoder` holds the bytes that wait.
@@ -102,6 +108,7 @@ class RemotingConnection(Generic[W]):
         self._idle_close_ms = settings.idle_close_ms
         self._flow_table = SERVER_FLOW if settings.server else CLIENT_FLOW
         self._offer = offer
+        self._together = settings.together
         self._our_offer = OurOffer.NONE if offer is None else OurOffer.DUE
         self._offered_opaque: int | None = None  # until its offer is settled
         self._peer_offer = PeerOffer.NONE
@@ -119,6 +126,7 @@ class RemotingConnection(Generic[W]):
         self.close_reason = ""
         self.address = "?"
         self.agreed = False
+        self.peer_together = False
         self.ended_by_peer = False
         # Every RocketMQ server reads binary headers. MSGPACK ones are for peers that agreed.
         self.serialize_type: int = offer if offer == SerializeType.ROCKETMQ else SerializeType.JSON
@@ -178,7 +186,7 @@ class RemotingConnection(Generic[W]):
         command.opaque = opaque
         command.serialize_type = self.serialize_type
         if self._signer is not None:
-            self._signer.sign(command, now_ms, once=offering or self.agreed)
+            self._signer.sign(command, now_ms, once=self._our_offer in _MAY_BE_OURS)
         head = encode_command(command)
         if offering:
             self._our_offer = OUR_OFFER[self._our_offer][Event.OFFER_SENT]
@@ -194,7 +202,7 @@ class RemotingConnection(Generic[W]):
         command.serialize_type = self.serialize_type
         self._traffic_ms = now_ms
         if self._signer is not None:
-            self._signer.sign(command, now_ms, once=self.agreed)
+            self._signer.sign(command, now_ms, once=self._our_offer in _MAY_BE_OURS)
         return _joined(encode_command(command), command.body)
 
     def reply(self, reply: RemotingCommand, now_ms: int) -> tuple[bytes, ...]:
@@ -204,6 +212,8 @@ class RemotingConnection(Generic[W]):
         if self._owed_echo is not None and reply.opaque == self._owed_echo[0]:
             echo = {SERIALIZE_FIELD: self._owed_echo[1]}
             reply.ext_fields = {**(reply.ext_fields or {}), **echo}
+            if self._together:
+                reply.flag |= _TOGETHER
             self._agree(self._owed_echo[1])
             self._owed_echo = None
             self._peer_offer = PEER_OFFER[self._peer_offer][Event.ECHO_SENT]
@@ -231,6 +241,7 @@ class RemotingConnection(Generic[W]):
         self._offered_opaque = None
         if self._our_offer is OurOffer.ACCEPTED:
             self._agree(name)
+            self.peer_together = bool(reply.flag & _TOGETHER)
 
     def _take_offer(self, command: RemotingCommand) -> None:
         """An offer of a one-way request is not taken: no reply could repeat it."""

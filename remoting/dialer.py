@@ -154,7 +154,7 @@ class Dialer:
             endpoint.abort(_SHUT_DOWN)
             raise ConnectFailed(address, _SHUT_DOWN)
         if not endpoint.is_open:
-            raise ConnectFailed(address, "it closed at once")
+            raise ConnectFailed(address, f"it closed at once: {endpoint.close_reason}")
 
     def _connected(self, address: str, task: asyncio.Task[Endpoint]) -> None:
         self._connecting.pop(address, None)

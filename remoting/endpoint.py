@@ -8,15 +8,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
-from lockstep.protocol.codes import RemotingFlag, ResponseCode, SerializeType, request_name
+from lockstep.protocol.codes import RemotingFlag
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import FrameError, HeaderError, RemoteProtocolError
+from lockstep.protocol.errors import FrameError, HeaderError
 from lockstep.remoting.byte_budget import ConnectionBounds, Inbound
 from lockstep.remoting.connection import Ended, EndpointSettings, RemotingConnection
-from lockstep.remoting.connection_states import Life, Request
+from lockstep.remoting.connection_states import Life
 from lockstep.remoting.errors import ConnectionLost, RemotingError
+from lockstep.remoting.failed_request import reply_to_failed
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.remoting.waiter import Waiter, finish
 
 __all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler"]
 
@@ -29,7 +31,6 @@ _TURN_BYTES: Final = 512 * 1024
 _LARGE_READ_BYTES: Final = 64 * 1024  # a shorter read is the last one before other connections are polled
 
 _OPEN: Final = Life.OPEN
-_ANSWERED: Final = Request.ANSWERED
 
 _Future = asyncio.Future[RemotingCommand]
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
@@ -52,7 +53,10 @@ class EndpointCallbacks(NamedTuple):
 
 
 class Endpoint(asyncio.Protocol):
-    """`read_at_ms` is the time of the read whose requests are being handled.
+    """`read_at_ms` is the time of the read whose requests are being handled, `host` the peer's address alone.
+
+    `is_local`: the peer is on this machine. `when_lost`: called once, when the connection is gone and its requests have
+    failed. `late_count`: its requests that are answered later, if `bounds` count them.
 
     Args:
         runtime: Its clock, timers and event loop.
@@ -75,17 +79,17 @@ class Endpoint(asyncio.Protocol):
         self._callbacks = callbacks
         self._log = log
         self._bounds = bounds
+        self._under_way = bounds.under_way if bounds is not None else None
         session = f"{runtime.rng.getrandbits(_SESSION_BITS):x}" if settings.credentials is not None else ""
-        self._connection: RemotingConnection[_Future] = RemotingConnection(settings, session)
+        self._connection: RemotingConnection[Waiter] = RemotingConnection(settings, session)
         self._transport: asyncio.Transport | None = None
         self._timer: TimerHandle | None = None
-        self._timer_at_ms = 0
-        self._inbound_bytes = 0  # as noted last
+        self._timer_at_ms = self._turn_bytes = self._inbound_bytes = 0  # the last: as noted last
         self._drained: asyncio.Future[None] | None = None
-        self._working = False
-        self._turn_bytes = 0
-        self.read_at_ms = 0
-        self.address = "?"
+        self.when_lost: list[Callable[[], object]] = []
+        self._working = self.is_local = False
+        self.read_at_ms = self.late_count = 0
+        self.address = self.host = "?"
 
     # Calls ---------------------------------------------------------------------------------------------------
 
@@ -100,9 +104,19 @@ class Endpoint(asyncio.Protocol):
         return self._connection.agreed
 
     @property
+    def together(self) -> bool:
+        """The peer agreed, and said that it takes many sends or commits in one frame."""
+        return self._connection.peer_together
+
+    @property
     def ended_by_peer(self) -> bool:
         """The peer ended or reset the connection, before this end closed it or the network gave it up."""
         return self._connection.ended_by_peer
+
+    @property
+    def close_reason(self) -> str:
+        """Why it ended; empty while it is open."""
+        return self._connection.close_reason
 
     @property
     def serialize_type(self) -> int:
@@ -131,16 +145,20 @@ class Endpoint(asyncio.Protocol):
             ConnectionLost: The connection is closed. Nothing was sent.
             LocalProtocolError: The frame is over the limit. Nothing was sent.
         """
+        future: _Future = asyncio.get_running_loop().create_future()
+        self.request_for(future, command, timeout_ms)
+        return future
+
+    def request_for(self, waiter: Waiter, command: RemotingCommand, timeout_ms: int) -> None:
+        """As `request_nowait`, for a waiter of the caller's."""
         transport = self._transport
         if transport is None or transport.is_closing():
             raise self._connection.lost_error()
         now_ms = self._runtime.now_ms()
-        future: _Future = self._new_future()
-        data = self._connection.request(command, timeout_ms, now_ms, future)
+        data = self._connection.request(command, timeout_ms, now_ms, waiter)
         if now_ms + timeout_ms < self._timer_at_ms:
             self._set_timer(now_ms)
         transport.writelines(data)
-        return future
 
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """As `request_nowait`, waiting for the reply."""
@@ -175,6 +193,8 @@ class Endpoint(asyncio.Protocol):
     def reply(self, reply: RemotingCommand) -> None:
         """Answer a request after `on_request` returned None. On a closed connection the reply is dropped."""
         if self._transport is not None and not self._transport.is_closing():
+            if self._under_way is not None:
+                self._under_way.add(self, -1)
             self._transport.writelines(self._connection.reply(reply, self._runtime.now_ms()))
             self._note_outbound()
 
@@ -200,11 +220,11 @@ class Endpoint(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._new_future = asyncio.get_running_loop().create_future
         high = self._settings.write_high_water_bytes
         self._transport.set_write_buffer_limits(high, high // 4)
-        peer = transport.get_extra_info("peername")
-        self.address = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if peer := transport.get_extra_info("peername"):
+            self.host, self.address = peer[0], f"{peer[0]}:{peer[1]}"
+            self.is_local = (transport.get_extra_info("sockname") or ("",))[0] == self.host
         self.read_at_ms = now_ms = self._runtime.now_ms()
         self._connection.connected(self.address, now_ms)
         self._set_timer(now_ms)
@@ -223,9 +243,13 @@ class Endpoint(asyncio.Protocol):
         ended = self._connection.lost(str(exc) if exc else "the peer closed it", by_peer=by_peer)
         self._wake_writers()
         for one in ended:
-            _finish(one)
+            finish(one)
+        for callback in self.when_lost:
+            callback()
         if self._bounds is not None:
             self._note_inbound(self._bounds.inbound, progress=False)
+        if self._under_way is not None:
+            self._under_way.add(self, -self.late_count)
         if self._callbacks.on_closed is not None:
             self._callbacks.on_closed(self)
 
@@ -248,7 +272,7 @@ class Endpoint(asyncio.Protocol):
 
     def _wake_writers(self) -> None:
         if self._bounds is not None:
-            self._bounds.outbound.note(self, 0)
+            self._bounds.outbound.note(self, 0, self.read_at_ms)
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None
@@ -278,12 +302,13 @@ class Endpoint(asyncio.Protocol):
             self._flush(replies)
             self.abort(str(error))
         else:
-            self._flush(replies)
+            if replies:
+                self._flush(replies)
         finally:
             self._working = False
         if connection.life is not _OPEN and self._transport is not None:
             self._transport.close()
-        if self._bounds is not None:
+        if self._bounds is not None and (connection.decoder.buffered_bytes or self._inbound_bytes):
             self._note_inbound(self._bounds.inbound, progress=connection.frames_handled != frames_handled)
         if over or (self._turn_bytes > _TURN_BYTES and self._settings.server):
             self._end_turn()
@@ -297,11 +322,12 @@ class Endpoint(asyncio.Protocol):
         the other connections come first anyway.
         """
         connection, decoder, clock = self._connection, self._connection.decoder, self._runtime.monotonic_ns
-        on_request, server = self._callbacks.on_request, self._settings.server
+        callbacks, server, under_way = self._callbacks, self._settings.server, self._under_way
+        on_request = callbacks.on_request if under_way is None else under_way.handler(self, callbacks.on_request)
         reply_bytes = turn_ends_ns = 0
         for event in connection.events():
             if type(event) is not RemotingCommand:
-                _finish(cast("Ended[_Future]", event))
+                finish(cast("Ended[Waiter]", event))
                 continue
             more = server and (large or decoder.buffered_bytes)
             if more and not turn_ends_ns:
@@ -309,8 +335,12 @@ class Endpoint(asyncio.Protocol):
             try:
                 reply = on_request(self, event)
             except Exception as error:
-                reply = self._failed(event, error)
-            if reply is not None and not event.flag & _ONE_WAY:
+                reply = reply_to_failed(self.address, self._log, event, error)
+            if reply is None:
+                if under_way is not None and not event.flag & _ONE_WAY:
+                    under_way.add(self, 1)
+                    on_request = under_way.handler(self, callbacks.on_request)
+            elif not event.flag & _ONE_WAY:
                 data = connection.reply(reply, self.read_at_ms)
                 replies += data
                 reply_bytes += len(data[0]) + len(reply.body)
@@ -321,35 +351,19 @@ class Endpoint(asyncio.Protocol):
                 return True
         return False
 
-    def _failed(self, command: RemotingCommand, error: Exception) -> RemotingCommand:
-        """The reply to a request whose handler raised."""
-        name = request_name(command.code)
-        if isinstance(error, RemoteProtocolError):
-            remark = f"{name}: {error}"
-            self._log.info("request_refused", peer=self.address, reason=remark)
-        else:
-            remark = f"{name}: {type(error).__name__}: {error}"
-            self._log.error("request_failed", peer=self.address, reason=remark, exc_info=error)
-        reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-        if reply.serialize_type == SerializeType.ROCKETMQ:  # RocketMQ reports failures as JSON (wire.md 1.3)
-            reply.serialize_type = SerializeType.JSON
-        return reply
-
     def _flush(self, replies: list[bytes]) -> None:
         if replies and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(replies)
         replies.clear()
 
     def _note_inbound(self, inbound: Inbound, *, progress: bool) -> None:
-        waiting_bytes = self._connection.decoder.buffered_bytes
-        if waiting_bytes or self._inbound_bytes:
-            self._inbound_bytes = waiting_bytes
-            inbound.note(self, waiting_bytes, self.read_at_ms, progress=progress)
+        self._inbound_bytes = waiting_bytes = self._connection.decoder.buffered_bytes
+        inbound.note(self, waiting_bytes, self.read_at_ms, progress=progress)
 
     def _note_outbound(self) -> None:
         """What a peer does not take counts, from the bytes on at which the transport says so."""
         if self._connection.write_paused and self._bounds is not None and self._transport is not None:
-            self._bounds.outbound.note(self, self._transport.get_write_buffer_size())
+            self._bounds.outbound.note(self, self._transport.get_write_buffer_size(), self._runtime.now_ms())
 
     # Turns and timers ----------------------------------------------------------------------------------------
 
@@ -378,20 +392,9 @@ class Endpoint(asyncio.Protocol):
         if self._connection.life is Life.ABORTED:
             return
         for one in self._connection.on_time(now_ms):
-            _finish(one)
+            finish(one)
         if self._connection.abort_if_idle(now_ms):
             self._log.info("connection_idle", peer=self.address, idle_ms=self._connection.idle_ms(now_ms))
             self.abort(self._connection.close_reason)
         else:
             self._set_timer(now_ms)
-
-
-def _finish(ended: Ended[_Future]) -> None:
-    """Give a request's end to its caller, unless the caller gave up."""
-    state, waiter, outcome = ended
-    if waiter.done():
-        return
-    if state is _ANSWERED:
-        waiter.set_result(cast("RemotingCommand", outcome))
-    else:
-        waiter.set_exception(cast("RemotingError", outcome))

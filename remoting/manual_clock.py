@@ -151,16 +151,22 @@ class ManualClockRuntime:
         assert not self._running, "a timer must not move the clock"
         until_ms = self._offset_ms + delta_ms
         try:
-            self._run_due(until_ms)
+            self._run_due(until_ms, None)
         finally:
             self._offset_ms = until_ms
             self._arm()
 
-    def _run_due(self, offset_max_ms: int) -> None:
-        """Run every timer that is due with an offset of at most `offset_max_ms`, moving the clock to each."""
+    def _run_due(self, offset_max_ms: int, serial_max: int | None) -> None:
+        """Run every timer that is due with an offset of at most `offset_max_ms`, moving the clock to each.
+
+        Args:
+            serial_max: Only while the earliest is not newer; None: also those that a timer sets.
+        """
         self._running = True
         try:
             while self._heap and self._heap[0][0] <= self._inner.now_ms() + offset_max_ms:
+                if serial_max is not None and self._heap[0][1] > serial_max:
+                    break
                 due_ms, _, timer = heapq.heappop(self._heap)
                 if not timer.alive:
                     self._cancelled -= 1
@@ -193,7 +199,8 @@ class ManualClockRuntime:
     def _on_alarm(self) -> None:
         self._alarm = None
         try:
-            self._run_due(self._offset_ms)
+            # What a timer sets for now has its turn after the loop's other callbacks: work in steps stays in steps.
+            self._run_due(self._offset_ms, self._serial)
         finally:
             self._arm()
 

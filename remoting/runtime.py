@@ -34,6 +34,9 @@ __all__ = [
 
 T = TypeVar("T")
 _SERIALS = itertools.count(time.monotonic_ns())  # of the process: two runtimes never make the same identity
+# A router may forget a connection and drop its packets. Linux repeats them for a quarter of an hour (tcp_retries2).
+_UNACKNOWLEDGED_MS_MAX = 30_000
+_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
@@ -256,7 +259,10 @@ class AsyncioRuntime:
     async def create_connection(
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        return await self._loop.create_connection(factory, host, port)
+        transport, protocol = await self._loop.create_connection(factory, host, port)
+        if _USER_TIMEOUT is not None:
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, _UNACKNOWLEDGED_MS_MAX)
+        return transport, protocol
 
     async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> Listening:
         server = await self._loop.create_server(factory, host, port, family=socket.AF_INET, backlog=1024)

@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = [
+    "PORT_MAX",
     "Address",
     "SettingError",
     "Unit",

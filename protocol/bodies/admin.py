@@ -63,6 +63,11 @@ class OffsetWrapper(NamedTuple):
     last_timestamp: int = 0
     oldest_timestamp: int | None = None
 
+    @property
+    def lag(self) -> int:
+        """How many messages lie behind the committed offset; 0 when that is beyond the end of the queue."""
+        return max(self.broker_offset - self.consumer_offset, 0)
+
 
 class ConsumeStats(NamedTuple):
     """Reply to GET_CONSUME_STATS (208)."""

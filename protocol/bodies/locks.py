@@ -6,8 +6,12 @@ Members that are added are absent when they are None, so the bytes for other pee
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
+import orjson
+
 from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
-from lockstep.protocol.bodies.codec import as_int, as_list, as_object, take
+from lockstep.protocol.bodies.codec import as_int, as_list, as_object, encode_body, take
+from lockstep.protocol.bodies.fastjson_refs import has_references
+from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.epochs import EpochValue, EpochValues, parse_epoch
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
@@ -20,8 +24,14 @@ __all__ = [
     "LockTableBody",
     "LockTableRow",
     "LocksReleasedBody",
+    "encode_locked",
+    "read_plain_batch",
     "renewed_to_wire",
 ]
+
+_MSGPACK = int(SerializeType.MSGPACK)
+_new_queue = tuple.__new__  # half the cost of MessageQueue(...), and each renewal makes one a queue
+_TEXT, _NUMBER = {str}, {int}
 
 
 def _queues(value: Any, what: str) -> tuple[MessageQueue, ...]:
@@ -87,6 +97,32 @@ class LockBatchBody(NamedTuple):
             return self._replace(mq_set=tuple(dict.fromkeys(self.mq_set)))
         epochs = dict(zip(self.mq_set, self.epochs, strict=True))
         return self._replace(mq_set=tuple(epochs), epochs=tuple(epochs.values()))
+
+
+def read_plain_batch(data: bytes) -> LockBatchBody | None:
+    """Read a request as RocketMQ's clients write it, in a quarter of the time of `decode_body`.
+
+    Returns:
+        None for a body of another kind, which `decode_body` reads or refuses.
+    """
+    try:
+        wire = orjson.loads(data)
+        group, client_id = wire["consumerGroup"], wire["clientId"]
+        parts = [(queue["topic"], queue["brokerName"], queue["queueId"]) for queue in wire["mqSet"]]
+        topics, brokers, queue_ids = zip(*parts, strict=True)
+    except (KeyError, TypeError, ValueError):
+        return None
+    plain = {type(group), type(client_id), *map(type, topics), *map(type, brokers)} == _TEXT
+    if not plain or set(map(type, queue_ids)) != _NUMBER or "epochs" in wire or has_references(data):
+        return None
+    return LockBatchBody(group, client_id, tuple([_new_queue(MessageQueue, queue) for queue in parts]))
+
+
+def encode_locked(queues: Sequence[MessageQueue], serialize_type: int) -> bytes:
+    """The LockOkBody of RocketMQ's lock, whose texts are valid Unicode. orjson writes it in a quarter of the time."""
+    if serialize_type == _MSGPACK:
+        return encode_body(LockOkBody(tuple(queues)), serialize_type)
+    return orjson.dumps({"lockOKMQSet": list(map(queue_to_wire, queues))})
 
 
 class LockGrant(NamedTuple):

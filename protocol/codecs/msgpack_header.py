@@ -43,6 +43,8 @@ def decode_header(data: bytes) -> DecodedHeader:
         raise HeaderError(f"the header is not msgpack: {error}") from None
     try:
         code, flag, opaque, version, remark, fields, ext = parts
+        if ext:
+            "".join(ext)  # raises TypeError for a name that is no text
         right = (
             type(code) is int
             and type(flag) is int

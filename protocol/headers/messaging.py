@@ -11,6 +11,7 @@ from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.acl import ACL_REQUEST_HEADERS, ACL_RESPONSE_HEADERS
 from lockstep.protocol.headers.admin import ADMIN_REQUEST_HEADERS, ADMIN_RESPONSE_HEADERS
 from lockstep.protocol.headers.spec import Int32, rename_on_wire, stand_in
+from lockstep.protocol.headers.together import TOGETHER_REQUEST_HEADERS, TOGETHER_RESPONSE_HEADERS
 
 __all__ = [
     "REQUEST_HEADERS",
@@ -355,6 +356,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.RESET_OWN_OFFSET: ResetOwnOffsetRequestHeader,
     **ADMIN_REQUEST_HEADERS,
     **ACL_REQUEST_HEADERS,
+    **TOGETHER_REQUEST_HEADERS,
 }
 RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.SEND_MESSAGE: SendMessageResponseHeader,
@@ -372,4 +374,5 @@ RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.RESET_OWN_OFFSET: ResetOwnOffsetResponseHeader,
     **ADMIN_RESPONSE_HEADERS,
     **ACL_RESPONSE_HEADERS,
+    **TOGETHER_RESPONSE_HEADERS,
 }

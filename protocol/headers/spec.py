@@ -6,7 +6,7 @@ In MSGPACK headers a field has a position, and its value keeps its type.
 
 import struct
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import itemgetter
 from types import NoneType, UnionType
@@ -24,6 +24,9 @@ _EXACT: set[type[tuple[Any, ...]]] = set()
 _REQUIRED: Any = object()
 _new_tuple = tuple.__new__  # like NamedTuple._make without its length check
 _SHAPES_MAX = 64  # a header has few shapes; a hostile peer must not fill the cache
+_NAMES_MAX, _CHARACTERS_MAX = 64, 1024  # likewise: of one shape
+_FLAGS = {"true": True, "false": False}
+_UNUSUAL = (KeyError, TypeError, ValueError, struct.error)
 
 
 class _Field(NamedTuple):
@@ -52,12 +55,44 @@ class _Ranges:
 
     def __init__(self, fields: "tuple[_Field, ...]", values: list[Any]) -> None:
         numeric = [(i, field) for i, field in enumerate(fields) if field.kind is int and values[i] is not None]
-        self.pack = struct.Struct(">" + "".join("i" if field.bits == 32 else "q" for _, field in numeric)).pack
-        # itemgetter returns no tuple for one index, and fails without an index
-        indexes = [i for i, _ in numeric]
-        self.numbers: Callable[[list[Any]], Any] = (
-            itemgetter(*indexes) if len(indexes) > 1 else lambda values: [values[i] for i in indexes]
-        )
+        self.pack = _packer(field for _, field in numeric)
+        self.numbers = _getter([i for i, _ in numeric])
+
+
+class _Texts:
+    """Reads extFields of one shape: these names in this order, all values texts, all numbers plain digits.
+
+    Each step is one C call for all fields: a header of 14 fields takes 1.5 us, field by field 5 us.
+    """
+
+    __slots__ = ("_absent", "_flags", "_numbers", "_order", "_pack")
+
+    def __init__(self, fields: "tuple[_Field, ...]", names: tuple[str, ...]) -> None:
+        places = {name: place for place, name in enumerate(names)}
+        present = [field for field in fields if field.wire_name in places]
+        numeric = [field for field in present if field.kind is int]
+        missing = [field for field in fields if field.wire_name not in places]
+        self._numbers = _getter([places[field.wire_name] for field in numeric])
+        self._pack = _packer(numeric)
+        self._flags = [places[field.wire_name] for field in present if field.kind is bool]
+        self._absent = [field.absent for field in missing]
+        for place, field in enumerate(numeric + missing, len(names)):
+            places[field.wire_name] = place
+        self._order = _getter([places[field.wire_name] for field in fields])
+
+    def read(self, ext_fields: Mapping[str, Any]) -> Any:
+        """The values of the fields. Raises one of `_UNUSUAL` for any other kind of value."""
+        values = [*ext_fields.values()]
+        "".join(values)  # TypeError unless all are texts
+        texts = self._numbers(values)
+        digits = "".join(texts) or "0"
+        if not (digits.isdecimal() and digits.isascii()):
+            raise ValueError
+        numbers = [*map(int, texts)]
+        self._pack(*numbers)
+        for place in self._flags:
+            values[place] = _FLAGS[values[place]]
+        return self._order(values + numbers + self._absent)
 
 
 class HeaderSpec:
@@ -67,19 +102,22 @@ class HeaderSpec:
         self._class = header_class
         self.exact = header_class in _EXACT
         self.fields = tuple(_fields_of(header_class))
+        self.wire_names = tuple(field.wire_name for field in self.fields)
+        self._writes = tuple((field.wire_name, field.kind is bool) for field in self.fields)
         self._reads = [(field.wire_name, field.absent, field) for field in self.fields]
         self._shapes: dict[tuple[type, ...], _Ranges] = {}
+        self._texts: dict[tuple[str, ...], _Texts] = {}
 
     def to_texts(self, header: tuple[Any, ...]) -> dict[str, str]:
         """The extFields of a JSON header, as text. Absent values are left out."""
         texts = {}
-        for field, value in zip(self.fields, header, strict=True):
+        for (name, is_bool), value in zip(self._writes, header, strict=True):
             if value is None:
                 continue
-            if field.kind is bool:
-                texts[field.wire_name] = "true" if value else "false"
+            if is_bool:
+                texts[name] = "true" if value else "false"
             else:
-                texts[field.wire_name] = value if type(value) is str else str(value)
+                texts[name] = value if type(value) is str else str(value)
         return texts
 
     def from_ext_fields(self, ext_fields: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -87,6 +125,19 @@ class HeaderSpec:
 
         Like in Java (wire.md 1.2), an unreadable value counts as missing, except in headers of `stand_in(exact=True)`.
         """
+        names = tuple(ext_fields)
+        known = self._texts.get(names)
+        if known is not None:
+            try:
+                return _new_tuple(self._class, known.read(ext_fields))
+            except _UNUSUAL:
+                pass  # it is read field by field, and refused there
+        header = self._read_each(ext_fields)
+        if known is None and len(self._texts) < _SHAPES_MAX and _is_usual(names):
+            self._texts[names] = _Texts(self.fields, names)
+        return header
+
+    def _read_each(self, ext_fields: Mapping[str, Any]) -> tuple[Any, ...]:
         values = []
         for wire_name, absent, field in self._reads:
             value = ext_fields.get(wire_name)
@@ -182,6 +233,19 @@ def _fields_of(header_class: type[tuple[Any, ...]]) -> list[_Field]:
         wire_name = renamed.get(name) or _camel(name)
         fields.append(_Field(name, wire_name, hint, bits, optional, defaults.get(name), absent))
     return fields
+
+
+def _is_usual(names: tuple[str, ...]) -> bool:
+    return len(names) <= _NAMES_MAX and len("".join(names)) <= _CHARACTERS_MAX
+
+
+def _packer(fields: "Iterable[_Field]") -> Callable[..., bytes]:
+    return struct.Struct(">" + "".join("i" if field.bits == 32 else "q" for field in fields)).pack
+
+
+def _getter(places: list[int]) -> Callable[[list[Any]], Any]:
+    """A function that returns the values at these places. itemgetter returns no tuple for one, and fails for none."""
+    return itemgetter(*places) if len(places) > 1 else lambda values: [values[place] for place in places]
 
 
 def _camel(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from lockstep.remoting.runtime import Runtime, TimerHandle
-from lockstep.remoting.tls.session import TlsError, TlsSession
+from lockstep.remoting.tls.session import ENDED_EARLY, TlsError, TlsSession
 
 __all__ = ["HANDSHAKE_TIMEOUT_MS", "TlsLink"]
 
@@ -42,6 +42,7 @@ class TlsLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: TimerHandle | None = None
         self._paused = self._delivering = self._failed = False
+        self._broken: ConnectionResetError | None = None  # why an open session ended
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # it need not be awaited
 
@@ -60,12 +61,12 @@ class TlsLink(asyncio.Protocol):
         if self._session.is_open:
             self._inner.eof_received()
         else:
-            self._fail("the peer ended the connection in the handshake; perhaps it does not speak TLS")
+            self._fail(ENDED_EARLY)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._session.is_open:
-            self._inner.connection_lost(exc)
+            self._inner.connection_lost(exc or self._broken)
         else:
             self._fail(f"the connection ended in the handshake: {exc}" if exc else "the peer closed the connection")
 
@@ -91,6 +92,7 @@ class TlsLink(asyncio.Protocol):
         except TlsError as error:
             self._flush()  # the alert
             if self._session.is_open:
+                self._broken = ConnectionResetError(f"TLS: {error}")
                 self.abort()
             else:
                 self._fail(str(error))

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.settings import SettingError
 
-__all__ = ["CLIENT_AUTH", "KEY_PASSWORD_VARIABLE", "ServerTlsFiles", "TlsOptions", "client_context", "server_context"]
+__all__ = [
+    "CLIENT_AUTH",
+    "KEY_PASSWORD_VARIABLE",
+    "ServerTlsFiles",
+    "TlsOptions",
+    "client_context",
+    "server_context",
+    "text_of_failure",
+]
 
 KEY_PASSWORD_VARIABLE: Final = "LOCKSTEP_TLS_KEY_PASSWORD"
 CLIENT_AUTH: Final = ("none", "optional", "require")  # RocketMQ's words
@@ -76,6 +85,11 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
     return context
 
 
+def text_of_failure(error: RemotingError, tls: TlsOptions | None) -> str:
+    """The text of a failed call; a server that wants TLS ends a plain connection without a word."""
+    return f"{error} (perhaps it wants TLS)" if tls is None and isinstance(error, ConnectionLost) else str(error)
+
+
 def server_context(files: ServerTlsFiles) -> ssl.SSLContext:
     """Raises SettingError for a file that cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -106,14 +120,15 @@ def _identify(context: ssl.SSLContext, cert: str, key: str) -> None:
     try:
         context.load_cert_chain(cert, key or None, lambda: password)  # without a function OpenSSL asks on the terminal
     except (OSError, ssl.SSLError) as error:
-        files = f"{cert} and {key}" if key else cert
-        raise SettingError(f"tls: {files} are no certificate with its key: {_why(error)}") from None
+        files = f"{cert} and {key} are not" if key else f"{cert} does not have"
+        raise SettingError(f"tls: {files} a certificate and its key: {_why(error)}") from None
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        reason = error.reason or str(error)
-        if reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ", "PROBLEMS_GETTING_PASSWORD"):
+        if not error.reason:  # OpenSSL says no more
+            return "a part is missing or is not PEM"
+        if error.reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ", "PROBLEMS_GETTING_PASSWORD"):
             return f"the key is encrypted, and {KEY_PASSWORD_VARIABLE} does not open it"
-        return reason.replace("_", " ").lower()
+        return error.reason.replace("_", " ").lower()
     return str(getattr(error, "strerror", None) or error)

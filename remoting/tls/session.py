@@ -3,9 +3,10 @@
 import ssl
 from typing import Final
 
-__all__ = ["RECORD_TYPE_HANDSHAKE", "TlsError", "TlsSession"]
+__all__ = ["ENDED_EARLY", "RECORD_TYPE_HANDSHAKE", "TlsError", "TlsSession", "reason_of"]
 
 RECORD_TYPE_HANDSHAKE: Final = 0x16  # the first byte of a TLS connection (wire.md 1.1); no frame begins with it
+ENDED_EARLY: Final = "the peer ended the connection in the handshake; perhaps it does not speak TLS"
 _READ_BYTES: Final = 64 * 1024
 
 
@@ -43,7 +44,7 @@ class TlsSession:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise TlsError(_text(error)) from None
+            raise TlsError(reason_of(error)) from None
         self.is_open = True
         return True
 
@@ -58,7 +59,7 @@ class TlsSession:
             except ssl.SSLZeroReturnError:
                 part = b""
             except ssl.SSLError as error:
-                raise TlsError(_text(error)) from None
+                raise TlsError(reason_of(error)) from None
             self.is_ended = not part
             parts.append(part)
             size -= len(part)
@@ -85,7 +86,8 @@ class TlsSession:
         return f"{self._tls.version()} {cipher[0] if cipher else ''}".strip()
 
 
-def _text(error: ssl.SSLError) -> str:
+def reason_of(error: ssl.SSLError) -> str:
+    """Why a connection over TLS failed, in one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not accepted: {error.verify_message}"
     return str(error.reason or error).replace("_", " ").lower()
