@@ -100,10 +100,16 @@ class GetResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """A filter on messages in the stored layout. One read applies it to at most `entries_max` messages."""
+    """A filter on messages in the stored layout.
+
+    Args:
+        entries_max: One read applies it to so many messages at most.
+        text_bytes_max: And to so many bytes of topics and properties, but for the first message.
+    """
 
     matches: Callable[[bytes], bool]
     entries_max: int
+    text_bytes_max: int = 256 * 1024
 
 
 class Bounds(Protocol):

@@ -100,7 +100,8 @@ class StoreFlusher:
         """Call on the loop."""
         now_ms = self._runtime.now_ms()
         self._next_tables_ms = now_ms + self._settings.tables_interval_ms
-        self._next_checkpoint_ms = now_ms + self._settings.checkpoint_interval_ms
+        crashed = self._store.data_dir.crashed  # a second crash need not read the same part of the log again
+        self._next_checkpoint_ms = now_ms + (0 if crashed else self._settings.checkpoint_interval_ms)
         self._keys.start()
         self._searches = self._runtime.new_worker_pool("search", 1)
         self._store.repair.submit = self._searches.submit

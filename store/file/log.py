@@ -1,5 +1,6 @@
 """The commit log in files: all messages of a broker, one after the other (wire.md 5)."""
 
+import contextlib
 from collections.abc import Iterator
 
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
@@ -65,6 +66,19 @@ class FileLog:
         self._active = self.segments.add(start)
         self._active_start = start
         self._active_end = start + self.segments.file_bytes - FILE_END_BYTES
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether messages of so many bytes fit where the next one goes."""
+        return self._active is not None and self.max_offset + size_bytes <= self._active_end
+
+    def append_run(self, records: bytes) -> None:
+        """Write several messages at `max_offset`, after `has_room`. Raises OSError, then nothing was appended."""
+        try:
+            self.append(records)
+        except OSError:
+            with contextlib.suppress(OSError):  # the first of them may stand there; a recovery must not find them
+                self.segments.write(self.max_offset, bytes(len(records)))
+            raise
 
     def append(self, record: bytes) -> None:
         """Write a message at `max_offset`, after `make_room`. Raises OSError, then nothing was appended."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, text_bytes
 from lockstep.store.base import Passes, fitting
 from lockstep.store.durability.repair import EntryRepair, SearchRunning
 from lockstep.store.file.log import FileLog
@@ -73,6 +73,7 @@ class QueueReader:
         scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums) if passes is None else passes.entries_max
         pieces: list[bytes] = []
         total_bytes = examined = lost = 0
+        text_bytes_left = passes.text_bytes_max if passes is not None else 0
         for entry in ENTRY.iter_unpack(queue.read(first, scan_max)):
             offset, size, code = entry
             if pieces and (len(pieces) >= count_max or total_bytes + size > self._pull_bytes_max):
@@ -85,6 +86,10 @@ class QueueReader:
                     found, looked_at = self._checked(queue, [entry], first + examined)
                 if not looked_at:
                     break
+                if found and passes is not None:
+                    text_bytes_left -= text_bytes(found[0])
+                    if text_bytes_left < 0 and examined:
+                        break
                 lost += not found
                 if found and (passes is None or passes.matches(found[0])):
                     pieces += found

@@ -21,6 +21,7 @@ from lockstep.store.file.queue import FileQueue, QueueTable
 from lockstep.store.file.reader import QueueReader
 from lockstep.store.file.settings import Arrived, FileStoreSettings, OnArrived, OnTrim
 from lockstep.store.keys.index import KeyIndex
+from lockstep.store.run import bytes_at_most, encode_run
 
 __all__ = ["FileStore"]
 
@@ -77,14 +78,9 @@ class FileStore(FileLookup):
         if self.refusal:
             raise StoreFull(self.refusal)
         topic, queue_id, body, properties = record.topic, record.queue_id, record.body, record.properties
-        topic_bytes = self._topic_bytes.get(topic)
-        if topic_bytes is None:
-            topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
+        topic_bytes, queue_offset = self._next_of(topic, queue_id)
         size = self._overhead_bytes + len(record.born_host) + len(body) + len(topic_bytes) + len(properties)
-        queue = self.queues.get((topic, queue_id))
-        if queue is None:
-            queue = self.new_queue(topic, queue_id)
-        queue_offset, log = queue.next_offset, self.log
+        queue, log = self.queues[topic, queue_id], self.log
         try:
             log.make_room(size)
             commit_log_offset = log.max_offset
@@ -107,6 +103,8 @@ class FileStore(FileLookup):
         return AppendResult(commit_log_offset, queue_offset)
 
     def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
+        if not self.refusal and self.log.has_room(bytes_at_most(records)):
+            return self._append_run(records)
         stored: list[AppendResult] = []
         last_timestamp = self.last_timestamp
         try:
@@ -118,6 +116,38 @@ class FileStore(FileLookup):
                 self.last_timestamp = last_timestamp
             raise
         return stored
+
+    def _append_run(self, records: Sequence[Record]) -> list[AppendResult]:
+        """With one write. Raises StoreFull if nothing was stored."""
+        log = self.log
+        host = self.store_host, self.store_port
+        pieces, places = encode_run(records, self._next_of, log.max_offset, host)
+        try:
+            log.append_run(b"".join(pieces))
+        except OSError as error:
+            raise StoreFull(self._on_write_failed(error)) from None
+        if self._full:
+            self._on_write_works()
+        self.last_timestamp = records[-1].store_timestamp
+        for record, piece, (commit_log_offset, queue_offset) in zip(records, pieces, places, strict=True):
+            queue = self.queues[record[:2]]
+            queue.next_offset = queue_offset + 1
+            if self._deferred:
+                arrived = Arrived(*record[:2], queue_offset, commit_log_offset, len(piece), record.tags_code)
+                self._waiting.append(arrived)
+            else:
+                queue.append(commit_log_offset, len(piece), record.tags_code)
+        return places
+
+    def _next_of(self, topic: str, queue_id: int) -> tuple[bytes, int]:
+        """The encoded topic, and the offset of the next message of its queue, which is made if needed."""
+        topic_bytes = self._topic_bytes.get(topic)
+        if topic_bytes is None:
+            topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            queue = self.new_queue(topic, queue_id)
+        return topic_bytes, queue.next_offset
 
     def _undo(self, records: Sequence[Record], stored: Sequence[AppendResult]) -> None:
         """Remove the last messages, which are the first of `records`. They have not been read yet."""

@@ -48,21 +48,28 @@ class LogScan:
                     self.reason = f"{self._files.path_of(offset)} is missing"
                     return
             at = offset - self._buffer_start
-            if not 0 <= at <= len(self._buffer) - FILE_END_BYTES:
-                at = self._fill(offset, min(_START.size, file_end - offset), file_end)
-            size, magic = _START.unpack_from(self._buffer, at) if len(self._buffer) - at >= _START.size else (0, 0)
-            if magic == PADDING_MAGIC:
-                self.padding_at = offset
-                self.position = file_end
-                continue
-            if magic == MESSAGE_MAGIC and 0 < size <= file_end - offset and at + size > len(self._buffer):
-                at = self._fill(offset, size, file_end)
-            record = parse_record(self._buffer, at, offset)
-            if isinstance(record, str):
-                self.reason = record
-                return
+            record = parse_record(self._buffer, at, offset) if at >= 0 else ""
+            if isinstance(record, str):  # padding, or not all of the message is in the buffer
+                if self._passes_padding(offset, file_end):
+                    continue
+                record = parse_record(self._buffer, offset - self._buffer_start, offset)
+                if isinstance(record, str):
+                    self.reason = record
+                    return
             yield record
             self.position = offset + record.size_bytes
+
+    def _passes_padding(self, offset: int, file_end: int) -> bool:
+        """Read what begins at `offset` into the buffer. Returns True, and moves on, when it is padding."""
+        at = self._fill(offset, min(_START.size, file_end - offset), file_end)
+        size, magic = _START.unpack_from(self._buffer, at) if len(self._buffer) - at >= _START.size else (0, 0)
+        if magic == PADDING_MAGIC:
+            self.padding_at = offset
+            self.position = file_end
+            return True
+        if magic == MESSAGE_MAGIC and 0 < size <= file_end - offset:
+            self._fill(offset, size, file_end)
+        return False
 
     def _fill(self, offset: int, wanted_bytes: int, file_end: int) -> int:
         """Read at least `wanted_bytes` from `offset`, if the file has them. Returns where they are in the buffer."""

@@ -10,15 +10,16 @@ from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
 __all__ = ["STORED_AT_BYTES", "LogRecord", "is_torn", "parse_record", "size_at", "stored_at"]
 
 _HEAD: Final = struct.Struct(">iIii4xqqi")  # size, magic, crc, queue id, queue offset, log offset, sysFlag
+_FIXED: Final = struct.Struct(">iIii4xqqi16xq20xi")  # these, storeTimestamp, length of the body; for hosts of 4 bytes
 _STAMP: Final = struct.Struct(">36xi16xq4xq")  # sysFlag; storeTimestamp behind a bornHost of 4 bytes, and of 16
 _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 _BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
 _STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
+_ANY_V6: Final = _BORN_V6 | _STORE_V6
 _V6_MORE_BYTES: Final = 12
 _STORE_TIMESTAMP_AT: Final = 56
-_BODY_LENGTH_AT: Final = 84
 _CRC_MASK: Final = 0x7FFFFFFF
 _SECTOR_BYTES: Final = 512
 STORED_AT_BYTES: Final = _STAMP.size
@@ -65,16 +66,22 @@ def parse_record(buffer: bytes, at: int, offset: int) -> LogRecord | str:
     """The message at position `at` of the buffer, which is commit log offset `offset`; or text why there is none."""
     if len(buffer) - at < MESSAGE_OVERHEAD_BYTES:
         return "the file ends within a message"
-    size, magic, crc, queue_id, queue_offset, stands_at, sys_flag = _HEAD.unpack_from(buffer, at)
+    fixed = _FIXED.unpack_from(buffer, at)
+    size, magic, crc, queue_id, queue_offset, stands_at, sys_flag, stored_ms, body_bytes = fixed
     if magic != MESSAGE_MAGIC:
         return "no message begins here" if magic or size else "nothing was written here"
     if stands_at != offset:
         return f"the message has offset {stands_at}, which is not its place"
     if not MESSAGE_OVERHEAD_BYTES <= size <= len(buffer) - at:
         return f"a message of {size} bytes does not fit"
-    more = (_V6_MORE_BYTES if sys_flag & _BORN_V6 else 0) + (_V6_MORE_BYTES if sys_flag & _STORE_V6 else 0)
-    (body_bytes,) = _INT.unpack_from(buffer, at + _BODY_LENGTH_AT + more)
-    body_at = at + _BODY_LENGTH_AT + 4 + more
+    body_at = at + _FIXED.size
+    if sys_flag & _ANY_V6:
+        more = _V6_MORE_BYTES if sys_flag & _BORN_V6 else 0
+        (stored_ms,) = _LONG.unpack_from(buffer, at + _STORE_TIMESTAMP_AT + more)
+        body_at += more + (_V6_MORE_BYTES if sys_flag & _STORE_V6 else 0)
+        if body_at > at + size:
+            return f"a message of {size} bytes has no room for the addresses that its flags tell of"
+        (body_bytes,) = _INT.unpack_from(buffer, body_at - _INT.size)
     text_at = body_at + body_bytes
     end = at + size
     if body_bytes < 0 or text_at + 3 > end:
@@ -90,10 +97,8 @@ def parse_record(buffer: bytes, at: int, offset: int) -> LogRecord | str:
         return "the topic is no UTF-8"
     if not topic or "\0" in topic or "/" in topic or queue_id < 0 or queue_offset < 0:
         return f"topic {topic!r}, queue {queue_id} and offset {queue_offset} are not valid"
-    timestamp_at = at + _STORE_TIMESTAMP_AT + (_V6_MORE_BYTES if sys_flag & _BORN_V6 else 0)
-    (store_timestamp,) = _LONG.unpack_from(buffer, timestamp_at)
     properties = buffer[properties_at:end]
-    return LogRecord(offset, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties, text_at - at)
+    return LogRecord(offset, size, queue_id, queue_offset, sys_flag, stored_ms, topic, properties, text_at - at)
 
 
 def is_torn(record: LogRecord, file_position: int) -> bool:

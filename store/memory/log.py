@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from mmap import mmap
 
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
-from lockstep.store.format.record import STORED_AT_BYTES, size_at, stored_at
+from lockstep.store.format.record import STORED_AT_BYTES, parse_record, size_at, stored_at
 from lockstep.store.keys.search import find_key
 
 __all__ = ["CommitLog"]
@@ -71,8 +71,13 @@ class CommitLog:
         self.min_offset = self._segments[0].start
         return evicted
 
+    def has_room(self, record_bytes: int) -> bool:
+        """Whether messages of so many bytes fit where the next one goes."""
+        active = self._active
+        return active is not None and active.used + record_bytes <= active.capacity
+
     def append(self, record: bytes) -> None:
-        """Write a message at `max_offset`, after `make_room`."""
+        """Write a message at `max_offset`, after `make_room`, or several after `has_room`."""
         segment = self._active
         assert segment is not None
         end = segment.used + len(record)
@@ -103,7 +108,10 @@ class CommitLog:
         if left_bytes < MESSAGE_OVERHEAD_BYTES:
             return None
         size = size_at(self.read(commit_log_offset, MESSAGE_OVERHEAD_BYTES), commit_log_offset, left_bytes)
-        return self.read(commit_log_offset, size) if size is not None else None
+        if size is None:
+            return None
+        message = self.read(commit_log_offset, size)  # the body of another may feign a head, but not a CRC
+        return None if isinstance(parse_record(message, 0, commit_log_offset), str) else message
 
     def store_timestamp(self, commit_log_offset: int) -> int:
         """Epoch ms when the message at this offset was stored."""

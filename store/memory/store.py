@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message, text_bytes
 from lockstep.store.base import (
     AppendResult,
     GetResult,
@@ -21,6 +21,7 @@ from lockstep.store.base import (
 from lockstep.store.keys.query import find_by_key
 from lockstep.store.memory.log import CommitLog
 from lockstep.store.memory.queue import ConsumeQueue
+from lockstep.store.run import bytes_at_most, encode_run
 
 __all__ = ["MemoryStore", "MemoryStoreSettings"]
 
@@ -57,26 +58,40 @@ class MemoryStore:
     def append(self, record: Record) -> AppendResult:
         topic, queue_id, _, _, _, born_host, _, _, _, _, body, properties, code = record
         log = self._log
-        topic_bytes = self._topic_bytes.get(topic)
-        if topic_bytes is None:
-            topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
+        topic_bytes, queue_offset = self._next_of(topic, queue_id)
         size_bytes = self._overhead_bytes + len(born_host) + len(body) + len(topic_bytes) + len(properties)
         if log.make_room(size_bytes):
             self._trim_queues()
-        queue = self._queues.get((topic, queue_id))
-        if queue is None:
-            queue = self._queues[topic, queue_id] = ConsumeQueue()
-        commit_log_offset, queue_offset = log.max_offset, queue.max_offset
+        commit_log_offset = log.max_offset
         log.append(
             encode_stored_message(
                 record, topic_bytes, queue_offset, commit_log_offset, self.store_host, self.store_port
             )
         )
-        queue.append(commit_log_offset, size_bytes, code)
+        self._queues[topic, queue_id].append(commit_log_offset, size_bytes, code)
         return AppendResult(commit_log_offset, queue_offset)
 
     def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
-        return [self.append(record) for record in records]
+        log = self._log
+        if not log.has_room(bytes_at_most(records)):
+            return [self.append(record) for record in records]
+        host = self.store_host, self.store_port
+        pieces, places = encode_run(records, self._next_of, log.max_offset, host)
+        log.append(b"".join(pieces))
+        queues = self._queues
+        for record, piece, (commit_log_offset, _) in zip(records, pieces, places, strict=True):
+            queues[record[:2]].append(commit_log_offset, len(piece), record[12])
+        return places
+
+    def _next_of(self, topic: str, queue_id: int) -> tuple[bytes, int]:
+        """The encoded topic, and the offset of the next message of its queue, which is made if needed."""
+        topic_bytes = self._topic_bytes.get(topic)
+        if topic_bytes is None:
+            topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._queues[topic, queue_id] = ConsumeQueue()
+        return topic_bytes, queue.max_offset
 
     def _trim_queues(self) -> None:
         for (topic, queue_id), queue in self._queues.items():
@@ -148,12 +163,17 @@ class MemoryStore:
         end = min(len(sizes), first + scan_max)
         pieces: list[bytes] = []
         total_bytes = 0
+        text_bytes_left = passes.text_bytes_max if passes is not None else 0
         i = first
         while i < end:
             if pieces and (len(pieces) >= count_max or total_bytes + sizes[i] > self._pull_bytes_max):
                 break
             if passes is not None or codes[i] in wanted:
                 message = self._log.read(offsets[i], sizes[i])
+                if passes is not None:
+                    text_bytes_left -= text_bytes(message)
+                    if text_bytes_left < 0 and i > first:
+                        break
                 if passes is None or passes.matches(message):
                     pieces.append(message)
                     total_bytes += sizes[i]
