@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
 
     from lockstep.broker.fault_api.server import ControlServer
+    from lockstep.broker.many.link import CommandLink
     from lockstep.broker.metrics.server import MetricsServer
     from lockstep.broker.options import Options
     from lockstep.broker.server import BrokerServer
@@ -38,13 +40,18 @@ def main(arguments: list[str] | None = None) -> None:
     from lockstep.remoting.settings import SettingError
     from lockstep.store.errors import StoreUnusable
 
-    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parse_options(given)
+    if options.member:
+        from lockstep.broker.many.plan import as_member  # imported here: other brokers do not need it
+
+        options = as_member(options)
     log = StartLog()
     try:
         with asyncio.Runner(loop_factory=_loop_factory(log)) as runner:
-            status = runner.run(_serve(options, log))
+            status = runner.run(_serve(options, log) if options.brokers == 1 else _serve_many(options, given, log))
     except (CannotListen, LocalProtocolError, SettingError, StoreUnusable) as error:
-        sys.stderr.write(f"lockstep-broker: {error}\n")
+        _print_line(str(error), **_process_field(options))
         status = 1
     sys.exit(status)
 
@@ -65,30 +72,63 @@ def _loop_factory(log: "StartLog") -> "Callable[[], asyncio.AbstractEventLoop]":
     return uvloop.new_event_loop
 
 
-async def _serve(options: "Options", log: "StartLog") -> int:
+async def _until_stopped(options: "Options") -> "asyncio.Future[int]":
+    """Done when the process must end, with the number of the signal, or _STDIN_CLOSED."""
     import asyncio
-    import gc
 
-    stopped = asyncio.get_running_loop().create_future()
+    stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopped, number)
-    if options.end_with_stdin:
+    if options.end_with_stdin and not options.member:
         from lockstep.broker.stdin_watch import watch_stdin  # imported here: few brokers need it
 
         await watch_stdin(lambda: _stop(stopped, _STDIN_CLOSED))
+    return stopped
+
+
+async def _serve_many(options: "Options", arguments: list[str], log: "StartLog") -> int:
+    """A name server in this process, and each broker in a process of its own."""
+    from lockstep.broker.many.command import ManyBrokers  # imported here: one broker does not need it
+    from lockstep.remoting.runtime import AsyncioRuntime
+
+    stopped = await _until_stopped(options)
+    many = ManyBrokers(options, arguments, AsyncioRuntime(host=options.config.advertised_host), log)
+
+    def on_serving() -> None:
+        _print_addresses(many.listening())
+        log.open(options.log_format, options.log_level, sys.stderr)
+
+    stopped.add_done_callback(lambda _: log.info("shutting_down", **_why(stopped.result())))
+    await many.run(stopped, on_serving)
+    if many.failure:
+        _print_line(many.failure)
+        return 1
+    return _INTERRUPTED if stopped.result() == signal.SIGINT else 0
+
+
+async def _serve(options: "Options", log: "StartLog") -> int:
+    import gc
+
+    stopped = await _until_stopped(options)
+    link = await _open_link(options, stopped) if options.member else None
     server, control, metrics = _make_servers(options, log)
     for topic in options.topics:
         server.create_topic(topic.name, topic.queue_nums)
+    if link is not None and server.broker is not None:
+        await link.join(server.broker)
     await server.start()
     try:
         if control is not None:
             await control.start(options.control_port or 0)
         if metrics is not None:
             await metrics.start(options.metrics_port or 0)
-        sys.stdout.write(_listening_line(options, server, control, metrics))
-        sys.stdout.flush()
+        addresses = _addresses(options, server, control, metrics)
+        if link is None:
+            _print_addresses(addresses)
+        else:
+            await link.serving(server, addresses)
         gc.freeze()  # objects made at start-up stay; the collector need not visit them again
-        log.open(options.log_format, options.log_level, sys.stderr)
+        log.open(options.log_format, options.log_level, sys.stderr, **_process_field(options))
         log.info("listening", **_facts(options))
         for name, above, why in options.config.too_short_for_default_clients():
             given = getattr(options.config, name)
@@ -96,7 +136,7 @@ async def _serve(options: "Options", log: "StartLog") -> int:
                 "setting_needs_matching_clients", setting=name, given=given, default_clients_need_above=above, why=why
             )
         number = await stopped
-        log.info("shutting_down", **({"signal": signal.Signals(number).name} if number else {"reason": "stdin closed"}))
+        log.info("shutting_down", **_why(number))
     finally:
         if metrics is not None:
             metrics.close()
@@ -106,6 +146,21 @@ async def _serve(options: "Options", log: "StartLog") -> int:
     return _INTERRUPTED if number == signal.SIGINT else 0
 
 
+async def _open_link(options: "Options", stopped: "asyncio.Future[int]") -> "CommandLink":
+    from lockstep.broker.many.link import CommandLink
+    from lockstep.broker.many.plan import decode_member
+    from lockstep.remoting.runtime import AsyncioRuntime
+
+    waits = decode_member(options.member).waits
+    link = CommandLink(AsyncioRuntime(), waits, lambda: _stop(stopped, _STDIN_CLOSED))
+    await link.open()
+    return link
+
+
+def _why(number: int) -> dict[str, str]:
+    return {"signal": signal.Signals(number).name} if number else {"reason": "stdin closed"}
+
+
 def _make_servers(
     options: "Options", log: "StartLog"
 ) -> "tuple[BrokerServer, ControlServer | None, MetricsServer | None]":
@@ -113,13 +168,18 @@ def _make_servers(
     from lockstep.remoting.runtime import AsyncioRuntime
 
     runtime = AsyncioRuntime(host=options.config.advertised_host)
+    on_progress = partial(_print_line, **_process_field(options))
+    if options.config.data_dir and not options.member:
+        from lockstep.broker.many.folders import store_folders  # imported here: a broker in memory does not need it
+
+        store_folders(runtime.storage, options.config.data_dir, [options.config.broker_name])
     control: ControlServer | None = None
     if options.control_port is None:
-        server = BrokerServer(options.config, runtime, log, on_progress=_print_progress)
+        server = BrokerServer(options.config, runtime, log, on_progress=on_progress)
     else:
         from lockstep.broker.fault_api.server import make_controlled  # imported here: other brokers do not need it
 
-        server, control = make_controlled(options.config, runtime, log, _print_progress)
+        server, control = make_controlled(options.config, runtime, log, on_progress)
     if options.metrics_port is None or server.broker is None:
         return server, control, None
     from lockstep.broker.metrics.server import MetricsServer  # imported here: other brokers do not need it
@@ -127,9 +187,14 @@ def _make_servers(
     return server, control, MetricsServer(server.broker, runtime, options.config.host)
 
 
-def _print_progress(text: str) -> None:
-    sys.stderr.write(f"lockstep-broker: {text}\n")
+def _print_line(text: str, process: str = "") -> None:
+    sys.stderr.write(f"lockstep-broker: {process and f'{process}: '}{text}\n")
     sys.stderr.flush()
+
+
+def _process_field(options: "Options") -> dict[str, str]:
+    """Names the process in its log, when the log is shared with other brokers."""
+    return {"process": options.config.broker_name} if options.member else {}
 
 
 def _stop(stopped: "asyncio.Future[int]", number: int) -> None:
@@ -137,19 +202,24 @@ def _stop(stopped: "asyncio.Future[int]", number: int) -> None:
         stopped.set_result(number)
 
 
-def _listening_line(
+def _addresses(
     options: "Options", server: "BrokerServer", control: "ControlServer | None", metrics: "MetricsServer | None"
-) -> str:
-    parts = ["listening"]
+) -> dict[str, str]:
+    found = {}
     if options.config.serve_broker:
-        parts.append(f"broker={server.broker_address}")
+        found["broker"] = server.broker_address
     if options.config.serve_name_server:
-        parts.append(f"name-server={server.name_server_address}")
+        found["name-server"] = server.name_server_address
     if control is not None:
-        parts.append(f"control={control.address}")
+        found["control"] = control.address
     if metrics is not None:
-        parts.append(f"metrics=http://{metrics.address}/metrics")
-    return " ".join(parts) + "\n"
+        found["metrics"] = f"http://{metrics.address}/metrics"
+    return found
+
+
+def _print_addresses(addresses: dict[str, str]) -> None:
+    sys.stdout.write(" ".join(["listening", *(f"{what}={address}" for what, address in addresses.items())]) + "\n")
+    sys.stdout.flush()
 
 
 def _facts(options: "Options") -> dict[str, object]:

@@ -3,7 +3,10 @@
 import re
 from dataclasses import dataclass
 
+from lockstep.broker.acl.addresses import address_pattern
+from lockstep.broker.acl.errors import RuleError
 from lockstep.broker.delays.levels import DELAY_LEVELS, parse_delay_levels
+from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.protocol.codes import (
     BODY_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -16,13 +19,12 @@ from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, TRACE_TOPIC, check_topic
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.settings import Address, SettingError, parse_addresses, setting
+from lockstep.remoting.settings import PORT_MAX, Address, SettingError, parse_addresses, setting
 from lockstep.store.format.layout import ENTRY_BYTES, FILE_END_BYTES
 
-__all__ = ["TLS_MODES", "BrokerConfig", "NameServerConfig"]
+__all__ = ["TLS_MODES", "BrokerConfig"]
 
 MIB = 1024 * 1024
-PORT_MAX = 65535
 _HOURS = 24
 _EVERYWHERE = ("", "0.0.0.0")
 _HEADER_BYTES_NEEDED = PROPERTIES_BYTES_MAX + 4096
@@ -33,20 +35,6 @@ _OUTBOUND_BYTES_MIN = 2 * FRAME_BYTES_MAX  # the longest answer, behind another 
 _SEGMENTS_WANTED = 8  # a full store drops about an eighth of its messages at a time
 _PULL_SWEEP_MS = 5000  # clients wait so long beyond the suspend time of a pull (wire.md 6.4)
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
-
-
-@dataclass(frozen=True, slots=True)
-class NameServerConfig:
-    """The settings of a name server, taken from a BrokerConfig."""
-
-    host: str = setting("127.0.0.1", name="bindAddress")
-    port: int = setting(9876, name="listenPort")
-    order_message_enable: bool = setting(False, name="orderMessageEnable", live=True)
-    broker_expired_timeout_ms: int = 120_000
-    brokers_max: int = 1000
-    routes_max: int = 200_000  # topics of all brokers
-    kv_configs_max: int = 10_000
-    structured_body_bytes_max: int = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +130,16 @@ class BrokerConfig:
     acl_replay_window_ms: int = 300_000  # strict: how far the clocks of our clients may be from the broker's
 
     # Limits for peers. A healthy cluster stays far below each of them (docs/hostile.md).
+    operator_addresses: str = ""  # without limits of connections a peer and requests a second; as in ACL rules
     connections_max: int = 10_000
+    connections_per_peer_max: int = 0  # from one address; 0: no limit
+    requests_per_second_max: int = 0  # from one address; 0: no limit
+    requests_under_way_max: int = 100_000  # received, to be answered later; 0: no limit
+    requests_under_way_per_connection_max: int = 50_000
     inbound_bytes_max: int = 0  # received but not handled, of all connections; 0: an eighth of the memory limit
+    inbound_bytes_per_connection_max: int = 0  # 0: only the limit of all
     outbound_bytes_max: int = 0  # written but not read by slow peers, of all connections; 0: the memory limit
+    outbound_bytes_per_connection_max: int = 0  # 0: only the limit of all
     frame_timeout_ms: int = 60_000  # from the first byte of a frame to its last
     header_bytes_max: int = HEADER_BYTES_MAX
     structured_body_bytes_max: int = 1024 * 1024  # of a request whose body is no message
@@ -236,7 +231,7 @@ class BrokerConfig:
         for name, allowed in _CHOICES:
             value = getattr(self, name)
             _check(value in allowed, name, f"must be {' or '.join(map(repr, allowed))}, not {value!r}")
-        for name in ("lock_delay_ms", "lock_delay_legacy_ms", "lock_grace_ms"):
+        for name in _NOT_NEGATIVE:
             _check((getattr(self, name) or 0) >= 0, name, "must be 0 or more")
         self._check_acl()
         self._check_addresses()
@@ -270,6 +265,13 @@ class BrokerConfig:
 
     def _check_addresses(self) -> None:
         others = self.name_server_addresses  # raises for what is no address
+        try:
+            address_pattern(self.operator_addresses)
+        except RuleError:
+            raise SettingError(
+                f"operator_addresses: {self.operator_addresses!r} is not a pattern of addresses, such as "
+                "10.0.0.7 or 10.0.0.* or 10.0.0.{7,8}, nor a list of addresses with commas"
+            ) from None
         _check(
             self.serve_broker or self.serve_name_server, "serve_broker", "a server must have a broker or a name server"
         )
@@ -324,11 +326,15 @@ class BrokerConfig:
             "inbound_bytes_max",
             f"must be 0 or at least {self._frame_bytes_largest}, a message of the largest size and its header",
         )
+        least = self._frame_bytes_largest + MIB
         _check(
-            not self.outbound_bytes_max or self.outbound_bytes_max >= _OUTBOUND_BYTES_MIN,
-            "outbound_bytes_max",
-            f"must be 0 or at least {_OUTBOUND_BYTES_MIN}, two of the longest answers",
+            self.inbound_bytes_per_connection_max == 0 or self.inbound_bytes_per_connection_max >= least,
+            "inbound_bytes_per_connection_max",
+            f"must be 0 or at least {least}, a message of the largest size, its header and what is read behind it",
         )
+        for name in ("outbound_bytes_max", "outbound_bytes_per_connection_max"):
+            good = getattr(self, name) == 0 or getattr(self, name) >= _OUTBOUND_BYTES_MIN
+            _check(good, name, f"must be 0 or at least {_OUTBOUND_BYTES_MIN}, two of the longest answers")
         _check(
             _HEADER_BYTES_NEEDED <= self.header_bytes_max <= FRAME_BYTES_MAX,
             "header_bytes_max",
@@ -360,6 +366,10 @@ _CHOICES = (
     ("tls_mode", TLS_MODES),
     ("tls_client_auth", ("none", "optional", "require")),
 )
+_NOT_NEGATIVE = (
+    "lock_delay_ms", "lock_delay_legacy_ms", "lock_grace_ms", "connections_per_peer_max", "requests_per_second_max",
+    "requests_under_way_max", "requests_under_way_per_connection_max",
+)  # fmt: skip
 _POSITIVE = (
     "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",
     "heartbeat_groups_max", "heartbeat_subscriptions_max", "groups_per_connection_max", "memberships_max",

@@ -20,6 +20,7 @@ from lockstep.broker.processors import (
     reply_message,
     send,
     send_back,
+    send_together,
     transaction,
 )
 from lockstep.broker.processors.admin import (
@@ -49,6 +50,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.SEND_MESSAGE: send.send_message,
     _R.SEND_MESSAGE_V2: send.send_message,
     _R.SEND_BATCH_MESSAGE: send.send_message,
+    _R.SEND_TOGETHER: send_together.send_together,
     _R.SEND_REPLY_MESSAGE: reply_message.send_reply_message,
     _R.SEND_REPLY_MESSAGE_V2: reply_message.send_reply_message,
     _R.PULL_MESSAGE: pull.pull_message,
@@ -65,6 +67,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.LIST_LOCK_CHANGES: lock.list_lock_changes,
     _R.QUERY_CONSUMER_OFFSET: offset.query_offset,
     _R.UPDATE_CONSUMER_OFFSET: offset.update_offset,
+    _R.COMMIT_TOGETHER: offset.commit_together,
     _R.RESET_OWN_OFFSET: offset.reset_own_offset,
     _R.GET_MAX_OFFSET: offset.max_offset,
     _R.GET_MIN_OFFSET: offset.min_offset,

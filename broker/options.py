@@ -10,7 +10,7 @@ from lockstep.broker.config import TLS_MODES, BrokerConfig
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.credentials import credentials_of_environment
-from lockstep.remoting.settings import SettingError, with_properties
+from lockstep.remoting.settings import PORT_MAX, SettingError, with_properties
 
 __all__ = ["OptionHelp", "Options", "TopicOption", "option_helps", "parse_options", "parse_size", "parse_topic"]
 
@@ -18,7 +18,7 @@ _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "KIB": 1024, "MI
 _UNITS |= {"KB": 1000, "MB": 1000**2, "GB": 1000**3}
 _SIZE = re.compile(r"(\d+)\s*([a-zA-Z]*)")
 _ROLES = {"all": (True, True), "broker": (True, False), "name-server": (False, True)}
-_PORT_MAX = 65535
+_BROKERS_MAX = 26  # broker-a to broker-z
 _PATHS = ("DIR", "FILE")
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -36,6 +36,8 @@ class Options(NamedTuple):
     control_port: int | None
     metrics_port: int | None
     end_with_stdin: bool
+    brokers: int = 1
+    member: str = ""
 
 
 def parse_size(text: str) -> int:
@@ -59,6 +61,12 @@ def parse_topic(text: str) -> TopicOption:
     return TopicOption(name, int(queues))
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _BROKERS_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of brokers; 1 to {_BROKERS_MAX} are allowed")
+    return int(text)
+
+
 def _property(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
@@ -75,7 +83,8 @@ class _Parser(argparse.ArgumentParser):
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
         action = super().add_argument(*names, **settings)
-        self.options.append(action)
+        if action.help != argparse.SUPPRESS:
+            self.options.append(action)
         return action
 
     def error(self, message: str) -> NoReturn:
@@ -99,6 +108,9 @@ def _parser(defaults: BrokerConfig) -> _Parser:
     add("--name-server", metavar="ADDR", action="append", default=[], dest="name_servers",
         help="register with the name server at HOST:PORT; may be repeated, or hold several separated by ;")  # fmt: skip
     add("--broker-name", metavar="NAME", default=defaults.broker_name, help="default %(default)s")
+    add("--brokers", metavar="N", type=_count, default=1,
+        help="so many brokers, broker-a, broker-b ..., a process each, with one name server (default 1)")  # fmt: skip
+    add("--member", default="", help=argparse.SUPPRESS)  # a process of --brokers: what it has of its own
     add("--cluster", metavar="NAME", default=defaults.cluster, help="default %(default)s")
     add("--topic", metavar="NAME:QUEUES", action="append", default=[], type=parse_topic, dest="topics",
         help="create a topic at start; may be repeated")  # fmt: skip
@@ -235,12 +247,15 @@ def parse_options(arguments: list[str]) -> Options:
         parser.error(str(error))
     if config.acl_enable or config.acl_checks == "strict":
         _check_acl(parser, config)
-    if given.control_port is not None and not 0 <= given.control_port <= _PORT_MAX:
-        parser.error(f"--control-port: must be a port, 0 to {_PORT_MAX}")
+    if given.control_port is not None and not 0 <= given.control_port <= PORT_MAX:
+        parser.error(f"--control-port: must be a port, 0 to {PORT_MAX}")
     if given.metrics_port is not None:
         _check_metrics(parser, given.metrics_port, serve_broker=serve_broker)
     ports = (given.control_port, given.metrics_port)
-    return Options(config, tuple(given.topics), given.log_format, given.log_level, *ports, given.end_with_stdin)
+    if given.brokers > 1 and not given.member:
+        _check_several(parser, config, given.brokers, *ports)
+    logs = (given.log_format, given.log_level)
+    return Options(config, tuple(given.topics), *logs, *ports, given.end_with_stdin, given.brokers, given.member)
 
 
 def _security(given: argparse.Namespace, defaults: BrokerConfig) -> dict[str, Any]:
@@ -266,11 +281,20 @@ def _check_acl(parser: _Parser, config: BrokerConfig) -> None:
         parser.error("--acl: needs PyYAML; install it: pip install 'lockstep-mq[acl]'")
 
 
+def _check_several(parser: _Parser, config: BrokerConfig, count: int, *ports: int | None) -> None:
+    from lockstep.broker.many.checks import check_several  # imported here: one broker does not need it
+
+    try:
+        check_several(config, count, *ports)
+    except SettingError as error:
+        parser.error(str(error))
+
+
 def _check_metrics(parser: _Parser, port: int, *, serve_broker: bool) -> None:
     from importlib.util import find_spec  # imported here: few brokers need it
 
-    if not 0 <= port <= _PORT_MAX:
-        parser.error(f"--metrics-port: must be a port, 0 to {_PORT_MAX}")
+    if not 0 <= port <= PORT_MAX:
+        parser.error(f"--metrics-port: must be a port, 0 to {PORT_MAX}")
     if not serve_broker:
         parser.error("--metrics-port: a name server without a broker has no metrics")
     if find_spec("prometheus_client") is None:

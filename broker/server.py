@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.connections import Connections
 from lockstep.broker.delays.due_timer import DueTimer
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.limits.connections import Connections
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.name_server.registration import Registration
 from lockstep.broker.processors.pull import sweep_held_pulls, wake_held_pulls
@@ -20,6 +20,7 @@ from lockstep.broker.state.stats import SAMPLE_INTERVAL_MS
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler
+from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["BrokerServer", "Interceptor"]
 
 _CLOSE_TIMEOUT_MS = 1000
-_SWEEP_INTERVAL_MS = 1000
 _LOOK_INTERVAL_MS = 5000  # at files that may change; of rules as in RocketMQ
 _VIP_PORT_BELOW = 2  # the "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1)
 
@@ -69,11 +69,14 @@ class BrokerServer:
         log: EventLog,
         interceptor: Interceptor | None = None,
         on_progress: Callable[[str], None] = lambda _: None,
+        *,
+        together: bool = True,
     ) -> None:
         """Open the store and recover it.
 
         Args:
             on_progress: Called with a line of text when recovery takes long.
+            together: Tell clients that many sends or commits may come in one frame (docs/wire.md 17).
 
         Raises:
             StoreUnusable: The data folder cannot be opened.
@@ -84,21 +87,13 @@ class BrokerServer:
         self._interceptor = interceptor
         self._listening: list[tuple[_Port, Listening]] = []
         self._closed_ports: list[tuple[_Port, int]] = []  # with their numbers, while `_down`
-        self._down = False
+        self._down = self._stopping = False
         self._timers: dict[str, TimerHandle] = {}
-        self._connections = Connections(
-            config.connections_max,
-            config.inbound_bytes_limit,
-            config.outbound_bytes_limit,
-            config.frame_timeout_ms,
-            log,
-        )
         self._all_closed: asyncio.Future[None] | None = None
-        self._stopping = False
         self._due_timers: tuple[DueTimer, ...] = ()
         self._stop_wake_watch: Callable[[], object] = lambda: None
         self._settings = EndpointSettings(
-            server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max
+            server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max, together=together
         )
         self._tls = self._open_tls() if config.tls_mode != "disabled" else None
         self._broker_port = self._name_server_port = 0
@@ -120,12 +115,16 @@ class BrokerServer:
                 self._durable = durable_replies.DurableReplies(
                     runtime, self.broker, self.broker.durable, partial(self._after_read, self.broker)
                 )
+        limits = self.broker.limits if self.broker is not None else LimitLog(log)
+        if self.name_server is not None:
+            self.name_server.limits = limits
+        self._connections = Connections(config, limits, log)
         self._acl = self._open_acl() if config.acl_enable else None
 
     def _open_acl(self) -> "AclGate":
         from lockstep.broker.acl.gate import open_acl  # other brokers do without PyYAML
 
-        return open_acl(self._config, self._runtime.storage, self._log, self.broker)
+        return open_acl(self._config, self._runtime, self._log, self.broker)
 
     @property
     def broker_address(self) -> str:
@@ -147,8 +146,7 @@ class BrokerServer:
     def create_topic(self, topic: str, queue_nums: int) -> None:
         """Raises LocalProtocolError for an invalid name or number of queues."""
         assert self.broker is not None
-        config = TopicConfig(topic, queue_nums, queue_nums)
-        now_ms = self._runtime.now_ms()
+        config, now_ms = TopicConfig(topic, queue_nums, queue_nums), self._runtime.now_ms()
         self.broker.topics.check_put(config, now_ms)
         self.broker.topics.put(config, now_ms)
 
@@ -156,7 +154,7 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Open all ports. Raises CannotListen; then none is open."""
-        self._every(_SWEEP_INTERVAL_MS, "sweep connections", self._connections.sweep)
+        self._connections.watch(self._runtime)
         if self._acl is not None:
             self._every(_LOOK_INTERVAL_MS, "look at the rules", self._acl.look)
         if self._tls is not None:
@@ -197,8 +195,7 @@ class BrokerServer:
         self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
         if self.name_server is not None:
-            check_own = self._registration.check_own
-            self._every(config.register_interval_ms, "own name server", lambda _: check_own())
+            self._every(config.register_interval_ms, "own name server", self._registration.check_own)
         vip_port = self._broker_port - _VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
@@ -232,6 +229,10 @@ class BrokerServer:
         self._listening.append((port, listening))
         return listening.port
 
+    async def registered(self) -> str:
+        """Wait for the first registration with remote name servers. Returns why one failed; "" when all are done."""
+        return await self._registration.tried() if self._registration is not None else ""
+
     async def close_ports(self) -> list[int]:
         """Close all ports and connections, but keep all state. Returns the numbers of the closed ports."""
         if not self._down:
@@ -261,6 +262,7 @@ class BrokerServer:
             return
         self._stopping = True
         self._stop_wake_watch()
+        self._connections.stop()
         for timer in self._timers.values():
             timer.cancel()
         for due_timer in self._due_timers:
@@ -274,6 +276,8 @@ class BrokerServer:
         if self._durable is not None:
             await self._durable.flush()  # so that replies that wait for it leave
         await self._close_connections()
+        if self._acl is not None:
+            self._acl.close()
         for _, listening in self._listening:
             await listening.wait_closed()
         if self._durable is not None:
@@ -304,7 +308,7 @@ class BrokerServer:
         on_closed: Callable[[Endpoint], None],
         after_read: Callable[[], None] | None = None,
     ) -> ProtocolFactory:
-        interceptor = self._interceptor
+        interceptor, on_request = self._interceptor, self._connections.before(on_request)
         if interceptor is not None:
             on_request = interceptor.intercept(on_request)
 
@@ -324,7 +328,7 @@ class BrokerServer:
         return factory if self._tls is None else self._tls.wrap(factory)
 
     def _on_opened(self, endpoint: Endpoint) -> None:
-        self._connections.add(endpoint)
+        self._connections.add(endpoint, self._runtime.now_ms())
         if self._stopping or self._down:
             endpoint.abort("the broker shuts down" if self._stopping else "the broker is down")
 
@@ -360,6 +364,7 @@ class BrokerServer:
         self._log.warning("machine_slept", slept_ms=slept_ms)
         for due_timer in self._due_timers:
             due_timer.rearm()
+        self._connections.sweep_soon()
 
     def _call_soon(self, callback: Callable[[], None]) -> None:
         self._runtime.call_later_ms(0, callback)

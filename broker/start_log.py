@@ -18,9 +18,9 @@ class StartLog:
         self._waiting: list[tuple[str, str, dict[str, Any]]] = []
         self._target: EventLog | None = None
 
-    def open(self, log_format: str, log_level: str, stream: TextIO) -> None:
-        """Import structlog, log the buffered events, and log at once from now on."""
-        self._target = _structlog(log_format, log_level, stream)
+    def open(self, log_format: str, log_level: str, stream: TextIO, **fields: str) -> None:
+        """Import structlog, log the buffered events, and log at once from now on, each event with these fields too."""
+        self._target = _structlog(log_format, log_level, stream, fields)
         for level, event, fields in self._waiting:
             getattr(self._target, level)(event, **fields)
         self._waiting.clear()
@@ -67,7 +67,7 @@ def _traceback(stream: TextIO, exc_info: Any) -> None:
     stream.write("\n".join(map(printable, text.getvalue().split("\n"))))
 
 
-def _structlog(log_format: str, log_level: str, stream: TextIO) -> EventLog:
+def _structlog(log_format: str, log_level: str, stream: TextIO, fields: dict[str, str]) -> EventLog:
     import structlog
 
     renderer: Any
@@ -87,5 +87,5 @@ def _structlog(log_format: str, log_level: str, stream: TextIO) -> EventLog:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(log_level),
         cache_logger_on_first_use=True,
-    )
+    ).bind(**fields)
     return log

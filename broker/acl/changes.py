@@ -1,7 +1,7 @@
 """Changes of the rules by administrators, and what they see of them. Needs no PyYAML: `AclFiles` reads and writes.
 
-A change is in the file and in force when it is answered. RocketMQ writes some changes that it cannot read again; here
-they are refused.
+A change is in the file and in force when it is answered. It begins with the files as they are: several brokers may
+share them, and people edit them. RocketMQ writes some changes that it cannot read again; here they are refused.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def put_account(files: "AclFiles", given: Mapping[str, Any], now_ms: int) -> Non
         now_ms: For the version of the file.
 
     Raises:
-        RuleError: A field is wrong. The text is RocketMQ's, but for the secret key.
+        RuleError: A field is wrong, or a file cannot be used. The text is RocketMQ's, but for the secret key.
         OSError: The file cannot be written.
     """
     access_key, secret_key = given.get("accessKey"), given.get("secretKey")
@@ -47,6 +47,7 @@ def put_account(files: "AclFiles", given: Mapping[str, Any], now_ms: int) -> Non
     for resource in [*(given.get("topicPerms") or ()), *(given.get("groupPerms") or ())]:
         _check_resource(resource)
     address_pattern(given.get("whiteRemoteAddress"))
+    files.catch_up()
     path = files.rules.file_of.get(str(access_key), files.path)
     document = files.document(path)
     accounts = document.get(ACCOUNTS) or []
@@ -57,10 +58,12 @@ def put_account(files: "AclFiles", given: Mapping[str, Any], now_ms: int) -> Non
 
 
 def delete_account(files: "AclFiles", access_key: str | None, now_ms: int) -> bool:
-    """Remove an account from its file. Returns whether there was one. Raises OSError."""
+    """Remove an account from its file. Returns whether there was one. Raises RuleError, OSError."""
+    was_known = access_key in files.rules.file_of
+    files.catch_up()
     path = files.rules.file_of.get(access_key or "")
     if path is None:
-        return False
+        return was_known  # another broker of the same files was asked before this one
     document = files.document(path)
     document[ACCOUNTS] = [each for each in document[ACCOUNTS] if str(each.get("accessKey")) != access_key]
     files.write(path, document, now_ms)
@@ -74,9 +77,10 @@ def set_white_addresses(files: "AclFiles", addresses: list[str], path: str | Non
         False when there is no such file of rules.
 
     Raises:
-        RuleError: An address is wrong.
+        RuleError: An address is wrong, or a file cannot be used.
         OSError: The file cannot be written.
     """
+    files.catch_up()
     path = path or files.path
     if path not in files.rules.files:
         return False

@@ -5,14 +5,14 @@ the permissions. RocketMQ reads the body of a heartbeat before all that; here no
 """
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from lockstep.broker.acl.errors import AccessDenied
 from lockstep.broker.acl.files import AclFiles
 from lockstep.broker.acl.permissions import PUB, Account, check_permissions
 from lockstep.broker.acl.replay import ReplayWindow
-from lockstep.broker.acl.wants import NAME_SERVER_ADMIN, Asked, Wants, wants_of
+from lockstep.broker.acl.wants import NAME_SERVER_ADMIN, Asked, Wants, stand_ins_of, wants_of
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.names import RESERVED_TOPICS, TRACE_TOPIC
@@ -30,7 +30,7 @@ class AccessControl:
         files: The rules.
         strict: Close what RocketMQ 4.9 leaves open (docs/security.md).
         replay: Recognizes copies of requests, or None.
-        message_at: A stored message by its commit log offset.
+        message_at: A stored message by its commit log offset; None: there are no messages.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class AccessControl:
         *,
         strict: bool = False,
         replay: ReplayWindow | None = None,
-        message_at: Callable[[int], bytes | None] = lambda _: None,
+        message_at: Callable[[int], bytes | None] | None = None,
     ) -> None:
         self.files = files
         self._strict = strict
         self._replay = replay
-        self._message_at = message_at
+        self._message_at = message_at or (lambda _: None)
 
     def check(self, command: RemotingCommand, host: str, now_ms: int) -> None:
         """Raises AccessDenied unless a broker may serve the request."""
@@ -93,14 +93,25 @@ class AccessControl:
         return hmac.compare_digest(given, expected.encode("ascii"))
 
     def _check_wants(self, command: RemotingCommand, texts: Mapping[str, str], account: Account, wants: Wants) -> None:
-        asked = Asked(command, texts, self._message_at)
+        asked = Asked(command, texts, self._message_at, stand_ins_of(command.code) if self._strict else {})
         try:
-            wanted = [pair for need in wants.needs for pair in need.find(asked)]
+            wanted = [(need, pair) for need in wants.needs for pair in need.find(asked)]
         except RemoteProtocolError as error:
             raise AccessDenied(str(error)) from None
-        if (TRACE_TOPIC, PUB) in wanted:  # traces of clients may always be sent
-            return
-        for resource, _ in wanted if self._strict and not account.admin else ():
+        # Traces of clients may always be sent, but other topics of the same request need their permissions.
+        named = [pair for need, pair in wanted if not need.of_stored and pair != (TRACE_TOPIC, PUB)]
+        self._check_pairs(command, account, named, admin=wants.admin)
+        of_stored = [pair for need, pair in wanted if need.of_stored]
+        if of_stored:
+            try:
+                self._check_pairs(command, account, of_stored, admin=False)
+            except AccessDenied:
+                raise AccessDenied("No default permission for the topic of this message") from None
+
+    def _check_pairs(
+        self, command: RemotingCommand, account: Account, pairs: Iterable[tuple[str, int]], *, admin: bool
+    ) -> None:
+        for resource, _ in pairs if self._strict and not account.admin else ():
             if resource in RESERVED_TOPICS:  # they hold messages of all topics
                 raise AccessDenied(f"No default permission for topic:{resource}")
-        check_permissions(account, command.code, admin=wants.admin, wanted=wanted)
+        check_permissions(account, command.code, admin=admin, wanted=pairs)

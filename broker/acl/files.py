@@ -1,6 +1,7 @@
 """The files of rules on the disk: found, read, watched for changes, and changed by administrators."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,6 +38,9 @@ class Rules:
 class AclFiles:
     """The file `path`, and all YAML files in the folder `acl` beside it and below.
 
+    To read and to write much YAML takes long, so a server calls `look` and `write` on a thread, one call after the
+    other (`RulesWorker`). Any thread may read `rules`, which are replaced as a whole.
+
     Raises RuleError when a file cannot be read at the start. Later the old rules stay in force then.
     """
 
@@ -54,14 +58,21 @@ class AclFiles:
         contents: dict[str, bytes] | None = None
         try:
             contents = self._read_all()
-            if contents == self._contents:
-                return False
-            self._load(contents)
+            return self._use(contents)
         except (OSError, RuleError) as error:
             if contents is None or contents != self._refused:  # said once
                 self._log.error("acl_file_refused", reason=str(error), effect="the old rules stay in force")
             self._refused = contents
             return False
+
+    def catch_up(self) -> None:
+        """Before a change: what others have written meanwhile stays in the files. Raises RuleError, OSError."""
+        self._use(self._read_all())
+
+    def _use(self, contents: dict[str, bytes]) -> bool:
+        if contents == self._contents:
+            return False
+        self._load(contents)
         self._log.info("acl_reloaded", files=len(contents), accounts=len(self.rules.accounts))
         return True
 
@@ -72,19 +83,18 @@ class AclFiles:
         document[VERSION] = [{"counter": before.counter + 1, "timestamp": now_ms}]
         text = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, allow_unicode=True)
         contents = {**self._contents, path: text.encode("utf-8")}
-        rules = _combined(contents, self.path)  # what would be refused is not written
+        rules = self._combined(contents)  # what would be refused is not written
         replace_file(self._storage, path, contents[path], private=True)  # it has secret keys
         self._storage.sync_dir(path.rpartition("/")[0] or ".")
         self._contents, self.rules = contents, rules
 
     def document(self, path: str) -> dict[str, Any]:
         """A copy of the content of a file, to change and to write back."""
-        content = self._contents.get(path, b"")
-        copy: dict[str, Any] = yaml.safe_load(content) or {WHITE_ADDRESSES: [], ACCOUNTS: []}
-        return copy
+        file = self.rules.files.get(path, AclFile())
+        return deepcopy(file.document) or {WHITE_ADDRESSES: [], ACCOUNTS: []}
 
     def _load(self, contents: dict[str, bytes]) -> None:
-        rules = _combined(contents, self.path)
+        rules = self._combined(contents)
         self._contents, self.rules = contents, rules
         for path, file in rules.files.items():
             for warning in file.warnings:
@@ -119,22 +129,22 @@ class AclFiles:
                 found += self._listed(path, depth - 1)
         return found
 
-
-def _combined(contents: Mapping[str, bytes], main: str) -> Rules:
-    """Raises RuleError, with the path of the file."""
-    files: dict[str, AclFile] = {}
-    accounts: dict[str, Account] = {}
-    file_of: dict[str, str] = {}
-    patterns: list[AddressPattern] = []
-    for path, content in contents.items():
-        try:
-            files[path] = file = parse_file(content)
-        except RuleError as error:
-            raise RuleError(f"{path}: {error}") from None
-        patterns += file.white_addresses
-        for account in file.accounts:
-            if account.access_key not in accounts:
-                accounts[account.access_key] = account
-                file_of[account.access_key] = path
-    files.setdefault(main, AclFile())
-    return Rules(files, accounts, file_of, tuple(patterns))
+    def _combined(self, contents: Mapping[str, bytes]) -> Rules:
+        """The rules of all files; those that did not change are not read again. Raises RuleError, with the path."""
+        files: dict[str, AclFile] = {}
+        accounts: dict[str, Account] = {}
+        file_of: dict[str, str] = {}
+        patterns: list[AddressPattern] = []
+        for path, content in contents.items():
+            try:
+                known = self._contents.get(path) == content
+                files[path] = file = self.rules.files[path] if known else parse_file(content)
+            except RuleError as error:
+                raise RuleError(f"{path}: {error}") from None
+            patterns += file.white_addresses
+            for account in file.accounts:
+                if account.access_key not in accounts:
+                    accounts[account.access_key] = account
+                    file_of[account.access_key] = path
+        files.setdefault(self.path, AclFile())
+        return Rules(files, accounts, file_of, tuple(patterns))

@@ -1,5 +1,6 @@
 """Stands before the handlers of a server: refused requests are answered here, and counted in the log."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -7,16 +8,17 @@ from lockstep.broker.acl.control import AccessControl
 from lockstep.broker.acl.errors import AccessDenied, RuleError
 from lockstep.broker.acl.files import RULES_FILE, AclFiles
 from lockstep.broker.acl.replay import ReplayWindow
+from lockstep.broker.acl.worker import AclRules, RulesWorker
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.processors.request_body import check_body_length
 from lockstep.broker.state.broker import Broker
-from lockstep.broker.state.limits import EventThrottle
 from lockstep.protocol.codes import ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.limit_log import EventThrottle
 from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import SettingError
-from lockstep.remoting.storage import Storage
 
 __all__ = ["AclGate", "open_acl"]
 
@@ -26,31 +28,35 @@ _HOSTS_MAX: Final = 1000
 Check = Callable[[RemotingCommand, str, int], None]
 
 
-def open_acl(config: BrokerConfig, storage: Storage, log: EventLog, broker: Broker | None) -> "AclGate":
+def open_acl(config: BrokerConfig, runtime: Runtime, log: EventLog, broker: Broker | None) -> "AclGate":
     """The gate of a server whose settings ask for ACL. Raises SettingError when its rules cannot be read."""
     path = config.acl_file or f"{config.data_dir.rstrip('/')}/{RULES_FILE}"
     strict = config.acl_checks == "strict"
     try:
-        files = AclFiles(storage, path, log)
+        files = AclFiles(runtime.storage, path, log)
         if config.acl_file:
-            storage.read_file(path)  # a name with an error must not shut everybody out
+            runtime.storage.read_file(path)  # a name with an error must not shut everybody out
     except (RuleError, OSError) as error:
         raise SettingError(f"acl_enable: {error}") from None
     replay = ReplayWindow(config.acl_replay_window_ms) if strict else None
-    control = AccessControl(files, strict=strict, replay=replay)
+    rules, message_at = AclRules(files, RulesWorker(runtime)), None
     if broker is not None:
-        broker.acl = files
-        control = AccessControl(files, strict=strict, replay=replay, message_at=broker.store.message_at)
+        broker.acl, message_at = rules, broker.store.message_at
+    control = AccessControl(files, strict=strict, replay=replay, message_at=message_at)
     if not files.rules.accounts:
         log.warning("acl_no_accounts", file=path, effect="only global white addresses are served")
-    return AclGate(control, config.structured_body_bytes_max, log, strict=strict)
+    return AclGate(control, rules.worker, config.structured_body_bytes_max, log, strict=strict)
 
 
 class AclGate:
     """Wraps the handlers of a broker and of a name server."""
 
-    def __init__(self, control: AccessControl, body_bytes_max: int, log: EventLog, *, strict: bool) -> None:
+    def __init__(
+        self, control: AccessControl, worker: RulesWorker, body_bytes_max: int, log: EventLog, *, strict: bool
+    ) -> None:
         self.control = control
+        self._worker = worker
+        self._looking: asyncio.Future[bool] | None = None
         self._body_bytes_max = body_bytes_max
         self._log = log
         self._strict = strict
@@ -58,8 +64,12 @@ class AclGate:
         self._hosts: set[str] = set()
 
     def look(self, now_ms: int) -> None:
-        """Read the rules again when a file has changed."""
-        self.control.files.look()
+        """Read the rules again, on their thread, when a file has changed."""
+        if self._looking is None or self._looking.done():
+            self._looking = self._worker.submit(self.control.files.look)
+
+    def close(self) -> None:
+        self._worker.close()
 
     def before_broker(self, on_request: RequestHandler) -> RequestHandler:
         """The handler of a broker's requests, behind the gate."""
@@ -72,7 +82,7 @@ class AclGate:
     def _before(self, check: Check, on_request: RequestHandler) -> RequestHandler:
         def checked(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
             check_body_length(command, self._body_bytes_max)
-            host = endpoint.address.rpartition(":")[0]
+            host = endpoint.host
             try:
                 check(command, host, endpoint.read_at_ms)
             except AccessDenied as denied:

@@ -5,7 +5,8 @@ account, with or without permissions. A code that RocketMQ 4.9 does not have wan
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from lockstep.broker.acl.permissions import ANY, PUB, SUB
 from lockstep.broker.processors.request_body import read_body
@@ -14,28 +15,60 @@ from lockstep.protocol.bodies.heartbeat import UnreadHeartbeat
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.messaging import REQUEST_HEADERS
+from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_topic, retry_topic
+from lockstep.protocol.together import decode_commits, decode_sends
 
-__all__ = ["NAME_SERVER_ADMIN", "WANTS", "Asked", "Need", "Wants", "wants_of"]
+__all__ = ["NAME_SERVER_ADMIN", "WANTS", "Asked", "Need", "Wants", "stand_ins_of", "wants_of"]
 
 _Found = Iterator[tuple[str, int]]
 _SHOWN: Final = {PUB: "PUB", SUB: "SUB", ANY: "PUB or SUB"}
 
 
 class Asked(NamedTuple):
-    """A request, its header fields as text, and how to see a stored message by its commit log offset."""
+    """A request.
+
+    Args:
+        texts: Its header fields.
+        message_at: A stored message by its commit log offset.
+        stand_ins: What a handler reads for a field that is absent.
+    """
 
     command: RemotingCommand
     texts: Mapping[str, str]
     message_at: Callable[[int], bytes | None]
+    stand_ins: Mapping[str, str] = {}
+
+    def name(self, field: str) -> str | None:
+        """A topic or a group that the request names; None: it names none."""
+        given = self.texts.get(field)
+        return given if given is not None else self.stand_ins.get(field)
+
+
+@cache
+def _stand_ins(header_class: type[tuple[Any, ...]]) -> Mapping[str, str]:
+    fields = spec_of(header_class).fields
+    return {each.wire_name: each.absent for each in fields if each.absent and type(each.absent) is str}
+
+
+def stand_ins_of(code: int) -> Mapping[str, str]:
+    """What handlers read for absent fields of a request: RocketMQ's clients may leave out what Java reads as null."""
+    header_class = REQUEST_HEADERS.get(code)
+    return {} if header_class is None else _stand_ins(header_class)
 
 
 class Need(NamedTuple):
-    """One permission: how the docs call it, and the resources of a request that need it."""
+    """One permission: how the docs call it, and the resources of a request that need it.
+
+    Args:
+        of_stored: The resources are of a stored message: a refusal must not name them.
+    """
 
     text: str
     find: Callable[[Asked], Iterable[tuple[str, int]]]
+    of_stored: bool = False
 
 
 class Wants(NamedTuple):
@@ -51,7 +84,7 @@ class Wants(NamedTuple):
 
 def _topic(field: str, permission: int) -> Need:
     def find(asked: Asked) -> _Found:
-        topic = asked.texts.get(field)
+        topic = asked.name(field)
         if topic is not None:
             yield topic, permission
 
@@ -60,7 +93,7 @@ def _topic(field: str, permission: int) -> Need:
 
 def _group(field: str, permission: int = SUB) -> Need:
     def find(asked: Asked) -> _Found:
-        group = asked.texts.get(field)
+        group = asked.name(field)
         if group is not None:
             yield retry_topic(group), permission
 
@@ -83,7 +116,7 @@ def _send(topic_field: str, group_field: str) -> Need:
 
 def _send_strict(topic_field: str) -> Need:
     def find(asked: Asked) -> _Found:
-        topic = asked.texts.get(topic_field)
+        topic = asked.name(topic_field)
         if topic is not None:
             yield topic, SUB if is_retry_topic(topic) else PUB
 
@@ -134,6 +167,21 @@ def _number(text: str | None) -> int | None:
         return None
 
 
+def _sends(asked: Asked) -> _Found:
+    """Each topic of the frame, whose lanes are read as the handler reads them."""
+    count = _number(asked.texts.get("messageCount")) or 0
+    lanes, _, _ = decode_sends(asked.command.body, count)
+    for topic in dict.fromkeys(lane.topic for lane in lanes):
+        yield topic, SUB if is_retry_topic(topic) else PUB
+
+
+def _commits(asked: Asked) -> _Found:
+    for topic in dict.fromkeys(
+        commit.topic for commit in decode_commits(asked.command.body, _number(asked.texts.get("commitCount")) or 0)
+    ):
+        yield topic, SUB
+
+
 def _stored(field: str, permission: int) -> Need:
     def find(asked: Asked) -> _Found:
         offset = _number(asked.texts.get(field))
@@ -141,7 +189,7 @@ def _stored(field: str, permission: int) -> Need:
         if topic is not None:
             yield topic, permission
 
-    return Need(f"{_SHOWN[permission]} on the topic of the message at `{field}`", find)
+    return Need(f"{_SHOWN[permission]} on the topic of the message at `{field}`", find, of_stored=True)
 
 
 _R = RequestCode
@@ -154,11 +202,13 @@ def _wants(*needs: Need) -> Wants:
 
 
 _QUEUE_READ: Final = _wants(_topic("topic", ANY))
+_SENDS: Final = _wants(Need("PUB on each topic of the body", _sends))
 _LOCKS: Final = _wants(Need("SUB on the group and on each topic of the body", _locks))
 _PULL: Final = _wants(_topic("topic", SUB), _group("consumerGroup"))
 _OF_GROUP: Final = _wants(_group("consumerGroup"))
 _UNREGISTER: Final = _wants(_group("consumerGroup"))
 _OFFSETS: Final = _wants(_group("consumerGroup"), _topic("topic", SUB))
+_COMMITS: Final = _wants(_group("consumerGroup"), Need("SUB on each topic of the body", _commits))
 # A reply to a message goes to a client that waits, whose id only the message has.
 _REPLY: Final = (_SIGNED, _wants(_send_strict("topic")))
 _REPLY_V2: Final = (_SIGNED, _wants(_send_strict("b")))
@@ -172,6 +222,7 @@ WANTS: Final[Mapping[int, tuple[Wants, Wants]]] = {
     _R.SEND_MESSAGE: (_wants(_send("topic", "group")), _wants(_send_strict("topic"))),
     _R.SEND_MESSAGE_V2: (_wants(_send("b", "a")), _wants(_send_strict("b"))),
     _R.SEND_BATCH_MESSAGE: (_SIGNED, _wants(_send_strict("b"))),
+    _R.SEND_TOGETHER: (_SENDS, _SENDS),
     _R.SEND_REPLY_MESSAGE: _REPLY,
     _R.SEND_REPLY_MESSAGE_V2: _REPLY_V2,
     _R.PULL_MESSAGE: (_PULL, _PULL),
@@ -186,6 +237,7 @@ WANTS: Final[Mapping[int, tuple[Wants, Wants]]] = {
     _R.UNREGISTER_CLIENT: (_UNREGISTER, _UNREGISTER),
     _R.GET_CONSUMER_LIST_BY_GROUP: (_OF_GROUP, _OF_GROUP),
     _R.UPDATE_CONSUMER_OFFSET: (_OFFSETS, _OFFSETS),
+    _R.COMMIT_TOGETHER: (_COMMITS, _COMMITS),
     _R.QUERY_CONSUMER_OFFSET: (_SIGNED, _OFFSETS),
     _R.LOCK_BATCH_MQ: (_SIGNED, _LOCKS),
     _R.UNLOCK_BATCH_MQ: (_SIGNED, _LOCKS),

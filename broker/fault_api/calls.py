@@ -1,5 +1,6 @@
 """The calls of the control port, by name: arguments, actions and results (docs/testing.md)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.fault_api.faults import Faults, PushedError, code_of
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.codec import as_list, take
+from lockstep.protocol.bodies.rows import ROWS_A_STEP
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.remoting.manual_clock import HeldPort, ManualClockRuntime
@@ -16,6 +18,9 @@ __all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
 
 ADVANCE_SECONDS_MAX: Final = 31 * 24 * 3600  # our limit: every timer of that time runs
 _RTT_MS_MAX: Final = 60_000
+_ERRORS_MAX: Final = 1000  # every request looks for its error among them
+_RESPONSE_CODE_MAX: Final = 32_767  # RocketMQ's binary header has 16 bits, with a sign
+_REMARK_MAX: Final = 1000
 _HEARTBEAT_MS: Final = 30_000  # how often RocketMQ's clients send one (wire.md 9.2)
 Arguments = dict[str, Any]
 
@@ -96,7 +101,12 @@ async def _status(broker: ControlledBroker, _: Arguments) -> Any:
 
 async def _requests(broker: ControlledBroker, arguments: Arguments) -> Any:
     arrivals = broker.faults.arrivals(take(arguments, "after", int, 0), _codes(arguments))
-    return [arrival.to_wire() for arrival in arrivals]
+    rows = []
+    for number, arrival in enumerate(arrivals):
+        rows.append(arrival.to_wire())
+        if number % ROWS_A_STEP == 0:
+            await asyncio.sleep(0)
+    return rows
 
 
 async def _push_error(broker: ControlledBroker, arguments: Arguments) -> Any:
@@ -108,8 +118,15 @@ async def _push_error(broker: ControlledBroker, arguments: Arguments) -> Any:
         if response_code not in ResponseCode.__members__:
             raise BodyError(f"unknown response {response_code!r}; use a name of RocketMQ, such as 'SYSTEM_BUSY'")
         response_code = int(ResponseCode[response_code])
-    error = PushedError(codes, take({"responseCode": response_code}, "responseCode", int), times=times)
+    if len(broker.faults.errors) >= _ERRORS_MAX:
+        raise BodyError(f"{_ERRORS_MAX} errors wait already; `reset` removes them")
+    response_code = take({"responseCode": response_code}, "responseCode", int)
+    if not 0 <= response_code <= _RESPONSE_CODE_MAX:
+        raise BodyError(f"responseCode must be 0 to {_RESPONSE_CODE_MAX}, not {response_code}")
+    error = PushedError(codes, response_code, times=times)
     error.remark = take(arguments, "remark", str, error.remark)
+    if len(error.remark) > _REMARK_MAX:
+        raise BodyError(f"remark must have at most {_REMARK_MAX} characters")
     error.drop_connection = take(arguments, "dropConnection", bool, False)
     error.execute_first = take(arguments, "executeFirst", bool, False)
     broker.faults.errors.append(error)

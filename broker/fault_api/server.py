@@ -1,7 +1,8 @@
 """The control port of a broker, for tests: one JSON object a line, answered in order, on the loopback address only.
 
 `{"call": "advance", "seconds": 61}` is answered `{"ok": true, "result": ...}` or `{"ok": false, "error": "..."}`.
-Any other line closes the connection.
+Any other line closes the connection. Other connections have their turn after each line. A peer that does not read its
+answers is not read from.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.fault_api.calls import CallError, ControlledBroker
 from lockstep.broker.fault_api.faults import Faults
 from lockstep.broker.server import BrokerServer
+from lockstep.protocol.bodies.rows import ROWS_A_STEP
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
 from lockstep.remoting.logs import EventLog
@@ -25,6 +27,7 @@ __all__ = ["ControlServer", "FaultInterceptor", "make_controlled"]
 
 _HOST: Final = "127.0.0.1"
 _LINE_BYTES_MAX: Final = 1024 * 1024
+_CONNECTIONS_MAX: Final = 64
 
 
 class FaultInterceptor:
@@ -99,10 +102,19 @@ class _ControlConnection(asyncio.Protocol):
         self._buffer = b""
         self._lines: deque[bytes] = deque()
         self._working = False
+        self._unread = False  # the peer does not read its answers
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no line waits for its answer."""
+        return not self._lines and not self._working
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._connections[self] = None
+        if len(self._connections) >= _CONNECTIONS_MAX:
+            self.close()
+        else:
+            self._connections[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -117,39 +129,75 @@ class _ControlConnection(asyncio.Protocol):
         self._lines.extend(lines)
         if len(self._buffer) > _LINE_BYTES_MAX:
             self.close()
-        elif self._lines and not self._working:
+        else:
+            self._go_on()
+
+    def pause_writing(self) -> None:
+        self._unread = True
+
+    def resume_writing(self) -> None:
+        self._unread = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Work on the lines that have arrived, and then read on; no others are read meanwhile."""
+        transport = self._transport
+        if self._working or self._unread or transport is None or transport.is_closing():
+            return
+        if self._lines:
             self._working = True
+            transport.pause_reading()
             self._runtime.create_task(self._work(), name="control")
+        else:
+            transport.resume_reading()
 
     async def _work(self) -> None:
         try:
-            while self._lines and self._transport is not None:
-                answer = await self._answer(self._lines.popleft())
-                if answer is None:
-                    self.close()
-                    break
-                if self._transport is not None:
-                    self._transport.write(json.dumps(answer, default=str).encode() + b"\n")
+            while self._lines and not self._unread and self._transport is not None:
+                await self._answer(self._lines.popleft())
+                await asyncio.sleep(0)
         finally:
             self._working = False
+            if not self._lines:
+                self._go_on()
 
-    async def _answer(self, line: bytes) -> dict[str, Any] | None:
+    async def _answer(self, line: bytes) -> None:
         try:
             arguments = json.loads(line)
         except (ValueError, RecursionError):
-            return None
+            arguments = None
         name = arguments.pop("call", None) if isinstance(arguments, dict) else None
         if not isinstance(name, str):
-            return None
+            self._lines.clear()
+            self.close()
+            return
         try:
-            return {"ok": True, "result": await self._broker.call(name, arguments)}
+            result = await self._broker.call(name, arguments)
         except CallError as error:
-            return {"ok": False, "error": str(error)}
+            self._write(_encode({"ok": False, "error": str(error)}) + b"\n")
+            return
+        if not isinstance(result, list) or len(result) <= ROWS_A_STEP:
+            self._write(_encode({"ok": True, "result": result}) + b"\n")
+            return
+        self._write(b'{"ok": true, "result": [')  # as long as the broker's tables
+        for start in range(0, len(result), ROWS_A_STEP):
+            rows = b", ".join(map(_encode, result[start : start + ROWS_A_STEP]))
+            self._write((b", " if start else b"") + rows)
+            await asyncio.sleep(0)
+        self._write(b"]}\n")
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+
+def _encode(value: object) -> bytes:
+    return json.dumps(value, default=str).encode()
 
 
 class ControlServer:
     def __init__(self, broker: ControlledBroker, runtime: Runtime) -> None:
-        self._broker = broker
+        self.broker = broker
         self._runtime = runtime
         self._connections: dict[_ControlConnection, None] = {}
         self._listening: Listening | None = None
@@ -159,11 +207,16 @@ class ControlServer:
         assert self._listening is not None
         return f"{_HOST}:{self._listening.port}"
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all calls of open connections are answered."""
+        return all(connection.is_idle for connection in self._connections)
+
     async def start(self, port: int) -> None:
         """Raises CannotListen."""
 
         def new_connection() -> _ControlConnection:
-            return _ControlConnection(self._broker, self._runtime, self._connections)
+            return _ControlConnection(self.broker, self._runtime, self._connections)
 
         try:
             self._listening = await self._runtime.create_server(new_connection, _HOST, port)
@@ -180,7 +233,10 @@ class ControlServer:
 def make_controlled(
     config: BrokerConfig, runtime: Runtime, log: EventLog, on_progress: Callable[[str], None] = lambda _: None
 ) -> tuple[BrokerServer, ControlServer]:
-    """A broker with a movable clock, and the server of its control port. Start them in this order."""
+    """A broker with a movable clock, and the server of its control port. Start them in this order.
+
+    Each send and each commit is a request of its own, as from RocketMQ's clients: tests count them and push errors.
+    """
     faults, movable = Faults(), ManualClockRuntime(runtime)
-    server = BrokerServer(config, movable, log, FaultInterceptor(faults, runtime), on_progress)
+    server = BrokerServer(config, movable, log, FaultInterceptor(faults, runtime), on_progress, together=False)
     return server, ControlServer(ControlledBroker(server, faults, movable, config), runtime)

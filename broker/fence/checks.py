@@ -10,11 +10,11 @@ from lockstep.broker.fence.denial import Act, Denial, Denials, Reason
 from lockstep.broker.fence.reset_marks import ResetMarks
 from lockstep.broker.fence.states import LockState
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedLock, FencedLocks
-from lockstep.broker.state.limits import EventThrottle
 from lockstep.broker.state.members import ConsumerManager
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.codes import ResponseCode
+from lockstep.remoting.limit_log import EventThrottle
 from lockstep.remoting.logs import EventLog
 from lockstep.store import MessageStore
 

@@ -67,6 +67,10 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _G, (*_NODE, "topic", "consumer_group"), "The age of the oldest message behind the committed offsets."
     ),
     "lockstep_held_pulls": Family(_G, _NODE, "Pulls that wait for messages."),
+    "lockstep_limits_met_total": Family(_C, (*_NODE, "setting"), "How often a limit was reached, by its setting."),
+    "lockstep_limit_used": Family(
+        _G, (*_NODE, "setting"), "Connections, bytes and requests now that count for a limit, by its setting."
+    ),
     "lockstep_series_dropped": Family(_G, _NODE, "Series that this scrape left out, because there are too many."),
 }
 

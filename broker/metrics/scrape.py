@@ -133,5 +133,9 @@ def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
 def _broker(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
     samples.set("rocketmq_half_messages", (), len(broker.halves))
     samples.set("lockstep_held_pulls", (), len(broker.hold))
+    for setting, count in broker.limits.counts.items():
+        samples.set("lockstep_limits_met_total", (setting,), count)
+    for setting, used in broker.limits.used.items():
+        samples.set("lockstep_limit_used", (setting,), used())
     samples.set("lockstep_series_dropped", (), len(samples.dropped))
     yield None

@@ -140,7 +140,7 @@ class MetricsServer:
         self._runtime = runtime
         self._host = host
         self._pool = runtime.new_worker_pool("metrics", 1)
-        self._connections: dict[_Connection, None] = {}
+        self.connections: dict[_Connection, None] = {}
         self._listening: Listening | None = None
 
     @property
@@ -163,20 +163,20 @@ class MetricsServer:
         """Close the port and its connections at once."""
         if self._listening is not None:
             self._listening.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.cut()
         self._pool.close()
 
     def opened(self, connection: _Connection) -> None:
         """Above the bound the oldest connection goes: it has had the most time."""
-        self._connections[connection] = None
-        if len(self._connections) > CONNECTIONS_MAX:
-            oldest = next(iter(self._connections))
-            del self._connections[oldest]  # its end is told later: the next one of this turn cuts another
+        self.connections[connection] = None
+        if len(self.connections) > CONNECTIONS_MAX:
+            oldest = next(iter(self.connections))
+            del self.connections[oldest]  # its end is told later: the next one of this turn cuts another
             oldest.cut()
 
     def ended(self, connection: _Connection) -> None:
-        self._connections.pop(connection, None)
+        self.connections.pop(connection, None)
 
     async def answer(self, environ: dict[str, Any]) -> bytes:
         """Copy the values, and make the text."""

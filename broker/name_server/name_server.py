@@ -1,24 +1,25 @@
 """The name server: the live brokers, and the routes of topics (wire.md 2.7)."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from lockstep.broker.config import NameServerConfig
 from lockstep.broker.connection import Connection
+from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
-from lockstep.broker.state.limits import LimitLog
 from lockstep.broker.state.sliced_work import SlicedWork
 from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,
     DataVersion,
     QueueData,
+    TopicConfig,
     TopicConfigs,
     TopicRouteData,
 )
 from lockstep.protocol.codes import MASTER_ID, Permission
+from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog, StdlibLog
 
 __all__ = ["BrokerIdentity", "NameServer", "NameServerFull"]
@@ -48,6 +49,11 @@ class _BrokerRecord:
     addrs: dict[int, str] = field(default_factory=dict)
 
 
+def _queues(broker_name: str, config: TopicConfig) -> QueueData:
+    _, read_queue_nums, write_queue_nums, perm, topic_sys_flag, _ = config
+    return QueueData(broker_name, read_queue_nums, write_queue_nums, perm, topic_sys_flag)
+
+
 class NameServerFull(Exception):
     """A limit is reached; the text names the setting."""
 
@@ -59,7 +65,7 @@ class NameServer:
         self.config = config or NameServerConfig()
         self.log = log or StdlibLog("lockstep.broker")
         self.work = SlicedWork()
-        self._limits = LimitLog(self.log)
+        self.limits = LimitLog(self.log)
         self.kv_configs = KvConfigManager()
         self._brokers: dict[str, _BrokerRecord] = {}  # by broker name
         self._live: dict[tuple[str, int], _LiveBroker] = {}  # by broker name and id
@@ -110,8 +116,7 @@ class NameServer:
         self._live[name, broker_id] = _LiveBroker(identity, configs.data_version, now_ms, connection)
         known = before is not None and before.identity == identity and before.data_version == configs.data_version
         for number, topic in enumerate(configs.topics if broker_id == MASTER_ID and not known else (), 1):
-            queues = QueueData(name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
-            self._put_route(topic.topic_name, queues)
+            self._put_route(topic.topic_name, _queues(name, topic))
             if number % _TOPICS_A_STEP == 0:
                 yield None
                 now = self._live.get((name, broker_id))
@@ -140,7 +145,7 @@ class NameServer:
     def _check_limit(self, setting: str, count: int, now_ms: int, connection: Connection) -> None:
         maximum = getattr(self.config, setting)
         if count > maximum:
-            self._limits.met(setting, maximum, now_ms, connection.address)
+            self.limits.met(setting, maximum, now_ms, connection.address)
             raise NameServerFull(f"limit reached: the name server's setting {setting} is {maximum}")
 
     def _put_route(self, topic: str, queues: QueueData) -> None:
@@ -153,6 +158,15 @@ class NameServer:
         self._routes_count += queues.broker_name not in brokers
         brokers[queues.broker_name] = queues
         self._topics_of.setdefault(queues.broker_name, {})[topic] = None
+
+    def put_routes(self, config: TopicConfig, broker_names: Iterable[str]) -> None:
+        """Give a topic queues on all of these brokers at once, as far as they are registered and `routes_max` allows.
+
+        They register it themselves too. Without this, clients could see the queues of one broker alone for a moment.
+        """
+        for name in broker_names:
+            if name in self._brokers and self._routes_count < self.config.routes_max:
+                self._put_route(config.topic_name, _queues(name, config))
 
     def _drop_routes(self, broker_name: str) -> None:
         """Remove all routes of a broker."""

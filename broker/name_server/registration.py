@@ -6,6 +6,7 @@ every 30 s, and changed topics when they change. A name server that does not ans
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -85,6 +86,9 @@ class _RemoteNameServer:
         self._waiting_now: list[Callable[[], None]] = []  # for the registration under way
         self._waiting_next: list[Callable[[], None]] = []
         self.registered: bool | None = None
+        self.stopped = False
+        self.tried = asyncio.Event()
+        self.refusal = ""
 
     def on_change(self, topics: Iterable[TopicConfig]) -> None:
         self._names.update({config.topic_name: None for config in topics})
@@ -105,9 +109,11 @@ class _RemoteNameServer:
 
     async def run(self) -> None:
         interval_ms = self._broker.config.register_interval_ms
-        while True:
+        while not self.stopped:
             everything_ms = self._runtime.now_ms() + interval_ms
+            await self._broker.before_registering()
             await self._register_parts(self._topics.all)
+            self.tried.set()
             while self.registered and not self._all_due:
                 wait_ms = everything_ms - self._runtime.now_ms()
                 if not await self._wait(wait_ms):
@@ -121,9 +127,13 @@ class _RemoteNameServer:
     async def _wait(self, wait_ms: int) -> bool:
         """Wait for a change. Returns False after `wait_ms` without one."""
         try:
-            await asyncio.wait_for(self._changed.wait(), max(wait_ms, 0) / 1000)
+            if not self.stopped:
+                await asyncio.wait_for(self._changed.wait(), max(wait_ms, 0) / 1000)
         except TimeoutError:
             return False
+        if self.stopped:  # Python 3.11's wait_for loses a cancellation that comes together with the event
+            raise asyncio.CancelledError
+        await self._broker.before_registering()
         return True
 
     async def _register_parts(self, parts: Callable[[], Iterator[TopicConfigs]]) -> None:
@@ -152,7 +162,7 @@ class _RemoteNameServer:
         except (RemotingError, ProtocolError) as error:  # a registration may be too long for a frame
             if self.registered is not False:
                 log.warning("registration_failed", name_server=self.address, reason=str(error))
-            self.registered = False
+            self.registered, self.refusal = False, str(error)
         else:
             if not self.registered:
                 log.info("registered", name_server=self.address)
@@ -169,7 +179,11 @@ class _RemoteNameServer:
 
 
 def _dialer_settings(config: BrokerConfig) -> DialerSettings:
-    tls = TlsOptions(ca=config.tls_name_server_ca) if config.tls_to_name_servers else None
+    tls = None
+    if config.tls_to_name_servers:
+        tls = TlsOptions(ca=config.tls_name_server_ca)
+        if config.tls_client_auth != "none":  # a name server with the same settings asks for a certificate too
+            tls = replace(tls, cert=config.tls_cert, key=config.tls_key)
     return DialerSettings(credentials=config.credentials, tls=tls)
 
 
@@ -208,6 +222,12 @@ class Registration:
             task = self._runtime.create_task(remote.run(), name=f"register with {remote.address}")
             self._tasks.append(task)
 
+    async def tried(self) -> str:
+        """Wait for the first registration with each name server. Returns why one failed, "" when all are done."""
+        for remote in self._remotes:
+            await remote.tried.wait()
+        return next((f"{one.address}: {one.refusal}" for one in self._remotes if not one.registered), "")
+
     def on_change(self, topics: Sequence[TopicConfig]) -> None:
         """Topics were created or changed.
 
@@ -227,12 +247,12 @@ class Registration:
                 yield None
             self._register_own(part)
 
-    def check_own(self) -> None:
+    def check_own(self, now_ms: int) -> None:
         """Called every 30 s: register again if the own name server lost the broker; read its order configurations."""
         identity, name_server = self._identity, self._name_server
         if name_server is None or identity is None:
             return
-        if name_server.touch(identity, self._runtime.now_ms()) is None:
+        if name_server.touch(identity, now_ms) is None:
             self._broker.log.warning("registered_again", name_server="own")
             self._broker.work.start(self, self._register_own_steps(self._topics.all()))
         order_configs = name_server.kv_configs.namespace(ORDER_TOPIC_CONFIG) or {}
@@ -264,6 +284,8 @@ class Registration:
 
     async def stop(self) -> None:
         """Unregister from the name servers that know this broker."""
+        for remote in self._remotes:
+            remote.stopped = True
         for task in self._tasks:
             task.cancel()
         identity = self._identity

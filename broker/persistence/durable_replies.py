@@ -9,6 +9,7 @@ from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.broker.persistence.config_writer import TableWriter
 from lockstep.broker.persistence.durable_store import DurableStore
 from lockstep.broker.persistence.lock_table import DiskLockKeeper
+from lockstep.broker.processors.send_together import as_unsafe
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -143,6 +144,8 @@ class DurableReplies:
             elif self._flush_sync and stored and self._log.synced_offset < self._log.max_offset:
                 self._after_log(connection, command, reply)
                 self.flusher.check()
+            elif self._broker.topics_registered is not None and command.code == RequestCode.UPDATE_AND_CREATE_TOPIC:
+                self._broker.topics_registered(partial(_send, connection, command, reply))
             else:
                 _send(connection, command, reply)
 
@@ -160,7 +163,9 @@ def _send(connection: Connection, command: RemotingCommand, reply: RemotingComma
 def _answer(
     broker: Broker, connection: Connection, command: RemotingCommand, reply: RemotingCommand, reason: str
 ) -> None:
-    if reason:
+    if reason and command.code == RequestCode.SEND_TOGETHER:
+        as_unsafe(broker, command, reply, reason)
+    elif reason:
         code = _UNSAFE.get(command.code, ResponseCode.SYSTEM_ERROR)
         if reply.code == ResponseCode.SUCCESS and code != ResponseCode.SUCCESS:
             reply.code, reply.remark = code, reason

@@ -12,8 +12,16 @@ from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, Fenced
 from lockstep.broker.state.locks import LockAnswer, LockOutcome
 from lockstep.protocol.bodies.codec import encode_body, encode_part
 from lockstep.protocol.bodies.lock_changes import LockChangesBody
-from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockRefusal, LockTableBody, renewed_to_wire
-from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.bodies.locks import (
+    LockBatchBody,
+    LockOkBody,
+    LockRefusal,
+    LockTableBody,
+    encode_locked,
+    read_plain_batch,
+    renewed_to_wire,
+)
+from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers.messaging import ListLockChangesRequestHeader, ListLocksRequestHeader
@@ -22,6 +30,9 @@ __all__ = ["list_lock_changes", "list_locks", "lock_batch", "unlock_batch"]
 
 _Answer = LockAnswer | FencedAnswer
 _HELD: Final = "HELD"  # the answer to a claim that must wait
+_MSGPACK: Final = int(SerializeType.MSGPACK)
+_RENEWED: Final = LockOutcome.RENEWED
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
 _INT32_MAX: Final = 2**31 - 1
 _NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
 _CHANGES_MAX: Final = 1000  # in one answer, some 5 ms of work
@@ -38,18 +49,21 @@ _EVENTS: Final = {  # for one queue, and for many
 
 def _read_queues(broker: Broker, command: RemotingCommand) -> LockBatchBody:
     """The body, with each queue once: RocketMQ reads a set. Raises BodyError."""
-    body = read_body(LockBatchBody, command)
+    body = read_plain_batch(command.body) if command.serialize_type != _MSGPACK else None
+    if body is None:
+        body = read_body(LockBatchBody, command)
     queues_max = broker.config.lock_queues_per_request_max
     if len(body.mq_set) > queues_max:
         raise BodyError(
             f"{len(body.mq_set)} queues in one request; at most {queues_max} are allowed (lock_queues_per_request_max)"
         )
     _check_length("consumerGroup", body.consumer_group)
-    for queue in body.mq_set:
-        if not -_INT32_MAX - 1 <= queue.queue_id <= _INT32_MAX:
-            raise BodyError(f"the member queueId must fit 32 bits, not {queue.queue_id}")
-        _check_length("topic", queue.topic)
-        _check_length("brokerName", queue.broker_name)
+    for topic, broker_name, queue_id in body.mq_set:
+        if not -_INT32_MAX - 1 <= queue_id <= _INT32_MAX:
+            raise BodyError(f"the member queueId must fit 32 bits, not {queue_id}")
+        if len(topic) > _NAME_LENGTH_MAX or len(broker_name) > _NAME_LENGTH_MAX:
+            _check_length("topic", topic)
+            _check_length("brokerName", broker_name)
     return body.once()
 
 
@@ -64,9 +78,13 @@ def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand,
     if isinstance(locks, FencedLocks):
         return _lock_fenced(broker, locks, connection, command, body, now_ms)
     answers = locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
-    _tell(broker, body, answers, now_ms)
-    granted = tuple(answer.queue for answer in answers if answer.outcome.owned)
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(LockOkBody(granted), command.serialize_type))
+    granted = body.mq_set
+    if not broker.config.log_debug and [answer.outcome for answer in answers].count(_RENEWED) == len(answers):
+        broker.lock_counts.outcomes[_RENEWED] += len(answers)
+    else:
+        _tell(broker, body, answers, now_ms)
+        granted = tuple([answer.queue for answer in answers if answer.outcome.owned])
+    return command.reply(_SUCCESS, body=encode_locked(granted, command.serialize_type))
 
 
 def _lock_fenced(

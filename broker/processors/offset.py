@@ -21,11 +21,14 @@ from lockstep.protocol.headers.messaging import (
     TimestampResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from lockstep.protocol.headers.together import CommitTogetherRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
+from lockstep.protocol.together import NO_EPOCH, decode_commits, encode_rows
 
 __all__ = [
     "check_capacity",
+    "commit_together",
     "commit_with_pull",
     "earliest_store_time",
     "max_offset",
@@ -72,6 +75,26 @@ def update_offset(
     return reply
 
 
+def commit_together(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Many commits of one group in one frame (docs/wire.md 17.2). Each is stored or refused as by itself."""
+    header = command.decode_header(CommitTogetherRequestHeader)
+    rows, remarks = list[tuple[int, int, int]](), list[str]()
+    for topic, queue_id, offset, epoch in decode_commits(command.body, header.commit_count):
+        fence = (None, None) if epoch == NO_EPOCH else (epoch, header.lock_client_id)
+        one = UpdateConsumerOffsetRequestHeader(header.consumer_group, topic, queue_id, offset, *fence)
+        try:
+            stored = _check_commit(broker, connection, one, now_ms)
+            refuse_if(_commit(broker, connection, one, stored, now_ms, alone=True))
+        except Refusal as why:
+            rows.append((why.code, -1, -1))
+            remarks.append(str(why))
+        else:
+            rows.append((ResponseCode.SUCCESS, offset, -1))
+    return None if command.is_one_way else command.reply(ResponseCode.SUCCESS, body=encode_rows(rows, remarks))
+
+
 def _check_commit(
     broker: Broker,
     connection: Connection,
@@ -89,10 +112,12 @@ def _check_commit(
         header.queue_id,
         header.commit_offset,
     )
-    try:
-        check_group(group)
-    except LocalProtocolError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    stored = broker.offsets.stored(group, topic, queue_id)
+    if stored is None:  # else it was checked then
+        try:
+            check_group(group)
+        except LocalProtocolError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     config = broker.topics.get(topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {shown(topic)} not exist!")  # RocketMQ 5's words
@@ -103,7 +128,6 @@ def _check_commit(
         raise Refusal(
             ResponseCode.SYSTEM_ERROR, f"an offset must be at least 0, or -1 for none, not {committed_offset}"
         )
-    stored = broker.offsets.stored(group, topic, queue_id)
     if stored is None:
         check_capacity(broker, connection, 1, now_ms)
         return NO_OFFSET

@@ -14,7 +14,14 @@ B = TypeVar("B", bound=WireBody)
 _R = RequestCode
 # Their bodies are messages, which have other limits.
 _MESSAGES: Final = frozenset(
-    {_R.SEND_MESSAGE, _R.SEND_MESSAGE_V2, _R.SEND_BATCH_MESSAGE, _R.SEND_REPLY_MESSAGE, _R.SEND_REPLY_MESSAGE_V2}
+    {
+        _R.SEND_MESSAGE,
+        _R.SEND_MESSAGE_V2,
+        _R.SEND_BATCH_MESSAGE,
+        _R.SEND_TOGETHER,
+        _R.SEND_REPLY_MESSAGE,
+        _R.SEND_REPLY_MESSAGE_V2,
+    }
 )
 _REGISTRATION_FACTOR: Final = 4  # a broker registers all of its topics in one body
 _DIALECT_BYTES_MAX: Final = 32 * 1024  # RocketMQ's clients write such requests in strict JSON, of a few KiB

@@ -30,10 +30,10 @@ from lockstep.protocol.headers.messaging import (
     SendMessageResponseHeader,
 )
 from lockstep.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
-from lockstep.protocol.properties import decode_properties, encode_properties
+from lockstep.protocol.properties import decode_properties, encode_properties, find_property
 from lockstep.store import Record, StoreFull
 
-__all__ = ["refuse_unreadable", "refused", "send_message"]
+__all__ = ["IPV4_HOSTS", "check_body", "encoded", "refuse_unreadable", "refused", "send_message", "tags_code_of"]
 
 _HEADERS: Final[dict[int, type[SendMessageRequestHeader]]] = {
     RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
@@ -45,12 +45,12 @@ _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _CPP: Final = int(LanguageCode.CPP)
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _REGION: Final = "DefaultRegion"
 _TRACE_ON: Final = "true"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _new_record = tuple.__new__  # half the cost of Record(...), and each send makes one
-_tags_code = lru_cache(maxsize=4096)(tags_code)
+tags_code_of = lru_cache(maxsize=512)(tags_code)  # a tag may have 32 KB
 
 
 def send_message(
@@ -126,12 +126,12 @@ def _store_one(
     broker: Broker, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, now_ms: int
 ) -> SendMessageResponseHeader:
     target = send_target(broker, command, header, now_ms)
-    _check_body(broker, command.body)
+    check_body(broker, command.body)
     properties = decode_properties(header.properties) if header.properties else {}
     properties.pop(names.WAIT, None)
     properties[names.CLUSTER] = broker.config.cluster
     topic, queue_id, dead_letter = target
-    code = _tags_code(properties.get(names.TAGS))
+    code = tags_code_of(properties.get(names.TAGS))
     place, half = None, False
     if names.DELAY in properties or names.TRAN_MSG in properties or header.sys_flag & _PREPARED:
         if half := _is_half(broker, header, properties):
@@ -142,10 +142,10 @@ def _store_one(
         place = None if half else _delayed_place(broker, properties, target, now_ms)
         if place is not None:
             topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
-    text = _encoded(encode_properties(properties))
+    text = encoded(encode_properties(properties))
     born_host, born_port = broker.born_host(connection)
     record = (
-        topic, queue_id, header.flag, header.sys_flag & _IPV4_HOSTS, header.born_timestamp, born_host, born_port,
+        topic, queue_id, header.flag, header.sys_flag & IPV4_HOSTS, header.born_timestamp, born_host, born_port,
         now_ms, header.reconsume_times or 0, 0, command.body, text, code,
     )  # fmt: skip
     commit_log_offset, queue_offset = broker.put(_new_record(Record, record))
@@ -164,15 +164,17 @@ def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarge
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
 
-def _encoded(properties: str) -> bytes:
-    encoded = properties.encode("utf-8", "replace")
-    if len(encoded) > PROPERTIES_BYTES_MAX:
-        remark = f"the properties have {len(encoded)} bytes; at most {PROPERTIES_BYTES_MAX} are allowed"
+def encoded(properties: str) -> bytes:
+    """Raises Refusal for more properties than a message can have."""
+    text = properties.encode("utf-8", "replace")
+    if len(text) > PROPERTIES_BYTES_MAX:
+        remark = f"the properties have {len(text)} bytes; at most {PROPERTIES_BYTES_MAX} are allowed"
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
-    return encoded
+    return text
 
 
-def _check_body(broker: Broker, body: bytes) -> None:
+def check_body(broker: Broker, body: bytes) -> None:
+    """Raises Refusal for a body over the limit."""
     limit = broker.config.max_message_bytes
     if len(body) > limit:
         remark = f"the body has {len(body)} bytes; at most {limit} are allowed"
@@ -214,7 +216,7 @@ def _store_batch(
     if is_retry_topic(header.topic):
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot go to a retry topic")
     target = send_target(broker, command, header, now_ms)
-    _check_body(broker, command.body)
+    check_body(broker, command.body)
     shared = {**decode_properties(header.properties or ""), names.CLUSTER: broker.config.cluster}
     _check_batch(header, shared)
     appended = encode_properties(shared)
@@ -223,7 +225,8 @@ def _store_batch(
         batch = decode_batch(command.body, broker.config.batch_messages_max)
     except BatchTooLong as error:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-    sys_flag, born_host = header.sys_flag & _IPV4_HOSTS, broker.born_host(connection)
+    _check_shared(broker, appended, len(batch))
+    sys_flag, born_host = header.sys_flag & IPV4_HOSTS, broker.born_host(connection)
     times = (header.born_timestamp, *born_host, now_ms, header.reconsume_times or 0, 0)
     records = [
         _new_record(Record, (topic, queue_id, flag, sys_flag, *times, body, text, code))
@@ -243,6 +246,14 @@ def _check_batch(header: SendMessageRequestHeader, shared: dict[str, str]) -> No
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction")
 
 
+def _check_shared(broker: Broker, appended: str, count: int) -> None:
+    """Each message gets the properties of the batch: 10,000 empty ones could become 300 MB. Raises Refusal."""
+    limit = broker.config.max_message_bytes
+    if len(appended) * count > limit:
+        what = f"the batch's {len(appended)} characters of properties, for each of {count} messages"
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"{what}, are more than the {limit} bytes of a body")
+
+
 def _checked(record: BatchRecord, appended: str) -> tuple[int, bytes, bytes, int]:
     """(flag, body, properties, tag hash) of a message of a batch. `appended`: the properties of the batch.
 
@@ -251,5 +262,4 @@ def _checked(record: BatchRecord, appended: str) -> tuple[int, bytes, bytes, int
     own = record.properties
     between = names.PAIR_END if own and not own.endswith(names.PAIR_END) else ""
     text = f"{own}{between}{appended}"
-    tags = decode_properties(text).get(names.TAGS) if names.TAGS in text else None
-    return record.flag, record.body, _encoded(text), _tags_code(tags)
+    return record.flag, record.body, encoded(text), tags_code_of(find_property(text, names.TAGS))

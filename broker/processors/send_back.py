@@ -23,6 +23,7 @@ from lockstep.store import Record, StoreFull
 __all__ = ["send_back"]
 
 _WRITE: Final = int(Permission.WRITE)
+_TIMES_MAX: Final = (1 << 31) - 1  # the field of a stored message
 _FIRST_RETRY_LEVEL: Final = 3  # 10 s; each further retry has the next level
 
 
@@ -82,7 +83,7 @@ def _store(
 ) -> None:
     place = broker.delays.place(properties, topic, queue_id, now_ms)
     record = record_of(message, properties, topic, queue_id, now_ms)
-    record = record._replace(reconsume_times=message.reconsume_times + 1)
+    record = record._replace(reconsume_times=min(message.reconsume_times, _TIMES_MAX - 1) + 1)
     if len(topic) > TOPIC_LENGTH_MAX or len(record.properties) > PROPERTIES_BYTES_MAX:
         remark = f"topic {topic!r} or its {len(record.properties)} bytes of properties are too long"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)

@@ -68,6 +68,7 @@ def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> To
         remark = f"topic {topic!r} does not exist here, and sends may not create it"
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
     broker.log.info("topic_created_by_send", topic=topic, queues=config.write_queue_nums)
+    broker.on_created_by_send(config)
     return config
 
 

@@ -4,7 +4,7 @@ Handlers in `processors` act on a Broker. The shell in `server` passes connectio
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,9 @@ from lockstep.broker.fence.fenced_pulls import FencedPulls
 from lockstep.broker.fence.notices import LockNotices
 from lockstep.broker.metrics.lock_counts import LockCounts
 from lockstep.broker.state.fenced_locks import FencedLocks, FenceSettings
-from lockstep.broker.state.filters import ConsumerFilterManager
+from lockstep.broker.state.filters import ConsumerFilterManager, load_sql
 from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.broker.state.held_pulls import PullHold
-from lockstep.broker.state.limits import LimitLog
 from lockstep.broker.state.lock_journal import LockJournal
 from lockstep.broker.state.locks import RebalanceLockManager
 from lockstep.broker.state.members import ConsumerManager, Departure, ProducerManager
@@ -37,12 +36,13 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id, pack_host
 from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage
 from lockstep.store import AppendResult, MemoryStore, MemoryStoreSettings, MessageStore, Record, StoreFull
 
 if TYPE_CHECKING:
-    from lockstep.broker.acl.files import AclFiles
+    from lockstep.broker.acl.worker import AclRules
     from lockstep.broker.persistence.durable_store import DurableStore
 
 __all__ = ["Broker", "host_bytes"]
@@ -69,15 +69,23 @@ def _not_yet(topic: str, queue_id: int, queue_offset: int, tags_code: int) -> No
     """A message was stored, but cannot be read before it is synced."""
 
 
+async def _at_once() -> None:
+    """Topics are registered without waiting for others."""
+
+
 class Broker:
     """State of one broker.
 
     `evicted_ahead_count`: messages that the store dropped before a group with committed offsets consumed them.
     `message_id_prefix`: an offset message id without its last 16 hex digits, the commit log offset.
     `on_topics_changed`: called with topics that are new or changed; Registration sets it.
+    `on_created_by_send`, `before_registering`: one of several brokers spreads topics that sends create (`many`).
     `topics_registered`: waits until name servers know all topics; Registration sets it for remote name servers.
     `on_stored`: called with topic, queue id, queue offset and tag hash when a message can be read.
     """
+
+    on_created_by_send: Callable[[TopicConfig], None] = staticmethod(lambda _: None)
+    before_registering: Callable[[], Awaitable[None]] = staticmethod(_at_once)
 
     def __init__(
         self,
@@ -101,7 +109,7 @@ class Broker:
         self.on_topics_changed: Callable[[Sequence[TopicConfig]], None] = lambda _: None
         self.rng = rng
         self.log = log
-        self.acl: AclFiles | None = None  # the rules of a server with ACL; the server sets it
+        self.acl: AclRules | None = None  # the rules of a server with ACL; the server sets it
         self.limits = LimitLog(log)
         met = self.limits.met
         self.work = SlicedWork()
@@ -110,12 +118,12 @@ class Broker:
         self.locks: RebalanceLockManager | FencedLocks = self.fenced if self.fenced is not None else self._new_locks()
         self.lock_journal = LockJournal(config.lock_changes_max, started_ms, config.lock_delay_ms)
         self.lock_counts = LockCounts(config.metrics_series_max)
-        self.lock_journal.on_change = self.lock_counts.changed
-        self.lock_journal.on_takeover = self.lock_counts.taken_over
-        self.locks.on_owner_changed = self.lock_journal.owner_changed
+        self._join_locks()
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()
         self.filters = ConsumerFilterManager(log, config.filter_characters_max, partial(met, "filter_characters_max"))
+        if config.property_filter:
+            self.work.start(self.filters, load_sql(self.work.soon))
         self.producers = ProducerManager()
         self.send_sequences = SendSequences(config.send_lanes_max)
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
@@ -137,6 +145,12 @@ class Broker:
         self.fence = self._new_fence(self.fenced) if self.fenced is not None else None
         if config.data_dir:
             self._open_kept(on_progress, started_ms)
+
+    def _join_locks(self) -> None:
+        """Changes of owners go to the journal, which counts them."""
+        self.lock_journal.on_change = self.lock_counts.changed
+        self.lock_journal.on_takeover = self.lock_counts.taken_over
+        self.locks.on_owner_changed = self.lock_journal.owner_changed
 
     def _new_fence(self, locks: FencedLocks) -> Fence:
         config = self.config
@@ -212,6 +226,8 @@ class Broker:
 
     def change_config(self, config: BrokerConfig, now_ms: int) -> None:
         """Use a config in which settings with `live=True` differ (code 25)."""
+        if config.property_filter and not self.config.property_filter:
+            self.work.start(self.filters, load_sql(self.work.soon))
         permission_changed = config.broker_permission != self.config.broker_permission
         self.config = config
         if self.fence is not None:
@@ -249,8 +265,9 @@ class Broker:
     def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
         """Store all of these messages or none. Raises StoreFull."""
         stored = self.store.append_all(records)
+        on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):
-            self.on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
+            on_stored(record[0], record[1], result[1], record[12])
         return stored
 
     def deliver_delayed(self, now_ms: int) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from lockstep.broker.state.sliced_work import Steps, Wait
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import SQL92, FilterError, is_tag_type
@@ -20,7 +21,7 @@ from lockstep.store import Passes
 if TYPE_CHECKING:
     from lockstep.broker.sql.parser import Evaluator
 
-__all__ = ["ConsumerFilter", "ConsumerFilterManager", "compiled"]
+__all__ = ["ConsumerFilter", "ConsumerFilterManager", "compiled", "load_sql"]
 
 _LENGTH_MAX: Final = 8192  # our limit: a longer one takes over 100 ms to compile
 _ENTRIES_MAX: Final = 800  # messages a read, in RocketMQ for all filters (wire.md 6.3), here up to 256 characters
@@ -38,8 +39,8 @@ def compiled(expression_type: str, expression: str) -> Passes:
     if len(expression) > _LENGTH_MAX:
         raise FilterError(f"the expression has {len(expression)} characters; at most {_LENGTH_MAX} are allowed")
     evaluator = _compiled(expression)
-    if isinstance(evaluator, FilterError):
-        raise evaluator
+    if isinstance(evaluator, str):
+        raise FilterError(evaluator)
     evaluate: Callable[[Mapping[str, str]], bool | None] = evaluator
     return Passes(
         lambda message: any(evaluate(found.properties) is True for found in decode_messages(message, unzip=False)),
@@ -47,14 +48,23 @@ def compiled(expression_type: str, expression: str) -> Passes:
     )
 
 
+def load_sql(soon: Wait | None) -> Steps:
+    """Import what compiles expressions, in two turns of the loop: the first expression would take 80 ms in one."""
+    import lark  # noqa: F401
+
+    yield soon
+    import lockstep.broker.sql.parser  # noqa: F401
+
+
 @lru_cache(maxsize=512)
-def _compiled(expression: str) -> "Evaluator | FilterError":
+def _compiled(expression: str) -> "Evaluator | str":
+    """What evaluates it, or why it cannot be compiled: a kept exception would keep the frames of all who raise it."""
     from lockstep.broker.sql.parser import compile_sql  # imported here: few brokers filter by SQL92
 
     try:
         return compile_sql(expression)
     except FilterError as error:
-        return error.with_traceback(None)
+        return str(error)
 
 
 @dataclass(slots=True)

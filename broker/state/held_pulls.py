@@ -5,15 +5,18 @@ however many messages were stored.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.claim import Claim
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.message import text_bytes
 from lockstep.store import Passes
 
 __all__ = ["HeldPull", "PullHold", "QueueKey"]
+
+_LONG_TEXT_BYTES: Final = 4096  # of properties: to look at them for each of thousands of pulls would keep the loop
 
 QueueKey = tuple[str, int]  # topic, queue id
 MessageOf = Callable[[str, int, int], bytes]  # of a topic, a queue id, a queue offset
@@ -170,4 +173,11 @@ def _is_for(pull: HeldPull, key: QueueKey, messages: list[tuple[int, int]], mess
     if passes is None:
         return any(pull.subscription.matches_code(code) for _, code in new)
     # With more new messages than one read may filter, answer the pull: the read moves its offset on.
-    return len(new) > passes.entries_max or any(passes.matches(message_of(*key, at)) for at, _ in new)
+    if len(new) > passes.entries_max:
+        return True
+    for at, _ in new:
+        message = message_of(*key, at)
+        is_long = bool(message) and text_bytes(message) > _LONG_TEXT_BYTES
+        if is_long or passes.matches(message):
+            return True
+    return False

@@ -5,18 +5,23 @@ generation is refused, so that no send overtakes another. To go on, the producer
 number 0; sends of an older generation are refused. RocketMQ has no such check (docs/order.md 2).
 """
 
+from itertools import islice
 from typing import Final
 
 from lockstep.broker.connection import Connection
 
-__all__ = ["SendSequences"]
+__all__ = ["SendSequences", "Sequence"]
 
 IDLE_LIFE_MS: Final = 600_000
+_LOOKED_AT_MAX: Final = 1000
+_NAMES_LENGTH_MAX: Final = 1024  # of a lane id and a topic: a header of 256 KiB must not stay in the table
 
 SequenceKey = tuple[str, str, int]  # the request's lane id, topic and queue id
 
 
-class _Sequence:
+class Sequence:
+    """The sends of one producer to one queue. Of `generation` the send with `next_sequence` may be stored next."""
+
     __slots__ = ("connection", "generation", "last_used_ms", "next_sequence")
 
     def __init__(self, generation: int, connection: Connection) -> None:
@@ -30,7 +35,7 @@ class SendSequences:
     """A table of at most `count_max` sequences."""
 
     def __init__(self, count_max: int, idle_life_ms: int = IDLE_LIFE_MS) -> None:
-        self._sequences: dict[SequenceKey, _Sequence] = {}
+        self._sequences: dict[SequenceKey, Sequence] = {}
         self._count_max = count_max
         self._idle_life_ms = idle_life_ms
 
@@ -42,8 +47,12 @@ class SendSequences:
     ) -> str | None:
         """The reason why a numbered send must not be stored; None when it may. Call `stored` after storing it."""
         entry = self._sequences.get(key)
-        if entry is None or generation > entry.generation:
+        if entry is None:
+            if len(key[0]) + len(key[1]) > _NAMES_LENGTH_MAX:
+                return f"a lane id and a topic may have {_NAMES_LENGTH_MAX} characters together"
             entry = self._begin(key, generation, connection)
+        elif generation > entry.generation:  # the same object: a frame of sends keeps it
+            entry.generation, entry.next_sequence = generation, 0
         entry.last_used_ms = now_ms
         entry.connection = connection
         if generation < entry.generation:
@@ -55,6 +64,10 @@ class SendSequences:
             return f"number {sequence} is stored already; the next of generation {generation} is {expected}"
         return f"number {sequence} would overtake {expected}, which was not stored"
 
+    def of(self, key: SequenceKey) -> Sequence:
+        """The sequence for which `refusal` returned None. Increase its `next_sequence` for each send that is stored."""
+        return self._sequences[key]
+
     def stored(self, key: SequenceKey) -> None:
         self._sequences[key].next_sequence += 1
 
@@ -63,18 +76,25 @@ class SendSequences:
         if key in self._sequences:
             self._sequences[key].next_sequence = -1
 
-    def _begin(self, key: SequenceKey, generation: int, connection: Connection) -> _Sequence:
+    def _begin(self, key: SequenceKey, generation: int, connection: Connection) -> Sequence:
         if len(self._sequences) >= self._count_max:
             self._evict()
-        entry = self._sequences[key] = _Sequence(generation, connection)
+        entry = self._sequences[key] = Sequence(generation, connection)
         return entry
 
     def _evict(self) -> None:
-        """Remove a tenth: sequences of closed connections first, then those that were unused for the longest time."""
+        """Look at the next thousand and remove a tenth of them, or of a smaller table a tenth.
+
+        Those of closed connections go first, then those that were unused for the longest time. The others are looked
+        at again after all the rest. To sort a whole table of 100,000 would keep the loop for 70 ms.
+        """
         entries = self._sequences
-        candidates = sorted(entries, key=lambda key: (entries[key].connection.is_open, entries[key].last_used_ms))
-        for key in candidates[: self._count_max // 10 + 1]:
+        seen = [(key, entries[key]) for key in islice(entries, _LOOKED_AT_MAX)]
+        seen.sort(key=lambda one: (one[1].connection.is_open, one[1].last_used_ms))
+        kept_from = min(len(seen), self._count_max) // 10 + 1
+        for key, _ in seen:
             del entries[key]
+        entries.update(seen[kept_from:])
 
     def expire(self, now_ms: int) -> int:
         """Remove sequences of closed connections that were unused for ten minutes. Returns how many."""

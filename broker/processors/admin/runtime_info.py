@@ -62,6 +62,8 @@ def runtime_info(broker: Broker, connection: Connection, command: RemotingComman
     if broker.fenced is not None:
         changes = broker.fenced.changes
         table |= {f"locks.{cause.name.lower()}": str(changes[cause]) for cause in Cause if changes[cause]}
+    table |= {f"limits.{setting}": str(count) for setting, count in broker.limits.counts.items()}
+    table |= {f"limitsMs.{setting}": str(last_ms) for setting, last_ms in broker.limits.last_ms.items()}
     return command.reply(ResponseCode.SUCCESS, body=encode_body(KvTable(table), command.serialize_type))
 
 

@@ -3,9 +3,10 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.processors.in_steps import reply_in_steps
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.sliced_work import Wait
 from lockstep.protocol.bodies.admin import GroupList, TopicOffset
 from lockstep.protocol.bodies.broker import TopicConfig, TopicList
 from lockstep.protocol.bodies.codec import encode_body
@@ -33,8 +34,13 @@ __all__ = [
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
-def create_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Create or change a topic. `order` is ignored, as in RocketMQ: name servers have the order configurations."""
+def create_topic(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Create or change a topic. It is answered when the name servers know the topic, as in RocketMQ.
+
+    `order` is ignored, as in RocketMQ: name servers have the order configurations.
+    """
     header = command.decode_header(CreateTopicRequestHeader)
     if header.topic_filter_type not in _FILTER_TYPES:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType must be one of {', '.join(_FILTER_TYPES)}")
@@ -45,7 +51,8 @@ def create_topic(broker: Broker, connection: Connection, command: RemotingComman
         broker.topics.check_put(config, now_ms)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    if broker.topics.put(config, now_ms):
+    changed = broker.topics.put(config, now_ms)
+    if changed:
         broker.log.info(
             "topic_changed",
             topic=config.topic_name,
@@ -53,9 +60,15 @@ def create_topic(broker: Broker, connection: Connection, command: RemotingComman
             write_queues=config.write_queue_nums,
             peer=connection.address,
         )
-    return command.reply(
-        ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested"
-    )  # RocketMQ sends a remark too
+    reply = command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested")  # RocketMQ has one too
+    if not changed or broker.topics_registered is None or broker.durable is not None:
+        return reply  # a store in files waits for the disk and the name servers together
+    return answer_in_steps(broker, connection, command, _when_registered(broker.topics_registered, reply))
+
+
+def _when_registered(registered: Wait, reply: RemotingCommand) -> AnswerSteps:
+    yield registered
+    return reply
 
 
 def delete_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

@@ -1,0 +1,1 @@
+"""Limits for peers: connections, requests under way, requests a second."""

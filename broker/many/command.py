@@ -1,0 +1,205 @@
+"""The process of `--brokers N`: it serves as name server, and starts, watches and ends the processes of the brokers."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from lockstep.broker.many.pipe import Lines, Said, decode_said, encode_said
+from lockstep.broker.many.plan import Member, encode_member, local_host, name_server_config, plan
+from lockstep.broker.many.supervisor import Action, Supervisor
+from lockstep.broker.many.topics import SharedTopics
+from lockstep.broker.options import Options
+from lockstep.broker.server import BrokerServer
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime, TimerHandle
+
+__all__ = ["ManyBrokers"]
+
+# -P: a module of any name may be in the current folder, and none of them is ours.
+_PROGRAM: Final = (sys.executable, "-P", "-m", "lockstep.broker")
+_NOT_STARTED: Final = 126  # as shells have it: the program could not be run
+
+
+class _Process(asyncio.SubprocessProtocol):
+    """A running broker, as the command sees it."""
+
+    def __init__(self, name: str, said: Callable[["_Process", Said], None], died: Callable[["_Process"], None]) -> None:
+        self.name = name
+        self._said = said
+        self._died = died
+        self._lines = Lines()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._end: Action | None = None  # came before the process ran
+        self.status: int | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        if self._end is not None:
+            self.end(self._end)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if self.status is None:
+                self._said(self, decode_said(line))
+
+    def process_exited(self) -> None:
+        assert self._transport is not None
+        status = self._transport.get_returncode()
+        self.status = -1 if status is None else status
+        self._died(self)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._transport is None else self._transport.get_pid()
+
+    def say(self, said: Said) -> None:
+        pipe = None if self._transport is None else self._transport.get_pipe_transport(0)
+        if pipe is not None and self.status is None:
+            cast("asyncio.WriteTransport", pipe).write(encode_said(said))
+
+    def end(self, action: Action) -> None:
+        if self._transport is None:
+            self._end = action
+        elif self.status is None:
+            (self._transport.kill if action is Action.KILL else self._transport.terminate)()
+
+
+class ManyBrokers:
+    """A name server in this process, and a process for each broker.
+
+    The pipe to a broker's stdin ends with this process, however it ends, and the broker with the pipe.
+    """
+
+    def __init__(self, options: Options, arguments: Sequence[str], runtime: Runtime, log: EventLog) -> None:
+        """Raises SettingError, StoreUnusable and OSError, as `plan` says.
+
+        Args:
+            arguments: Of the command line, for the processes of the brokers.
+        """
+        self._options = options
+        self._arguments = arguments
+        self._runtime = runtime
+        self._log = log
+        self._members = {member.name: member for member in plan(options, runtime.storage)}
+        self._addresses: dict[str, dict[str, str]] = {}
+        self._processes: dict[str, _Process] = {}
+        self._timer: TimerHandle | None = None
+        self._supervisor = Supervisor(list(self._members), runtime.now_ms())
+        self._name_server: BrokerServer | None = None
+        self._topics: SharedTopics | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_serving: Callable[[], None] | None = None
+
+    @property
+    def failure(self) -> str:
+        """Why the brokers ended without being asked to, in one line; empty: they were asked to."""
+        return self._supervisor.failure
+
+    def listening(self) -> dict[str, str]:
+        """What listens where, as for a single broker, with commas between the brokers in their order."""
+        found = {}
+        for what in ("broker", "name-server", "metrics"):
+            addresses = [mine[what] for name in self._members if what in (mine := self._addresses.get(name, {}))]
+            if what == "name-server" and self._name_server is not None:
+                addresses = [self._name_server.name_server_address]
+            if addresses:
+                found[what] = ",".join(addresses)
+        return found
+
+    async def run(self, stopped: "asyncio.Future[int]", on_serving: Callable[[], None]) -> None:
+        """Returns when all brokers have ended.
+
+        Args:
+            stopped: When it is done all end.
+            on_serving: Called once, when all serve.
+
+        Raises:
+            CannotListen: The name server's port.
+        """
+        self._on_serving = on_serving
+        config, first = self._options.config, next(iter(self._members.values()))
+        if config.serve_name_server:
+            self._name_server = BrokerServer(name_server_config(config, first.acl_file), self._runtime, self._log)
+            await self._name_server.start()
+            port = int(self._name_server.name_server_address.rpartition(":")[2])
+            address = f"{local_host(config)}:{port}"
+            self._members = {name: one._replace(name_servers=address) for name, one in self._members.items()}
+        self._topics = SharedTopics(self._name_server.name_server if self._name_server is not None else None)
+        try:
+            stopped.add_done_callback(lambda _: self._stop())
+            self._act()
+            await self._ended
+        finally:
+            if self._name_server is not None:
+                await self._name_server.shutdown()
+
+    def _stop(self) -> None:
+        self._supervisor.stop(self._runtime.now_ms())
+        self._act()
+
+    def _act(self) -> None:
+        """Do what the supervisor wants now, and come back when something is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        supervisor, now_ms = self._supervisor, self._runtime.now_ms()
+        for action, name in supervisor.tick(now_ms):
+            if action is Action.START:
+                process = self._processes[name] = _Process(name, self._on_said, self._on_died)
+                self._runtime.create_task(self._start(process), name=f"start {name}")
+            else:
+                self._processes[name].end(action)
+        if supervisor.next_due_ms is not None:
+            self._timer = self._runtime.call_later_ms(max(supervisor.next_due_ms - now_ms, 0), self._act)
+        if supervisor.all_ended and not self._ended.done():
+            self._ended.set_result(None)
+
+    async def _start(self, process: _Process) -> None:
+        loop = asyncio.get_running_loop()
+        member = self._members[process.name]
+        command = (*_PROGRAM, *self._arguments, "--member", encode_member(member))
+        try:
+            await loop.subprocess_exec(lambda: process, *command, stderr=None, start_new_session=True)
+        except OSError as error:
+            self._log.error("broker_process_failed", process=member.name, reason=error.strerror or str(error))
+            process.status = _NOT_STARTED
+            self._on_died(process)
+            return
+        assert self._topics is not None
+        process.say(Said(topics=self._topics.of(member.name)))
+        self._log.info("broker_process_started", process=member.name, pid=process.pid)
+
+    def _on_said(self, process: _Process, said: Said) -> None:
+        assert self._topics is not None
+        name = process.name
+        if said.topics:
+            self._topics.put(name, said.topics)
+        if said.sent_to is not None:
+            self._topics.spread(said.sent_to, list(self._members))
+            for other in self._processes.values():
+                other.say(Said(spread=True) if other is process else Said(topics=(said.sent_to,)))
+        if said.listening:
+            self._addresses[name] = said.listening
+            self._members[name] = _at_its_ports(self._members[name], said.listening)
+            self._supervisor.ready(name)
+            if self._supervisor.all_serving and self._on_serving is not None:
+                then, self._on_serving = self._on_serving, None
+                then()
+
+    def _on_died(self, process: _Process) -> None:
+        assert process.status is not None
+        delay_ms = self._supervisor.died(process.name, process.status, self._runtime.now_ms())
+        fields: dict[str, Any] = {"process": process.name, "pid": process.pid, "status": process.status}
+        if delay_ms is not None:
+            self._log.error("broker_process_died", **fields, restart_in_ms=delay_ms)
+        else:
+            self._log.info("broker_process_ended", **fields)
+        self._act()
+
+
+def _at_its_ports(member: Member, addresses: dict[str, str]) -> Member:
+    """The ports that a broker got are its ports after a restart too: they stand in routes and message ids."""
+    port = int(addresses["broker"].rpartition(":")[2])
+    metrics = addresses.get("metrics", "").removesuffix("/metrics").rpartition(":")[2]
+    return member._replace(port=port, metrics_port=int(metrics) if metrics else None)
