@@ -11,6 +11,7 @@ from lockstep.protocol.codes import BODY_BYTES_MAX, SerializeType
 from lockstep.protocol.compression import LEVELS, CompressionType
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.signature import Credentials
+from lockstep.protocol.together import SENDS_BYTES_MAX, SENDS_MAX
 from lockstep.remoting.settings import SettingError, setting
 from lockstep.remoting.tls.options import TlsOptions
 
@@ -51,6 +52,7 @@ class ClientConfig:
             requests that end at once, and no pulls (wire.md 1.1).
         credentials: the account that signs the requests, for brokers with ACL; without it, the environment's
             LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY.
+        commit_together: offsets that a consumer stores at one moment leave in one frame to a Lockstep broker.
         tls: how to use TLS; None: plain connections. `tls=` of a client, or LOCKSTEP_TLS of the environment, sets it.
 
     Raises:
@@ -70,6 +72,7 @@ class ClientConfig:
     name_server_domain: str = setting("", name="rocketmq.namesrv.domain")
     name_server_domain_subgroup: str = setting("nsaddr", name="rocketmq.namesrv.domain.subgroup")
     fetch_name_server_interval_ms: int = 120_000
+    commit_together: bool = True
     credentials: Credentials | None = setting(None, text=False)  # noqa: RUF009 - a field
     tls: TlsOptions | None = setting(None, text=False)  # noqa: RUF009 - a field
 
@@ -115,6 +118,12 @@ class ProducerConfig(ClientConfig):
         compress_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; LZ4 has none.
         create_topic_key: the topic whose brokers create new topics for sends.
         check_request_hold_max: at most so many checks of transactions wait.
+        send_together_max: at most so many messages leave in one frame to a Lockstep broker; 1: each by itself.
+        send_together_bytes_max: at most so many bytes of a frame; a larger message leaves by itself.
+        auto_batch: sends that wait for one queue of a RocketMQ broker leave as one batch, within the two bounds above
+            and `body_bytes_max`.
+        linger_ms: how long a send waits for others, at most half of its timeout; 0: none waits while no other is under
+            way.
     """
 
     send_timeout_ms: int = setting(3000, name="sendMsgTimeout")
@@ -132,6 +141,10 @@ class ProducerConfig(ClientConfig):
     local_transaction_thread_count: int = 20
     check_thread_pool_size: int = setting(1, name="checkThreadPoolMaxSize")
     check_request_hold_max: int = setting(2000, name="checkRequestHoldMax")
+    send_together_max: int = 256
+    send_together_bytes_max: int = 256 * 1024
+    auto_batch: bool = setting(False, name="autoBatch")
+    linger_ms: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -294,6 +307,9 @@ _RANGES = (
     ("consume_thread_min", 0, CONSUME_THREADS_MAX),
     ("key_concurrency", 1, 65535),
     ("max_reconsume_times", -1, _INT32_MAX),
+    ("send_together_max", 1, SENDS_MAX),
+    ("send_together_bytes_max", 1024, SENDS_BYTES_MAX // 4),  # a character of the properties has four bytes at most
+    ("linger_ms", 0, 60_000),
     *((name, 1, _INT32_MAX) for name in (
         "connect_timeout_ms", "request_timeout_ms", "poll_name_server_interval_ms", "heartbeat_broker_interval_ms",
         "idle_close_ms", "fetch_name_server_interval_ms", "send_timeout_ms", "body_bytes_max",

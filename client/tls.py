@@ -8,7 +8,16 @@ from lockstep.client.config import ClientConfig
 from lockstep.remoting.settings import SettingError
 from lockstep.remoting.tls.options import TlsOptions
 
-__all__ = ["CA_VARIABLE", "CERT_VARIABLE", "KEY_VARIABLE", "TLS_VARIABLE", "tls_of_environment", "with_tls"]
+__all__ = [
+    "CA_VARIABLE",
+    "CERT_VARIABLE",
+    "KEY_VARIABLE",
+    "TLS_MODES",
+    "TLS_VARIABLE",
+    "tls_of_environment",
+    "tls_of_texts",
+    "with_tls",
+]
 
 C = TypeVar("C", bound=ClientConfig)
 
@@ -16,19 +25,27 @@ TLS_VARIABLE: Final = "LOCKSTEP_TLS"
 CA_VARIABLE: Final = "LOCKSTEP_TLS_CA"
 CERT_VARIABLE: Final = "LOCKSTEP_TLS_CERT"
 KEY_VARIABLE: Final = "LOCKSTEP_TLS_KEY"
-_MODES: Final = {"": None, "off": None, "on": True, "unverified": False}  # whether the server is verified
+TLS_MODES: Final = {"on": True, "unverified": False, "off": None}
+"""Whether the server is verified; None: plain connections."""
+
+
+def tls_of_texts(mode: str, ca: str = "", cert: str = "", key: str = "") -> TlsOptions | None:
+    """How to use TLS, as the environment, a command or a source of Spark says it.
+
+    Args:
+        mode: one of TLS_MODES, or empty: on when a file is given, else off.
+        ca: of `TlsOptions`, as `cert` and `key`.
+    """
+    verify = TLS_MODES[mode] if mode else (True if ca or cert or key else None)
+    return None if verify is None else TlsOptions(ca, cert, key, verify)
 
 
 def tls_of_environment() -> TlsOptions | None:
-    """What LOCKSTEP_TLS says: "on", "unverified" (any server is believed) or "off". Raises SettingError for others."""
-    text = os.environ.get(TLS_VARIABLE, "").lower()
-    if text not in _MODES:
-        raise SettingError(f"{TLS_VARIABLE} must be on, unverified or off, not {text!r}")
-    ca, cert, key = (os.environ.get(name, "") for name in (CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE))
-    if not text and (ca or cert or key):
-        text = "on"
-    verify = _MODES[text]
-    return None if verify is None else TlsOptions(ca, cert, key, verify)
+    """What LOCKSTEP_TLS and the variables beside it say. Raises SettingError for a mode that is none."""
+    mode, *files = (os.environ.get(name, "") for name in (TLS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE))
+    if mode.lower() not in ("", *TLS_MODES):
+        raise SettingError(f"{TLS_VARIABLE} must be on, unverified or off, not {mode!r}")
+    return tls_of_texts(mode.lower(), *files)
 
 
 def with_tls(config: C, given: TlsOptions | bool | None) -> C:

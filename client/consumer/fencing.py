@@ -129,12 +129,10 @@ class Fencing:
 
     def commit(self, process_queues: Iterable[ProcessQueue]) -> list[ProcessQueue]:
         """Send the offsets of fenced periods; return the process queues that have no fenced lock."""
-        others = []
+        fenced, others = list[ProcessQueue](), list[ProcessQueue]()
         for process_queue in process_queues:
-            if process_queue.epoch:
-                self._commits.send(process_queue)
-            else:
-                others.append(process_queue)
+            (fenced if process_queue.epoch else others).append(process_queue)
+        self._commits.send(fenced)
         return others
 
     async def store_all(self, process_queues: Iterable[ProcessQueue]) -> None:

@@ -329,7 +329,7 @@ class GroupMember(ABC):
             if reply.code != ResponseCode.SUCCESS:
                 raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
 
-    async def _persist_all(self) -> None:
+    def _persist_all(self) -> None:
         """Store the offsets of owned queues. One whose lock may be lost is left out: its new owner stores them."""
         owned = [pq for pq in self.table.values() if not pq.dropped and self.membership.holds_lock(pq)]
         self._persist(owned)
@@ -339,7 +339,7 @@ class GroupMember(ABC):
 
     async def _persist_last(self) -> None:
         """Store the offsets before the queues are dropped at the shutdown."""
-        await self._persist_all()
+        self._persist_all()
 
-    async def _sample(self) -> None:
+    def _sample(self) -> None:
         self.stats.sample(self.runtime.now_ms())

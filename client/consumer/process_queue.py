@@ -12,9 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sortedcontainers import SortedDict
-
 from lockstep.client.consumer.dispatch.call_times import Arrivals
+from lockstep.client.consumer.offset_map import OffsetMap
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
@@ -69,7 +68,7 @@ class ProcessQueue:
         self.message_accumulation = 0  # msgAccCnt: messages on the broker behind the last pulled one
         self.queue_offset_max = 0  # of all messages that were put
         self.arrivals: Arrivals | None = None  # of its messages, for metrics
-        self._messages: SortedDict[int, MessageExt] = SortedDict()
+        self._messages = OffsetMap()
         self._in_hand: dict[int, MessageExt] = {}  # taken by the listener and not committed yet
         self._idle: asyncio.Future[None] | None = None
         self._below: asyncio.Future[None] | None = None
@@ -79,12 +78,9 @@ class ProcessQueue:
 
     def put_messages(self, messages: Sequence[MessageExt]) -> bool:
         """Cache pulled messages. Returns True when a consume task must be started for them."""
-        pairs = {message.queue_offset: message for message in messages}
-        for offset, message in pairs.items():
-            if offset not in self._messages:
-                self.message_count += 1
-                self.message_bytes += len(message.body)
-        self._messages.update(pairs)
+        before = len(self._messages)
+        self.message_bytes += self._messages.put({message.queue_offset: message for message in messages})
+        self.message_count += len(self._messages) - before
         if messages:
             self.queue_offset_max = messages[-1].queue_offset
         if self._messages and not self.consuming:
@@ -97,12 +93,7 @@ class ProcessQueue:
 
         An empty result ends the consumption: the next put starts it again.
         """
-        messages, in_hand = self._messages, self._in_hand
-        taken = []
-        for _ in range(min(count, len(messages))):
-            offset, message = messages.popitem(0)
-            in_hand[offset] = message
-            taken.append(message)
+        taken = self._messages.take(count, self._in_hand)
         if not taken:
             self.consuming = False
         return taken
@@ -114,20 +105,21 @@ class ProcessQueue:
             return -1
         offset = max(in_hand) + 1
         self.message_count -= len(in_hand)
-        self.message_bytes -= sum(len(message.body) for message in in_hand.values())
+        for message in in_hand.values():
+            self.message_bytes -= len(message.body)
         in_hand.clear()
-        self._freed()
+        if self._below is not None:
+            self._freed()
         return offset
 
     def rollback(self) -> None:
         """Put all taken messages back."""
-        self._messages.update(self._in_hand)
+        self._messages.put(self._in_hand)
         self._in_hand.clear()
 
     def make_messages_to_consume_again(self, messages: Sequence[MessageExt]) -> None:
         """Put these taken messages back; others stay taken (manual commit)."""
-        for message in messages:
-            self._messages[message.queue_offset] = self._in_hand.pop(message.queue_offset)
+        self._messages.put({message.queue_offset: self._in_hand.pop(message.queue_offset) for message in messages})
 
     def remove_messages(self, messages: Sequence[MessageExt]) -> int:
         """Consumption without order: these messages are handled.
@@ -139,19 +131,15 @@ class ProcessQueue:
         if not held:
             return -1
         for message in messages:
-            if held.pop(message.queue_offset, None) is not None:
+            if held.pop(message.queue_offset) is not None:
                 self.message_count -= 1
                 self.message_bytes -= len(message.body)
         self._freed()
-        if not held:
-            return self.queue_offset_max + 1
-        first: int = held.peekitem(0)[0]
-        return first
+        return held.first if held else self.queue_offset_max + 1
 
     def first_message(self) -> MessageExt | None:
         """Return the message with the lowest offset; taken messages are left out."""
-        message: MessageExt | None = self._messages.peekitem(0)[1] if self._messages else None
-        return message
+        return self._messages.first_message if self._messages else None
 
     def __contains__(self, message: MessageExt) -> bool:
         return message.queue_offset in self._messages
@@ -160,15 +148,14 @@ class ProcessQueue:
     def max_span(self) -> int:
         """The distance from the first offset to the last one; taken messages do not count."""
         held = self._messages
-        return held.peekitem(-1)[0] - held.peekitem(0)[0] if held else 0
+        return held.last - held.first if held else 0
 
     @property
     def position(self) -> int:
         """The first offset that is not handled; -1 before the first offset is known."""
         if self._in_hand:
             return min(self._in_hand)
-        first: int = self._messages.peekitem(0)[0] if self._messages else self.next_offset
-        return first
+        return self._messages.first if self._messages else self.next_offset
 
     @property
     def is_empty(self) -> bool:
@@ -184,8 +171,8 @@ class ProcessQueue:
         cached, in_hand = self._messages, self._in_hand
         return ProcessQueueInfo(
             commit_offset=commit_offset,
-            cached_msg_min_offset=cached.peekitem(0)[0] if cached else 0,
-            cached_msg_max_offset=cached.peekitem(-1)[0] if cached else 0,
+            cached_msg_min_offset=cached.first if cached else 0,
+            cached_msg_max_offset=cached.last if cached else 0,
             cached_msg_count=len(cached),
             cached_msg_size_mib=self.message_bytes // (1024 * 1024),
             transaction_msg_min_offset=min(in_hand, default=0),

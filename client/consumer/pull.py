@@ -69,7 +69,7 @@ class PullMember(GroupMember):
         self._on_changed(topic)
         await super().queues_changed(topic)
 
-    async def _persist_all(self) -> None:
+    def _persist_all(self) -> None:
         """The user may set offsets of queues that it does not own."""
         self.offsets.persist(self.updated, lambda _: None)
 
@@ -197,7 +197,13 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         return offset
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Set the next offset in memory. It is stored every 5 s, when the queue is given up, and at the shutdown."""
+        """Set the next offset in memory. It is stored every 5 s, when the queue is given up, and at the shutdown.
+
+        Raises:
+            ValueError: No broker can store it: a queue's number has 31 bits, an offset 63.
+        """
+        if not 0 <= queue.queue_id < 1 << 31 or not -1 <= offset < 1 << 63:
+            raise ValueError(f"offset {offset} of queue {queue}: a queue's number has 31 bits, an offset 63, or is -1")
         member, queue = self._running(), self._tenant.wrap_queue(queue)
         member.offsets.update(queue, offset)
         member.updated[queue] = offset

@@ -213,6 +213,7 @@ class PushMember(GroupMember):
         self.runtime.create_task(self.take_released(queues), name="take released locks")
 
     def _lock_reacquired(self, process_queue: ProcessQueue) -> None:
+        self.membership.record("lock_lost", process_queue, why="it ran out before it was renewed")
         self._rebalance.drop(process_queue, "its lock had run out: it begins anew")
         self.rebalance_soon()
 

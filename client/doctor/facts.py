@@ -137,6 +137,7 @@ class ClusterFacts:
         lease_ms: The life of a lock: 60,000 by default.
         clocks: What -> how many ms its clock is ahead of this machine's.
         producers_ahead: Address of a producer -> how many ms before they were sent its messages were stored.
+        limits: Broker -> setting of a limit that it reached -> how often, and when last, epoch ms.
     """
 
     now_ms: int
@@ -145,3 +146,4 @@ class ClusterFacts:
     groups: tuple[GroupFacts, ...] = ()
     clocks: Mapping[str, int] = field(default_factory=dict)
     producers_ahead: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)

@@ -25,6 +25,8 @@ __all__ = ["gather", "without_cut_ones"]
 _RECENT: Final = 32  # messages of each queue whose keys are looked at
 _QUEUES_LOOKED_AT: Final = 64  # of a group, for offsets that are not stored and for keys
 _DEFAULT_LEASE_MS: Final = 60_000
+_LIMIT: Final = "limits."  # and its setting: how often it was reached
+_LIMIT_MS: Final = "limitsMs."  # when last
 
 
 async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -> ClusterFacts:
@@ -50,7 +52,8 @@ async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -
         spreads = await recent.spreads(list(of.queues)) if of.is_ordered else ()
         facts.append(replace(of, spreads=spreads, ordered_at_broker=ordered.get(name)))
     known = {topic: of for topic, of in topics.items() if of is not None}
-    return ClusterFacts(runtime.now_ms(), lease_ms, known, tuple(facts), clocks, recent.producers_ahead)
+    limits = await _limits(admin)
+    return ClusterFacts(runtime.now_ms(), lease_ms, known, tuple(facts), clocks, recent.producers_ahead, limits)
 
 
 async def _topic(admin: AdminClient, topic: str) -> TopicFacts | None:
@@ -69,6 +72,19 @@ async def _journal(admin: AdminClient, runtime: Runtime) -> tuple[list[LockChang
     except NotLockstepError:
         return None, {}
     return [change for changes in by_broker.values() for change in changes], clocks
+
+
+async def _limits(admin: AdminClient) -> dict[str, dict[str, tuple[int, int]]]:
+    """What each master says of limits that it reached; Apache's brokers say nothing of them."""
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    for broker in await admin.brokers():
+        if broker.master_addr is not None:
+            table = await admin.broker_runtime(broker.master_addr)
+            met = [name.removeprefix(_LIMIT) for name in table if name.startswith(_LIMIT)]
+            found[f"broker {broker.broker_name}"] = {
+                one: (int(table[_LIMIT + one]), int(table.get(_LIMIT_MS + one, 0))) for one in met
+            }
+    return found
 
 
 async def _locks(admin: AdminClient, group: str) -> dict[MessageQueue, LockTableRow] | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from lockstep.client.doctor.cluster import Evidence, clocks_apart, limits_met, queues_changed, queues_differ
 from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, MemberFacts
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import TRACE_TOPIC
@@ -15,7 +16,6 @@ __all__ = ["RULES", "Finding", "Rule", "Severity", "examine", "not_looked_at"]
 _HOUR_MS: Final = 3_600_000
 _FLAP_WINDOW_MS: Final = 900_000
 _FLAPS: Final = 6  # owners of one queue within 15 minutes: three rebalances give two each
-_CLOCK_WARN_MS: Final = 1000
 _IDLE_MS: Final = 60_000
 _SETTINGS: Final = (  # that all members of an ordered group should share
     "maxReconsumeTimes", "messageModel", "consumeFromWhere", "consumeMessageBatchMaxSize",
@@ -46,7 +46,6 @@ class Finding(NamedTuple):
     cure: str
 
 
-Evidence = Iterator[tuple[str, str]]  # where, what was seen
 OfGroup = Callable[[GroupFacts, ClusterFacts], Iterator[str]]
 OfCluster = Callable[[ClusterFacts], Evidence]
 
@@ -238,22 +237,6 @@ def _flapping(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
 # Topics and messages -----------------------------------------------------------------------------------------
 
 
-def _queues_differ(facts: ClusterFacts) -> Evidence:
-    ordered = {queue.topic for group in facts.groups if group.is_ordered for queue in group.queues}
-    for topic in sorted(ordered & set(facts.topics)):
-        of = facts.topics[topic].queues
-        if len({write for _, write in of.values()}) > 1:
-            yield f"topic {topic}", ", ".join(f"{broker}: {write}" for broker, (_, write) in sorted(of.items()))
-
-
-def _queues_changed(facts: ClusterFacts) -> Evidence:
-    ordered = {queue.topic for group in facts.groups if group.is_ordered for queue in group.queues}
-    for topic in sorted(ordered & set(facts.topics)):
-        for broker, (read, write) in sorted(facts.topics[topic].queues.items()):
-            if read != write:
-                yield f"topic {topic}", f"{broker} has {read} queues for reading and {write} for writing"
-
-
 def _spread_keys(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
     if group.is_ordered and group.spreads:
         texts = [f"key {key!r} of {topic} in {_some(list(map(str, queues)))}" for topic, key, queues in group.spreads]
@@ -269,22 +252,6 @@ def _dead_letters(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
 def _retry_without_members(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
     if group.retry_lag and not group.members:
         yield f"{counted(group.retry_lag, 'message')} of its retry topic wait"
-
-
-def _clocks_apart(facts: ClusterFacts) -> Evidence:
-    for what, ahead_ms in sorted(facts.clocks.items()):
-        if abs(ahead_ms) > _CLOCK_WARN_MS:
-            yield (
-                what,
-                f"its clock is {seconds(abs(ahead_ms))} {'ahead of' if ahead_ms > 0 else 'behind'} this machine's",
-            )
-    for producer, ahead_ms in sorted(facts.producers_ahead.items()):
-        if ahead_ms > _CLOCK_WARN_MS:
-            yield f"producer {producer}", f"its messages were stored {seconds(ahead_ms)} before they were sent"
-    for member in (member for group in facts.groups for member in group.members):
-        newest_ms = max((info.last_pull_timestamp for info in member.process_queues.values()), default=0)
-        if (ahead_ms := newest_ms - facts.now_ms) > _CLOCK_WARN_MS:
-            yield f"client {member.client_id}", f"its clock is {seconds(ahead_ms)} ahead of this machine's"
 
 
 def _not_ordered_at_broker(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
@@ -320,12 +287,12 @@ RULES: Final[Mapping[str, Rule]] = {
         "Send with the same key always to the same queue; do not change the number of queues.",
     ),
     "queues-changed": Rule(
-        _B, _queues_changed,
+        _B, queues_changed,
         "Keys move to other queues: new messages overtake those that wait in the old ones.",
         "Let consumers finish the old queues, then set both numbers to the same value.",
     ),
     "queues-differ-over-brokers": Rule(
-        _W, _queues_differ,
+        _W, queues_differ,
         "Shares of members are unequal, and keys move when a broker is away.",
         "Give the topic the same number of queues on each broker.",
     ),
@@ -380,9 +347,14 @@ RULES: Final[Mapping[str, Rule]] = {
         "Start a member, or delete the group.",
     ),
     "clocks-apart": Rule(
-        _W, _clocks_apart,
+        _W, clocks_apart,
         "Delays, offsets by time and the times in logs and traces disagree.",
         "Let NTP set the clocks.",
+    ),
+    "limits-met": Rule(
+        _W, limits_met,
+        "Requests are refused or dropped, or connections are closed: clients wait, and their queues may move.",
+        "`limit_met` in the broker's log names the peer; docs/hostile.md has each limit and its setting.",
     ),
     "group-not-ordered": Rule(
         _W, _each_group(_not_ordered_at_broker),

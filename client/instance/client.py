@@ -127,6 +127,7 @@ class MQClientInstance:
         self.routes = Routes(self.name_servers, log)
         self.schedule = Schedule(runtime, log)
         self._unpacking: WorkerPool | None = None
+        self._last_beat: tuple[tuple[HeartbeatData, int] | None, bytes] = (None, b"")
 
     async def unpack(self, pulled: Pulled) -> Pulled:
         """Decompress the bodies of a pull, on a thread: a body of a few kilobytes may become many megabytes."""
@@ -279,8 +280,10 @@ class MQClientInstance:
         producer_group, consumer_data = self._role.producer_group, self._role.consumer_data
         producers = (ProducerData(producer_group),) if producer_group else ()
         consumers = (consumer_data(),) if consumer_data else ()
-        data = HeartbeatData(self.client_id, producers, consumers)
-        command = RemotingCommand(RequestCode.HEART_BEAT, body=encode_body(data, endpoint.serialize_type))
+        beat = HeartbeatData(self.client_id, producers, consumers), endpoint.serialize_type
+        if beat != self._last_beat[0]:  # nearly all repeat the last one
+            self._last_beat = beat, encode_body(*beat)
+        command = RemotingCommand(RequestCode.HEART_BEAT, body=self._last_beat[1])
         reply = await endpoint.request(command, self.config.request_timeout_ms)
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(endpoint.address, "HEART_BEAT", reply.code, reply.remark)

@@ -15,6 +15,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import Address, SettingError, parse_addresses
+from lockstep.remoting.tls.options import text_of_failure
 
 __all__ = ["NameServers", "discovery_url"]
 
@@ -42,6 +43,7 @@ class NameServers:
         self._dialer = dialer
         self._log = log
         self._timeout_ms = config.request_timeout_ms
+        self._tls = config.tls
         self._addresses = [str(address) for address in given]
         self._chosen: str | None = None
         self.url = None if given else discovery_url(config)
@@ -80,7 +82,7 @@ class NameServers:
             try:
                 reply = await self._dialer.call(address, RemotingCommand(code, header), self._timeout_ms)
             except RemotingError as error:
-                failures.append(str(error))
+                failures.append(text_of_failure(error, self._tls))
             else:
                 if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     failures.append(

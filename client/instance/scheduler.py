@@ -5,79 +5,111 @@ when the machine wakes: a lock is renewed, and a heartbeat is sent, within a sec
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import Any
 
 from lockstep.client.errors import ClientError
 from lockstep.protocol.errors import ProtocolError
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import EventLog, log_exception
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.runtime import Runtime, TimerHandle
 
 __all__ = ["Schedule"]
 
+Work = Callable[[], Coroutine[Any, Any, None] | None]
+
+
+@dataclass(slots=True, eq=False)
+class _Repeated:
+    """Work that is waited for: it has a timer, or while it runs a task."""
+
+    name: str
+    work: Work
+    is_async: bool
+    interval_ms: int
+    due_ms: int
+    timer: TimerHandle | None = None
+    task: asyncio.Task[None] | None = None
+
 
 class Schedule:
-    """The repeating tasks of one client; `stop` ends them all."""
+    """The repeated work of one client; `stop` ends it."""
 
     def __init__(self, runtime: Runtime, log: EventLog) -> None:
         self._runtime = runtime
         self._log = log
-        self._tasks: list[asyncio.Task[None]] = []
-        self._waiting: list[asyncio.Future[None]] = []
+        self._repeated: list[_Repeated] = []
         self._end_of_watch: Callable[[], object] | None = None
 
-    def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], *, first_ms: int, name: str) -> None:
-        """Run `work` after `first_ms` and then each `interval_ms`. An error is logged as `task_failed`."""
+    def every(self, interval_ms: int, work: Work, *, first_ms: int, name: str) -> None:
+        """Run `work` after `first_ms` and then each `interval_ms`. An error is logged as `task_failed`.
+
+        Args:
+            work: An `async def` function gets a task for each round; a plain one needs none.
+        """
         if self._end_of_watch is None:
             self._end_of_watch = self._runtime.on_wake(self._woke)
-        task = self._runtime.create_task(self._run(interval_ms, work, first_ms, name), name=name)
-        self._tasks.append(task)
+        one = _Repeated(name, work, iscoroutinefunction(work), interval_ms, self._runtime.now_ms() + first_ms)
+        self._repeated.append(one)
+        self._set_timer(one)
 
-    async def _run(self, interval_ms: int, work: Callable[[], Awaitable[None]], first_ms: int, name: str) -> None:
-        due_ms = self._runtime.now_ms() + first_ms
-        while True:
-            await self._until(due_ms)
+    def _set_timer(self, one: _Repeated) -> None:
+        if self._end_of_watch is not None:  # not stopped
+            delay_ms = max(one.due_ms - self._runtime.now_ms(), 0)
+            one.timer = self._runtime.call_later_ms(delay_ms, self._fire, one)
+
+    def _fire(self, one: _Repeated) -> None:
+        one.timer = None
+        if one.due_ms > self._runtime.now_ms():
+            self._set_timer(one)
+        elif one.is_async:
+            one.task = self._runtime.create_task(self._run(one), name=one.name)
+        else:
             try:
-                await work()
-            except (RemotingError, ClientError, ProtocolError, OSError) as error:
-                self._log.warning("task_failed", task=name, error=f"{type(error).__name__}: {error}")
+                one.work()
             except Exception as error:
-                log_exception(self._log, "task_failed", error, task=name)
-            # Rounds that were missed, because the process slept, are not repeated.
-            due_ms = max(due_ms + interval_ms, self._runtime.now_ms())
+                self._failed(one, error)
+            self._set_next(one)
 
-    async def _until(self, due_ms: int) -> None:
-        """Wait until `due_ms`; other tasks run once even if that has passed."""
-        delay_ms = due_ms - self._runtime.now_ms()
-        if delay_ms <= 0:
-            await asyncio.sleep(0)
-        while delay_ms > 0:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(future)
-            timer = self._runtime.call_later_ms(delay_ms, self._go_on, future)
-            try:
-                await future
-            finally:
-                timer.cancel()
-                self._waiting.remove(future)
-            delay_ms = due_ms - self._runtime.now_ms()
+    async def _run(self, one: _Repeated) -> None:
+        try:
+            work = one.work()
+            assert work is not None
+            await work
+        except Exception as error:
+            self._failed(one, error)
+        one.task = None
+        self._set_next(one)
 
-    @staticmethod
-    def _go_on(future: "asyncio.Future[None]") -> None:
-        if not future.done():
-            future.set_result(None)
+    def _failed(self, one: _Repeated, error: Exception) -> None:
+        if isinstance(error, RemotingError | ClientError | ProtocolError | OSError):
+            self._log.warning("task_failed", task=one.name, error=f"{type(error).__name__}: {error}")
+        else:
+            log_exception(self._log, "task_failed", error, task=one.name)
+
+    def _set_next(self, one: _Repeated) -> None:
+        """Rounds that were missed, because the process was stopped, are not repeated."""
+        one.due_ms = max(one.due_ms + one.interval_ms, self._runtime.now_ms())
+        self._set_timer(one)
 
     def _woke(self, slept_ms: int) -> None:
         self._log.warning("machine_slept", slept_ms=slept_ms)
-        for future in self._waiting:
-            self._go_on(future)
+        for one in self._repeated:
+            if one.timer is not None:
+                one.timer.cancel()
+                self._set_timer(one)
 
     async def stop(self) -> None:
         if self._end_of_watch is not None:
             self._end_of_watch()
             self._end_of_watch = None
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
+        repeated, self._repeated = self._repeated, []
+        for one in repeated:
+            if one.timer is not None:
+                one.timer.cancel()
+            if one.task is not None:
+                one.task.cancel()
         # Not one by one: a cancellation of the caller must not be taken for the cancellation of a task.
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*[one.task for one in repeated if one.task is not None], return_exceptions=True)

@@ -2,15 +2,18 @@
 
 import asyncio
 from functools import partial
+from typing import cast
 
 from lockstep.client.config import ProducerConfig
-from lockstep.client.errors import SendError, SendOutcome
+from lockstep.client.errors import SendError, SendForbiddenError, SendOutcome
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.producer.request import Outgoing, SendRequests, open_sender, read_send_reply
+from lockstep.client.producer.answers import SentFuture, read_send_reply
+from lockstep.client.producer.batches import Batch, BatchedSend, BatchRefusedError
+from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.request import SendRequests, open_sender
 from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.sequencer import SendSequence, SequenceBrokenError, SequenceNumber
 from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
@@ -21,7 +24,10 @@ __all__ = ["OrderedSender"]
 _RETRIED_CODES = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SEND_OUT_OF_SEQUENCE}
 )
+# How the remark begins when a broker refuses requests unread (wire.md 3).
+_FLOW_CONTROL = ("[REJECTREQUEST]", "[OVERLOAD]", "[TIMEOUT_CLEAN_QUEUE]", "[PCBUSY_CLEAN_QUEUE]")
 _RETRY_DELAY_MS = 100
+_RETRY_DELAY_MAX_MS = 1000
 _BROKEN = "an earlier send to its queue failed, and it must not overtake that one"
 
 
@@ -32,6 +38,7 @@ class OrderedSender:
         self._instance = instance
         self._requests = requests
         self._config = config
+        self._batches = config.auto_batch and config.send_together_max > 1
         self._sequences: dict[MessageQueue, SendSequence] = {}
 
     async def send(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
@@ -46,9 +53,20 @@ class OrderedSender:
                 ticket = number.ticket
                 try:
                     future = self._transmit(sequence, number, endpoint, outgoing, timeout_ms)
-                    return await self._outcome(sequence, number, future, outgoing)
                 except SendError as error:
                     failure = error
+                else:
+                    try:
+                        result = read_send_reply(await future, queue, outgoing)
+                    except asyncio.CancelledError:
+                        sequence.abandon(number)  # the message leaves in its place, but its caller does not wait
+                        raise
+                    except (SendError, RemotingError) as error:
+                        sequence.failed(number)
+                        failure = _send_error(error, outgoing)
+                    else:
+                        sequence.settled(number)
+                        return result
         if failure is None:
             ticket = sequence.ticket()
             sequence.hold(ticket)
@@ -68,27 +86,32 @@ class OrderedSender:
         """
         deadline_ms = self._instance.runtime.now_ms() + timeout_ms
         attempts = 1 + (self._config.retry_times if self._config.retry_keyed else 0)
+        delay_ms = _RETRY_DELAY_MS
         earlier: SendError | None = None
         while True:
             if failure is not None:
                 earlier = failure.after(earlier)
-                attempts -= failure.outcome is not SendOutcome.NOT_SENT
+                throttled = _is_throttled(sequence, failure) and self._config.retry_keyed
+                attempts -= failure.outcome is not SendOutcome.NOT_SENT and not throttled
                 late = self._instance.runtime.now_ms() >= deadline_ms
                 if attempts <= 0 or late or not self._config.retry_keyed or not _may_retry(failure):
                     sequence.give_up(ticket)
                     raise earlier
-                await self._pause(sequence, ticket)
+                await self._pause(sequence, ticket, delay_ms)
+                delay_ms = min(2 * delay_ms, _RETRY_DELAY_MAX_MS) if throttled else _RETRY_DELAY_MS
             try:
                 return await self._attempt(sequence, ticket, outgoing, timeout_ms)
             except SequenceBrokenError:
                 raise SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id).after(earlier) from None
+            except BatchRefusedError:  # nothing of it is stored: the message leaves by itself, in its place
+                outgoing, failure = outgoing._replace(special=True), None
             except SendError as error:
                 failure = error
 
-    async def _pause(self, sequence: SendSequence, ticket: int) -> None:
+    async def _pause(self, sequence: SendSequence, ticket: int, delay_ms: int) -> None:
         """Wait between two attempts. Later sends wait too."""
         try:
-            await asyncio.sleep(_RETRY_DELAY_MS / 1000)
+            await asyncio.sleep(delay_ms / 1000)
         except asyncio.CancelledError:
             sequence.give_up(ticket)
             raise
@@ -99,17 +122,14 @@ class OrderedSender:
         ticket = sequence.ticket()
         sequence.hold(ticket)
         try:
-            endpoint, outgoing = await self._take_turn(sequence, ticket, outgoing, self._config.send_timeout_ms)
+            endpoint, outgoing, _ = await self._take_turn(sequence, ticket, outgoing, self._config.send_timeout_ms)
         except SequenceBrokenError:
             raise SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
         except SendError:
             sequence.give_up(ticket)
             raise
         try:
-            context = self._requests.before_hooks(outgoing, queue, endpoint.address)
-            endpoint.send_one_way(self._requests.command(queue, outgoing))
-            if context is not None:
-                self._requests.hooks.after(context, None)
+            self._requests.transmit_one_way(endpoint, queue, outgoing)
         finally:
             sequence.leave(ticket)  # it has no number: if the broker refused it, no answer would say so
             sequence.release()
@@ -117,11 +137,24 @@ class OrderedSender:
     # One attempt ---------------------------------------------------------------------------------------------
 
     async def _attempt(self, sequence: SendSequence, ticket: int, outgoing: Outgoing, timeout_ms: int) -> SendResult:
-        endpoint, outgoing = await self._take_turn(sequence, ticket, outgoing, timeout_ms)
+        batched = BatchedSend.of(outgoing, timeout_ms) if self._batches else None
+        try:
+            endpoint, outgoing, number = await self._take_turn(sequence, ticket, outgoing, timeout_ms, batched)
+        except asyncio.CancelledError:
+            if batched is not None and not batched.future.cancel():
+                batched.future.exception()  # marks it as read
+            raise
+        if number is not None and batched is not None:
+            return await self._outcome(sequence, number, batched.future, outgoing)
         alone = not endpoint.agreed
         try:
             number = sequence.depart(ticket, endpoint)
-            future = self._transmit(sequence, number, endpoint, outgoing, timeout_ms)
+            if alone and batched is not None and self._leaves_with_others(sequence, endpoint, batched):
+                future = batched.future
+            else:
+                # To a broker that does not check the order it leaves now, not with others of no order.
+                now = outgoing._replace(special=True) if alone and self._batches else outgoing
+                future = self._transmit(sequence, number, endpoint, now, timeout_ms)
         except BaseException:
             sequence.release()
             raise
@@ -129,23 +162,50 @@ class OrderedSender:
             sequence.release()  # the next send may leave: the broker keeps the order
         return await self._outcome(sequence, number, future, outgoing, alone)
 
+    def _leaves_with_others(self, sequence: SendSequence, endpoint: Endpoint, first: BatchedSend) -> bool:
+        """Send a batch of this message, which has departed, and of those that wait behind it, if there are any."""
+        batch = Batch(self._config, first)
+        sequence.take_along(endpoint, batch.join)
+        if len(batch) < 2:
+            return False
+
+        def ended() -> None:
+            if isinstance(first.future.exception(), SendForbiddenError):
+                sequence.release()  # until now: the caller of a forbidden message does not wait for the others
+
+        self._requests.transmit_batch(endpoint, sequence.queue, batch, ended)
+        return True
+
     async def _take_turn(
-        self, sequence: SendSequence, ticket: int, outgoing: Outgoing, timeout_ms: int
-    ) -> tuple[Endpoint, Outgoing]:
+        self,
+        sequence: SendSequence,
+        ticket: int,
+        outgoing: Outgoing,
+        timeout_ms: int,
+        batched: BatchedSend | None = None,
+    ) -> tuple[Endpoint, Outgoing, SequenceNumber | None]:
         """Wait for the turn and for a connection. Meanwhile a large body is compressed.
+
+        Args:
+            batched: what an earlier send may take along in its batch.
+
+        Returns:
+            The connection, the message, and its number if an earlier send took it along: then it has no turn.
 
         Raises:
             SequenceBrokenError: an earlier send was given up.
             SendError: there is no connection. The ticket is held still, and the turn is over.
         """
         while True:
-            await sequence.turn(ticket)
+            number = await sequence.turn(ticket, batched)
+            if number is not None:
+                return cast("Endpoint", sequence.peer), outgoing, number
             try:
                 if outgoing.uncompressed:
                     outgoing = await self._requests.compressed(outgoing)
                 endpoint = await open_sender(self._instance, sequence.queue, outgoing, timeout_ms)
                 if sequence.may_depart(ticket, endpoint):
-                    return endpoint, outgoing
+                    return endpoint, outgoing, None
             except SendError:
                 sequence.release()
                 raise
@@ -157,7 +217,7 @@ class OrderedSender:
 
     def _transmit(
         self, sequence: SendSequence, number: SequenceNumber, endpoint: Endpoint, outgoing: Outgoing, timeout_ms: int
-    ) -> "asyncio.Future[RemotingCommand]":
+    ) -> SentFuture:
         try:
             agreed_number = number if endpoint.agreed else None
             return self._requests.transmit(endpoint, sequence.queue, outgoing, timeout_ms, agreed_number)
@@ -172,7 +232,7 @@ class OrderedSender:
         self,
         sequence: SendSequence,
         number: SequenceNumber,
-        future: "asyncio.Future[RemotingCommand]",
+        future: SentFuture,
         outgoing: Outgoing,
         alone: bool = False,
     ) -> SendResult:
@@ -194,16 +254,24 @@ class OrderedSender:
             sequence.failed(number)
             if alone:
                 sequence.release()
-            if isinstance(error, SendError):
-                raise
-            raise SendError(str(error), SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
+            raise _send_error(error, outgoing) from None
+        except SendForbiddenError:  # it was left out of its batch, which is no reason for others to fail
+            sequence.settled(number)  # the turn lasts until the batch has ended
+            raise
         sequence.settled(number)
         if alone:
             sequence.release()
         return result
 
 
-def _settle_late(sequence: SendSequence, number: SequenceNumber, future: "asyncio.Future[RemotingCommand]") -> None:
+def _send_error(error: SendError | RemotingError, outgoing: Outgoing) -> SendError:
+    """The outcome of a message that left, and whose connection failed, is unknown."""
+    if isinstance(error, SendError):
+        return error
+    return SendError(str(error), SendOutcome.UNKNOWN, msg_id=outgoing.msg_id)
+
+
+def _settle_late(sequence: SendSequence, number: SequenceNumber, future: SentFuture) -> None:
     if not future.cancelled():
         future.exception()  # marks it as read: no caller will
     sequence.settled(number)
@@ -212,3 +280,10 @@ def _settle_late(sequence: SendSequence, number: SequenceNumber, future: "asynci
 
 def _may_retry(failure: SendError) -> bool:
     return failure.outcome is not SendOutcome.REFUSED or failure.code in _RETRIED_CODES
+
+
+def _is_throttled(sequence: SendSequence, failure: SendError) -> bool:
+    """Whether the broker's flow control refused the send, or the one before it: attempts are not counted then."""
+    busy = failure.code == ResponseCode.SYSTEM_BUSY
+    sequence.throttled |= busy and any(tag in failure.reason for tag in _FLOW_CONTROL)
+    return sequence.throttled and failure.code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SEND_OUT_OF_SEQUENCE)

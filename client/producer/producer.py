@@ -15,8 +15,9 @@ from lockstep.client.instance.registry import GroupClaim, claim_group
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.producer.metrics import SendTimes
 from lockstep.client.producer.ordered import OrderedSender
+from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.publish_queues import PublishQueues
-from lockstep.client.producer.request import Outgoing, SendRequests, common_sharding_key
+from lockstep.client.producer.request import SendRequests, common_sharding_key
 from lockstep.client.producer.request_reply import Replies, RequestMessage
 from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.round_robin import AnywhereSender
@@ -230,7 +231,8 @@ class Producer(Lifecycle):
         queues = parts.queues.known(outgoing.topic) if key is not None and selector is None and queue is None else None
         if queues is not None:  # the common case needs no other coroutine
             queue = select_by_hash(queues, message, key)
-            result = await _traced(parts, outgoing, parts.ordered.send(queue, outgoing, timeout_ms))
+            sending = parts.ordered.send(queue, outgoing, timeout_ms)
+            result = await (sending if parts.trace is None else parts.trace.follow(outgoing, sending))
         else:
             result = await self._send(parts, message, outgoing, _Place(key, selector, arg, queue), timeout_ms)
         return result._replace(queue=self._tenant.bare_queue(result.queue)) if self._has_tenant else result

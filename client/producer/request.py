@@ -1,24 +1,35 @@
-"""SendRequests: a message becomes a request, and the broker's answer becomes a SendResult."""
+"""SendRequests: a message becomes a request, which leaves by itself or with others."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
 
 from lockstep.client.config import ProducerConfig
-from lockstep.client.errors import NoRouteError, SendError, SendOutcome
+from lockstep.client.errors import NoRouteError, SendError, SendForbiddenError, SendOutcome
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CommunicationMode, SendMessageContext
 from lockstep.client.instance.client import MQClientInstance
+from lockstep.client.producer.answers import SentFuture, read_send_reply
+from lockstep.client.producer.batches import Batch
+from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.request_reply import ReplyMessage
-from lockstep.client.producer.result import SendResult, SendStatus
 from lockstep.client.producer.sequencer import SequenceNumber
+from lockstep.client.producer.together import SendsTogether
 from lockstep.protocol import properties as names
 from lockstep.protocol.batch import BatchRecord, encode_batch
-from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag, response_name
+from lockstep.protocol.codes import (
+    BATCHED_PROPERTIES_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    RequestCode,
+    ResponseCode,
+    SysFlag,
+)
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.compression import compress
-from lockstep.protocol.errors import HeaderError, LocalProtocolError
-from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
+from lockstep.protocol.headers.together import SendTogetherRequestHeader
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import RESERVED_TOPICS, check_topic, is_retry_topic
@@ -29,7 +40,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import StdlibLog
 from lockstep.remoting.runtime import Runtime, WorkerPool
 
-__all__ = ["Outgoing", "SendRequests", "common_sharding_key", "open_sender", "read_send_reply"]
+__all__ = ["SendRequests", "common_sharding_key", "open_sender"]
 
 _SEND, _SEND_BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 _SEND_REPLY = int(RequestCode.SEND_REPLY_MESSAGE_V2)
@@ -46,35 +57,6 @@ _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost; each s
 _COMPRESS_AT_ONCE_MAX = 16 * 1024
 _NEVER = 1 << 62
 _PREPARED = int(SysFlag.TRANSACTION_PREPARED)
-
-
-class Outgoing(NamedTuple):
-    """A message that is ready to be sent. Repeated attempts carry the same UNIQ_KEY.
-
-    Args:
-        uncompressed: the body is large and must be compressed first, see `SendRequests.compressed`.
-        source: the caller's message, or the messages of a batch, for hooks.
-    """
-
-    code: int
-    topic: str
-    body: bytes
-    flag: int
-    properties: str
-    msg_id: str
-    sharding_key: str | None
-    born_timestamp_ms: int
-    reconsume_times: int = 0
-    max_reconsume_times: int | None = None
-    sys_flag: int = 0
-    uncompressed: bool = False
-    source: Message | Sequence[Message] = ()
-    mode: CommunicationMode = CommunicationMode.SYNC
-
-    @property
-    def msg_ids(self) -> list[str]:
-        """One UNIQ_KEY for each message."""
-        return self.msg_id.split(",")
 
 
 class SendRequests:
@@ -107,6 +89,13 @@ class SendRequests:
         self._compressing: WorkerPool | None = None
         self._closed = False
         self._checked_topics: set[str] = set()
+        self._together: SendsTogether | None = None
+        if config.send_together_max > 1:
+            header = SendTogetherRequestHeader(
+                group, config.create_topic_key, config.default_topic_queue_nums, 0, None, config.unit_mode,
+                self._sequence_id,
+            )  # fmt: skip
+            self._together = SendsTogether(runtime, config, self.command, header)
 
     def outgoing(
         self, message: Message, sharding_key: str | None, *, half: bool = False, alone: bool = True
@@ -133,16 +122,19 @@ class SendRequests:
         msg_id = self._unique_keys.next(now_ms)
         own = _own_properties(message, sharding_key)
         text = f"{own}{self._half if half else ''}{self._always}{msg_id}\x02WAIT\x01true"
-        if len(text) > _SURELY_FITS and len(text.encode("utf-8", "replace")) > PROPERTIES_BYTES_MAX:
-            raise LocalProtocolError(f"the properties have over {PROPERTIES_BYTES_MAX} bytes, the most RocketMQ stores")
+        if len(text) > _SURELY_FITS:
+            _check_properties(text, alone)
         sys_flag, large = _PREPARED if half else 0, False
         if len(body) >= self._compress_over and alone:
             if len(body) <= _COMPRESS_AT_ONCE_MAX:
                 body, sys_flag = self._compress(body, sys_flag)
             else:
                 large = True
+        special = half or code != _SEND or message.delay_level > 0 or topic[0] == "%"
+        if not special and message.properties and not names.TIMED.isdisjoint(message.properties):
+            special = True
         fields = (code, topic, body, message.flag, text, msg_id, sharding_key, now_ms, 0, None, sys_flag, large,
-                  message, _SYNC)  # fmt: skip
+                  message, _SYNC, special)  # fmt: skip
         return _new_tuple(Outgoing, fields)
 
     async def compressed(self, outgoing: Outgoing) -> Outgoing:
@@ -249,24 +241,82 @@ class SendRequests:
         outgoing: Outgoing,
         timeout_ms: int,
         number: SequenceNumber | None = None,
-    ) -> "asyncio.Future[RemotingCommand]":
-        """Send the request and return the future of its reply, with hooks before and after it.
+    ) -> SentFuture:
+        """Send the request, by itself or with others, and return the future of its end. Hooks are called around it.
 
         Raises:
             ConnectionLost: it did not leave.
             SendForbiddenError: a hook forbids it.
         """
-        context = self.before_hooks(outgoing, queue, endpoint.address) if self.hooks.active else None
-        command = self.command(queue, outgoing, number)
-        if context is None:
-            return endpoint.request_nowait(command, timeout_ms)
+        if self.hooks.active:
+            return self._transmit_with_hooks(endpoint, queue, outgoing, timeout_ms, number)
+        return self._leave(endpoint, queue, outgoing, timeout_ms, number)
+
+    def _transmit_with_hooks(
+        self,
+        endpoint: Endpoint,
+        queue: MessageQueue,
+        outgoing: Outgoing,
+        timeout_ms: int,
+        number: SequenceNumber | None,
+    ) -> SentFuture:
+        context = self.before_hooks(outgoing, queue, endpoint.address)
+        assert context is not None
         try:
-            future = endpoint.request_nowait(command, timeout_ms)
+            future = self._leave(endpoint, queue, outgoing, timeout_ms, number)
         except BaseException as error:
             self.hooks.after(context, None, error)
             raise
         self.hooks.after_answer(context, future, lambda reply: read_send_reply(reply, queue, outgoing))
         return future
+
+    def _leave(
+        self,
+        endpoint: Endpoint,
+        queue: MessageQueue,
+        outgoing: Outgoing,
+        timeout_ms: int,
+        number: SequenceNumber | None,
+    ) -> SentFuture:
+        if self._together is not None and (endpoint.together or (self._config.auto_batch and not endpoint.agreed)):
+            return self._together.send(endpoint, queue, outgoing, timeout_ms, number)
+        future: SentFuture = asyncio.get_running_loop().create_future()
+        endpoint.request_for(future, self.command(queue, outgoing, number), timeout_ms)
+        return future
+
+    def transmit_batch(
+        self, endpoint: Endpoint, queue: MessageQueue, batch: Batch, ended: Callable[[], object]
+    ) -> None:
+        """Send the request of a batch; the futures of its sends get their ends. Hooks are called around each message.
+
+        A message that a hook forbids is left out, and its future gets the SendForbiddenError.
+
+        Args:
+            ended: called when all futures have their ends.
+        """
+        if self.hooks.active:
+            for outgoing, _, future in list(batch):
+                try:
+                    context = self.before_hooks(outgoing, queue, endpoint.address)
+                except SendForbiddenError as error:
+                    batch.leave_out(future)
+                    future.set_exception(error)
+                else:
+                    assert context is not None
+                    self.hooks.after_answer(context, future, partial(read_send_reply, queue=queue, outgoing=outgoing))
+        if batch:
+            batch.leave(endpoint, queue, self.command, ended)
+        else:
+            ended()
+
+    def transmit_one_way(self, endpoint: Endpoint, queue: MessageQueue, outgoing: Outgoing) -> None:
+        """Send without an answer, behind what waits to leave. Raises SendForbiddenError."""
+        context = self.before_hooks(outgoing, queue, endpoint.address)
+        if self._together is not None:
+            self._together.flush(queue.broker_name)
+        endpoint.send_one_way(self.command(queue, outgoing))
+        if context is not None:
+            self.hooks.after(context, None)
 
 
 async def open_sender(instance: MQClientInstance, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> Endpoint:
@@ -283,8 +333,21 @@ async def open_sender(instance: MQClientInstance, queue: MessageQueue, outgoing:
     return endpoint
 
 
+def _check_properties(text: str, alone: bool) -> None:
+    """Raise LocalProtocolError if the properties are too long for a single message, or for one of a batch."""
+    most, where = (PROPERTIES_BYTES_MAX, "") if alone else (BATCHED_PROPERTIES_BYTES_MAX, " in a batch")
+    if len(text.encode("utf-8", "replace")) > most:
+        raise LocalProtocolError(f"the properties have over {most} bytes, the most RocketMQ stores{where}")
+
+
 def _own_properties(message: Message, sharding_key: str | None) -> str:
     """Return the encoded properties of the message, ready to be continued. Raises LocalProtocolError."""
+    plain = type(message) is Message  # another kind has more properties
+    if plain and not (message.properties or message.tags or message.keys or message.delay_level):
+        if sharding_key is None:
+            return ""
+        if sharding_key and names.NAME_END not in sharding_key and names.PAIR_END not in sharding_key:
+            return f"{names.SHARDING_KEY}{names.NAME_END}{sharding_key}{names.PAIR_END}"
     if message.properties:
         check_user_properties(message.properties)
     if message.delay_level < 0:
@@ -312,31 +375,3 @@ def common_sharding_key(messages: Sequence[Message]) -> str | None:
             f"a batch goes to one queue: name the queue, or use one sharding key, not {keys[0]!r} and {keys[1]!r}"
         )
     return keys[0] if keys else None
-
-
-def _reason(reply: RemotingCommand) -> str:
-    name = response_name(reply.code)
-    return f"{name}: {reply.remark}" if reply.remark or reply.code != _FLUSH_DISK_TIMEOUT else name
-
-
-def read_send_reply(reply: RemotingCommand, queue: MessageQueue, outgoing: Outgoing) -> SendResult:
-    """Return the result of a message that is stored.
-
-    A message that may not be on the disk counts as not stored, because the broker's end could lose it. A half message
-    is an exception: the producer rolls it back, as Java's client does.
-
-    Raises:
-        SendError: the broker refused the message, or its outcome is unknown.
-    """
-    status = SendStatus.get(reply.code)
-    unsafe = reply.code == _FLUSH_DISK_TIMEOUT and not outgoing.sys_flag & _PREPARED
-    if status is None or unsafe:
-        outcome = SendOutcome.UNKNOWN if unsafe else SendOutcome.REFUSED
-        raise SendError(_reason(reply), outcome, msg_id=outgoing.msg_id, code=reply.code)
-    try:
-        header = reply.decode_header(SendMessageResponseHeader)
-    except HeaderError as error:
-        raise SendError(f"the broker's answer: {error}", SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
-    if header.queue_id != queue.queue_id:
-        queue = queue._replace(queue_id=header.queue_id)
-    return _new_tuple(SendResult, (status, outgoing.msg_id, queue, header.queue_offset, header.msg_id))

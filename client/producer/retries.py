@@ -5,8 +5,10 @@ from typing import Any, Final, NamedTuple
 from lockstep.client.config import ClientConfig, ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
 from lockstep.client.instance.client import MQClientInstance
+from lockstep.client.producer.answers import read_send_reply
+from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.publish_queues import PublishQueues
-from lockstep.client.producer.request import Outgoing, SendRequests, read_send_reply
+from lockstep.client.producer.request import SendRequests
 from lockstep.client.producer.round_robin import AnywhereSender
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, SysFlag

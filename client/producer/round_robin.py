@@ -11,8 +11,11 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.hooks import CommunicationMode
 from lockstep.client.instance.client import MQClientInstance
+from lockstep.client.producer.answers import read_send_reply
+from lockstep.client.producer.batches import BatchRefusedError
+from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.publish_queues import PublishQueues
-from lockstep.client.producer.request import Outgoing, SendRequests, open_sender, read_send_reply
+from lockstep.client.producer.request import SendRequests, open_sender
 from lockstep.client.producer.result import SEND_OK, SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
@@ -107,6 +110,8 @@ class AnywhereSender:
             future = self._requests.transmit(endpoint, queue, outgoing, timeout_ms)
             outcome = SendOutcome.UNKNOWN
             return read_send_reply(await future, queue, outgoing)
+        except BatchRefusedError:  # nothing of it is stored: the message leaves by itself
+            return await self._attempt(queue, outgoing._replace(special=True), timeout_ms)
         except RemotingError as error:
             raise SendError(str(error), outcome, msg_id=outgoing.msg_id) from None
 

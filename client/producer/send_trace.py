@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.client.producer.request import Outgoing
+from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.result import SendResult
 from lockstep.order.trace import TraceWriter
 

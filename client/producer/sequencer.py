@@ -2,7 +2,7 @@
 
 A Lockstep broker gets the sends of a sequence numbered, and any number of them may be in flight: it refuses a send
 whose predecessor it did not store. Any other broker may swap two sends of one connection, so there each send leaves
-after the one before it was answered.
+after the one before it was answered. Sends that wait may leave with it in one request: `take_along`.
 
 When a send fails, a new generation of numbers begins. Nothing leaves before every send of the old generation is
 settled, and the broker refuses what arrives of it later. Sends that were called before the failure was known, and have
@@ -11,11 +11,14 @@ not left, fail too. Later sends leave after all of these were told.
 
 import asyncio
 import heapq
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["SendSequence", "SequenceBrokenError", "SequenceNumber"]
+
+_new_tuple = tuple.__new__  # each send makes one
 
 
 class SequenceNumber(NamedTuple):
@@ -40,6 +43,7 @@ class SendSequence:
     """
 
     __slots__ = (
+        "_cargo",
         "_departing",
         "_failing",
         "_heap",
@@ -53,6 +57,7 @@ class SendSequence:
         "peer",
         "queue",
         "sequence",
+        "throttled",
     )
 
     def __init__(self, queue: MessageQueue) -> None:
@@ -60,6 +65,7 @@ class SendSequence:
         self.generation = 0
         self.sequence = 0
         self.peer: object = None  # the connection of the present generation
+        self.throttled = False  # the broker's flow control has refused a send
         self._tickets = 0
         self._in_flight = 0
         self._stale = 0  # sends in flight of an older generation
@@ -68,7 +74,8 @@ class SendSequence:
         self._departing = 0  # the ticket that has the turn
         self._heap: list[int] = []  # tickets that were called and are not in flight, and old ones
         self._held: set[int] = set()  # those of _heap that still count
-        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._waiting: dict[int, asyncio.Future[SequenceNumber | None]] = {}
+        self._cargo: dict[int, object] = {}  # of those that wait and may be taken along
 
     def ticket(self) -> int:
         self._tickets += 1
@@ -81,27 +88,43 @@ class SendSequence:
 
     def depart_at_once(self, peer: object) -> SequenceNumber | None:
         """`ticket` and `depart` in one call, for the common case. Returns None when the send must wait."""
-        return self.depart(self.ticket(), peer) if self.is_free_for(peer) else None
+        if not self.is_free_for(peer):
+            return None
+        if peer is not self.peer:
+            self._move_to(peer)
+        self._tickets = ticket = self._tickets + 1
+        sequence = self.sequence
+        self.sequence = sequence + 1
+        self._in_flight += 1
+        return _new_tuple(SequenceNumber, (self.generation, sequence, ticket))
 
     def hold(self, ticket: int) -> None:
         heapq.heappush(self._heap, ticket)
         self._held.add(ticket)
 
-    async def turn(self, ticket: int) -> None:
-        """Wait until every earlier send has left and no failed send is unsettled. `release` must follow.
+    async def turn(self, ticket: int, cargo: object = None) -> SequenceNumber | None:
+        """Wait until every earlier send has left and no failed send is unsettled.
 
         A cancelled caller leaves the sequence.
+
+        Args:
+            cargo: for an earlier send that may take this one along; None: this one leaves by itself.
+
+        Returns:
+            None: this send has the turn, and `release` must follow. A number: an earlier send took it along.
 
         Raises:
             SequenceBrokenError: an earlier send was given up meanwhile.
         """
         if ticket not in self._held:
             raise SequenceBrokenError
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[SequenceNumber | None] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
+        if cargo is not None:
+            self._cargo[ticket] = cargo
         self._admit()
         try:
-            await future
+            return await future
         except SequenceBrokenError:
             self._failure_known()
             raise
@@ -109,11 +132,15 @@ class SendSequence:
             self._waiting.pop(ticket, None)
             self.leave(ticket)
             if future.done() and not future.cancelled():
-                if future.exception() is None:
-                    self.release()  # the turn was given to a caller that is gone
-                else:
+                if future.exception() is not None:
                     self._failure_known()
+                elif (number := future.result()) is not None:
+                    self.abandon(number)
+                else:
+                    self.release()  # the turn was given to a caller that is gone
             raise
+        finally:
+            self._cargo.pop(ticket, None)
 
     def may_depart(self, ticket: int, peer: object) -> bool:
         """Return whether the send with the turn may leave over `peer` now. If not, it must wait for another turn.
@@ -147,6 +174,20 @@ class SendSequence:
         self.sequence += 1
         self._in_flight += 1
         return number
+
+    def take_along(self, peer: object, takes: Callable[[Any], bool]) -> None:
+        """Let sends that wait leave with the one that has just departed, in order.
+
+        Args:
+            takes: gets the `cargo` of a send and returns whether it leaves too. If not, it and all later ones wait on.
+        """
+        while not self._failing:
+            ticket = self._first()
+            future, cargo = self._waiting.get(ticket), self._cargo.get(ticket)
+            if future is None or future.done() or cargo is None or not takes(cargo):
+                return
+            del self._waiting[ticket]
+            future.set_result(self.depart(ticket, peer))
 
     def recall(self, number: SequenceNumber) -> None:
         """Undo `depart`: the send could not leave, and nothing left after it."""

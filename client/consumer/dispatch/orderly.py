@@ -83,7 +83,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         runtime, batch_size = self._runtime, self._config.consume_message_batch_max_size
         lock_ms, totals = self._config.lock_max_live_time_ms, self._stats.of(process_queue.queue.topic)
         now_ms = began_ms = runtime.now_ms()
-        start, calls = self._starts.new(marks_running=True), 0
+        start, calls, of_retries = self._starts.new(marks_running=True), 0, is_retry_topic(process_queue.queue.topic)
         while not (process_queue.dropped or process_queue.draining or self._starts.stopped):
             if not process_queue.holds_lock(now_ms, lock_ms):
                 self._lock_later(process_queue, _RESUBMIT_MS if calls else _LOCK_RETRY_MS)
@@ -97,6 +97,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
             messages = process_queue.take_messages(batch_size)
             if not messages:
                 return
+            if of_retries:
+                restore_topics(messages)
             start.asked(process_queue, now_ms)
             done_ms = await self._consume_batch(process_queue, messages, totals, start)
             if done_ms is None:
@@ -116,8 +118,6 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
             The time in ms after the call, so that the caller need not ask the clock again; None when the run must end.
         """
         queue = process_queue.queue
-        if is_retry_topic(queue.topic):
-            restore_topics(messages)
         context = ConsumeOrderlyContext(queue, True, -1, process_queue, self._runtime.now_ms)
         first_offset = messages[0].queue_offset
         status, _, _, _, begun = await self._call(messages.copy(), context, start)  # a listener may empty its list

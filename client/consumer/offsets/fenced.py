@@ -1,15 +1,19 @@
 """FencedCommits: stores offsets under the epoch of a fenced lock, and takes notice of each answer (docs/fencing.md)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.offsets.store import commit_frames
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ClientError
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.headers.together import CommitTogetherRequestHeader
+from lockstep.protocol.together import Commit, decode_rows
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused
 
@@ -17,6 +21,7 @@ __all__ = ["FencedCommits"]
 
 _CODE: Final = RequestCode.UPDATE_CONSUMER_OFFSET
 _LAST_ATTEMPTS: Final = 2
+_Sent = tuple[ProcessQueue, int]  # with the offset
 
 
 class FencedCommits:
@@ -31,17 +36,48 @@ class FencedCommits:
         self._instance = member.instance
         self._refused = refused
 
-    def send(self, process_queue: ProcessQueue) -> None:
-        """Send the offset of handled messages. A broker without a connection is skipped until the next round."""
-        queue = process_queue.queue
-        offset = self._member.offsets.in_memory(queue)
-        address = self._instance.routes.master_address(queue.broker_name)
-        endpoint = self._instance.dialer.open_endpoint(address) if address else None
-        if offset < 0 or endpoint is None or not endpoint.agreed:
-            return
-        command, sent_ns = self._command(process_queue, offset), self._member.runtime.monotonic_ns()
-        answered = partial(self._answered, process_queue, offset, sent_ns)
-        endpoint.request_then(command, self._member.config.request_timeout_ms, answered)
+    def send(self, process_queues: Iterable[ProcessQueue]) -> None:
+        """Send the offsets of handled messages. A broker without a connection is skipped until the next round."""
+        together: dict[Endpoint, list[_Sent]] = {}
+        for process_queue in process_queues:
+            queue = process_queue.queue
+            offset = self._member.offsets.in_memory(queue)
+            address = self._instance.routes.master_address(queue.broker_name)
+            endpoint = self._instance.dialer.open_endpoint(address) if address else None
+            if offset >= 0 and endpoint is not None and endpoint.agreed:
+                together.setdefault(endpoint, []).append((process_queue, offset))
+        sent_ns, timeout_ms = self._member.runtime.monotonic_ns(), self._member.config.request_timeout_ms
+        for endpoint, sent in together.items():
+            if len(sent) > 1 and endpoint.together and self._member.config.commit_together:
+                self._send_together(endpoint, sent, sent_ns)
+                continue
+            for process_queue, offset in sent:
+                answered = partial(self._answered, process_queue, offset, sent_ns)
+                endpoint.request_then(self._command(process_queue, offset), timeout_ms, answered)
+
+    def _send_together(self, endpoint: Endpoint, sent: list[_Sent], sent_ns: int) -> None:
+        commits = [Commit(one.queue.topic, one.queue.queue_id, offset, one.epoch) for one, offset in sent]
+        for frame in commit_frames(self._member.group, commits, self._instance.client_id):
+            count = frame.decode_header(CommitTogetherRequestHeader).commit_count
+            answered = partial(self._all_answered, sent[:count], sent_ns)
+            sent = sent[count:]
+            endpoint.request_then(frame, self._member.config.request_timeout_ms, answered)
+
+    def _all_answered(self, sent: list[_Sent], sent_ns: int, reply: RemotingCommand | RemotingError) -> None:
+        if not isinstance(reply, RemotingCommand):
+            return  # the next round sends them again
+        codes, remarks = [reply.code] * len(sent), [reply.remark or ""] * len(sent)
+        if reply.code == ResponseCode.SUCCESS:
+            try:
+                rows, remarks = decode_rows(reply.body, len(sent))
+            except BodyError as error:
+                self._member.log.warning("offset_not_stored", queue=str(sent[0][0].queue), error=str(error))
+                return
+            codes = [row.code for row in rows]
+        left = iter(remarks)
+        for (process_queue, offset), code in zip(sent, codes, strict=True):
+            remark = next(left) if code else None
+            self._answered(process_queue, offset, sent_ns, RemotingCommand(code, remark=remark))
 
     async def store_last(self, process_queue: ProcessQueue) -> None:
         """Store the offset of handled messages and wait for the answer: the next owner begins there."""

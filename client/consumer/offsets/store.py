@@ -1,7 +1,7 @@
 """OffsetStore: consume offsets in memory, and stored on the broker or in a file (wire.md 8.3, 12.9)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import ClassVar, Final
 
@@ -13,14 +13,17 @@ from lockstep.protocol.headers.messaging import (
     QueryConsumerOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from lockstep.protocol.headers.together import CommitTogetherRequestHeader
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.together import COMMITS_MAX, NO_EPOCH, Commit, encode_commits
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "RemoteBrokerOffsetStore"]
+__all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "RemoteBrokerOffsetStore", "commit_frames"]
 
 NO_OFFSET = -1
 _UPDATE_OFFSET: Final = int(RequestCode.UPDATE_CONSUMER_OFFSET)
+_COMMIT_TOGETHER: Final = int(RequestCode.COMMIT_TOGETHER)
 BeforeSending = Callable[[Mapping[MessageQueue, int]], None]
 
 
@@ -122,7 +125,9 @@ class RemoteBrokerOffsetStore(OffsetStore):
         """
         sent: dict[MessageQueue, int] = {}
         endpoints: dict[str, Endpoint | None] = {}
-        commands: dict[Endpoint, list[RemotingCommand]] = {}
+        commits: dict[tuple[Endpoint, str], list[Commit]] = {}
+        # A broker with ACL refuses a frame as a whole, and one topic must not cost the others their offsets.
+        one_topic = self._instance.config.credentials is not None
         for queue in queues:
             offset, name = self._offsets.get(queue), queue.broker_name
             if offset is None:
@@ -133,11 +138,26 @@ class RemoteBrokerOffsetStore(OffsetStore):
             endpoint = endpoints[name]
             if endpoint is None:
                 continue
-            header = UpdateConsumerOffsetRequestHeader(self._group, queue.topic, queue.queue_id, offset)
-            commands.setdefault(endpoint, []).append(RemotingCommand(_UPDATE_OFFSET, header))
+            of_frame = commits.setdefault((endpoint, queue.topic if one_topic else ""), [])
+            of_frame.append(Commit(queue.topic, queue.queue_id, offset, NO_EPOCH))
             sent[queue] = offset
         if sent:
             before_sending(sent)
             self.commits += len(sent)
-        for endpoint, of_broker in commands.items():
-            endpoint.send_one_way(*of_broker)
+        for (endpoint, _), of_broker in commits.items():
+            if len(of_broker) > 1 and endpoint.together and self._instance.config.commit_together:
+                endpoint.send_one_way(*commit_frames(self._group, of_broker))
+            else:
+                headers = [UpdateConsumerOffsetRequestHeader(self._group, *commit[:3]) for commit in of_broker]
+                endpoint.send_one_way(*[RemotingCommand(_UPDATE_OFFSET, header) for header in headers])
+
+
+def commit_frames(group: str, commits: Sequence[Commit], client_id: str | None = None) -> list[RemotingCommand]:
+    """COMMIT_TOGETHER requests, each with as many commits as a broker takes."""
+    parts = [commits[i : i + COMMITS_MAX] for i in range(0, len(commits), COMMITS_MAX)]
+    return [
+        RemotingCommand(
+            _COMMIT_TOGETHER, CommitTogetherRequestHeader(group, len(part), client_id), encode_commits(part)
+        )
+        for part in parts
+    ]

@@ -38,7 +38,7 @@ class Did(StrEnum):
     UNLOCKED_LATER = "unlocked_later"  # dropped with messages that were not handled
 
 
-_OWNED: Final = (Did.KEPT, Did.LOCKED, Did.DRAINING)
+_OWNED: Final = frozenset({Did.KEPT, Did.LOCKED, Did.DRAINING})
 
 
 class _Result(NamedTuple):
@@ -61,6 +61,9 @@ class _Result(NamedTuple):
     def change(self) -> tuple[str, ...]:
         """What makes a difference between two rounds."""
         return (self.did, self.why, self.epoch, self.owner) if self.did is not Did.KEPT else ()
+
+
+_KEPT: Final = _Result(Did.KEPT, "allocated to this member as before")
 
 
 @dataclass(slots=True)
@@ -93,12 +96,16 @@ class Explanations:
     def begin(self, topic: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> None:
         """A round knows the queues of its topic and the members, sorted; () for broadcasting."""
         of = self._topics.setdefault(topic, _Topic())
-        before = of.members
-        of.joined = () if before is None else tuple(one for one in members if one not in before)
-        of.left = () if before is None else tuple(one for one in before if one not in members)
-        of.cause = _cause(of, queues)
-        of.members, of.queues = tuple(members), tuple(queues)
+        before, of.joined, of.left = of.members, (), ()
         of.shares.clear()  # of a round that had an error
+        if before == (now := tuple(members)) and of.queues == tuple(queues):
+            of.cause = ""
+            return
+        if before is not None:
+            of.joined = tuple(one for one in now if one not in before)
+            of.left = tuple(one for one in before if one not in now)
+        of.cause = _cause(of, queues)
+        of.members, of.queues = now, tuple(queues)
 
     def period_ended(self, queue: MessageQueue, why: str) -> None:
         """A period of this member ended, in a round or between two."""
@@ -152,6 +159,8 @@ class Explanations:
         changed, now_ms = bool(of.joined or of.left or before != of.share), self._member.runtime.now_ms()
         for queue, result in of.round.items():
             known = of.results.get(queue)
+            if result is _KEPT and known is not None and known.did in _OWNED:
+                continue
             is_new = known is None or (result.change != known.change if result.change else known.did not in _OWNED)
             changed |= is_new
             if is_new or known is None:
@@ -178,7 +187,7 @@ class Explanations:
                 )
                 of.round.setdefault(queue, _Result(Did.DRAINING, why))
             elif process_queue is not None:
-                of.round.setdefault(queue, _Result(Did.KEPT, "allocated to this member as before"))
+                of.round.setdefault(queue, _KEPT)
         for queue, last in of.results.items():
             if last.did in _OWNED and queue not in of.round and queue not in table:
                 why = last.why if last.did is Did.DRAINING else of.ended.get(queue, "its period ended")

@@ -106,17 +106,20 @@ class LockRequests:
             self._log_failure("lock_request_failed", broker_name, error)
             return None
         asked_ms = self._instance.runtime.now_ms()
+        timeout_ms = self._config.lock_timeout_ms
         try:
-            timeout_ms = self._config.lock_timeout_ms
-            async with asyncio.timeout(timeout_ms / 1000):
-                answer = await asyncio.shield(reply)
-        except (TimeoutError, RequestTimeout, ConnectionLost) as error:  # both timeouts are due after a long sleep
-            timeout = RequestTimeout(endpoint.address, "LOCK_BATCH_MQ", timeout_ms)
-            self._log_failure("lock_request_failed", broker_name, error if reply.done() else timeout)
+            await asyncio.wait([reply], timeout=timeout_ms / 1000)
+        except asyncio.CancelledError:
+            reply.cancel()
+            raise
+        timeout = RequestTimeout(endpoint.address, "LOCK_BATCH_MQ", timeout_ms)
+        failure = reply.exception() if reply.done() else timeout
+        if failure is not None:
+            self._log_failure("lock_request_failed", broker_name, failure)
             self._listener.unanswered(queues)
             reply.add_done_callback(lambda ended: self._late(broker_name, queues, ended, asked_ms))
             return None
-        body = self._read(broker_name, answer)
+        body = self._read(broker_name, reply.result())
         if body is None:
             return None
         grants = dict(zip(body.lock_ok_mq_set, body.grants or [_NO_GRANT] * len(body.lock_ok_mq_set), strict=True))

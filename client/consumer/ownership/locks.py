@@ -114,8 +114,11 @@ class QueueLocks(Unfenced):
 
         A refused lock is lost. A broker that does not answer changes nothing: the client's trust in the lock expires.
         """
-        batches = by_broker(self._kept()).items()
-        await asyncio.gather(*[self._renew(broker_name, queues) for broker_name, queues in batches])
+        renewals = [self._renew(broker_name, queues) for broker_name, queues in by_broker(self._kept()).items()]
+        if len(renewals) == 1:  # the usual case, without a task
+            await renewals[0]
+        else:
+            await asyncio.gather(*renewals)
 
     async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
         """As `lock_all` for one broker, over a connection that no other request uses yet.
@@ -148,13 +151,21 @@ class QueueLocks(Unfenced):
         """End the call when its requests have ended, before the caller continues; also if the caller is cancelled."""
         task = self._runtime.create_task(work, name="lock")
         try:
-            await asyncio.shield(task)
-        finally:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
             if task.done():
-                self._end(call)
+                self._end_abandoned(call, task)
             else:
-                task.add_done_callback(lambda _: self._end(call))
+                task.add_done_callback(lambda ended: self._end_abandoned(call, ended))
+            raise
+        self._end(call)
+        task.result()
         return call.granted
+
+    def _end_abandoned(self, call: LockCall, task: asyncio.Task[None]) -> None:
+        self._end(call)
+        if not task.cancelled():
+            task.exception()  # nobody waits for it
 
     def _end(self, call: LockCall) -> None:
         steps = []

@@ -68,11 +68,14 @@ class Rebalance:
         self._strategy = strategy
         self._periods = 0
         self._refused: dict[MessageQueue, Refused] = {}  # queues of this member that it has no lock of
+        self._members_at: dict[str, tuple[str, ...]] = {}  # by broker, in this round
+        self._last_answer: tuple[tuple[int, bytes], tuple[str, ...]] = ((-1, b""), ())
         self.explanations = Explanations(member, strategy)
 
     async def run(self) -> None:
         """Run one round over every subscribed topic."""
         topics = list(self._owner.topics())
+        self._members_at.clear()
         for topic in topics:
             try:
                 await self._rebalance(topic)
@@ -122,11 +125,12 @@ class Rebalance:
             # restart. Dropping and taking the queues again would stop consumption without need.
             self._log.info("member_not_registered", topic=topic, consequence="queues unchanged")
             await self._instance.heartbeat_all()
+            self._members_at.clear()
             return None
         members = sorted(client_ids)
         mine = list(strategy(self._member.group, self._instance.client_id, queues, members))
-        strange = [str(queue) for queue in mine if queue not in queues]
-        if strange:
+        if not set(mine) <= set(queues):
+            strange = [str(queue) for queue in mine if queue not in queues]
             name = strategy_name(strategy)
             raise ConsumerError(f"strategy {name} gave queues that topic {topic!r} does not have: {', '.join(strange)}")
         self.explanations.begin(topic, queues, members)
@@ -142,11 +146,18 @@ class Rebalance:
         if not addresses:
             return ()
         address = self._runtime.rng.choice(addresses)
+        known = self._members_at.get(address)
+        if known is not None:  # RocketMQ asks for each topic; a topic and its retry topic are on the same broker
+            return known
         header = GetConsumerListByGroupRequestHeader(self._member.group)
         reply = await self._instance.call_address(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         if reply.code != ResponseCode.SUCCESS:
             return ()
-        return decode_body(ConsumerIdList, reply.body, reply.serialize_type).consumer_id_list
+        answer = reply.serialize_type, reply.body
+        if answer != self._last_answer[0]:  # nearly all answers repeat the last one
+            self._last_answer = answer, decode_body(ConsumerIdList, reply.body, reply.serialize_type).consumer_id_list
+        self._members_at[address] = self._last_answer[1]
+        return self._last_answer[1]
 
     # Changes -------------------------------------------------------------------------------------------------
 

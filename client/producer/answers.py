@@ -1,0 +1,57 @@
+"""A broker's answer to a send becomes a SendResult or a SendError."""
+
+import asyncio
+from typing import Final
+
+from lockstep.client.errors import SendError, SendOutcome
+from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.result import SendResult, SendStatus
+from lockstep.protocol.codes import ResponseCode, SysFlag, response_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.headers.messaging import SendMessageResponseHeader
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["SentFuture", "new_send_error", "read_send_reply"]
+
+SentFuture = asyncio.Future[RemotingCommand | SendResult]
+"""The end of one request, or of one message of a request."""
+
+_FLUSH_DISK_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
+_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_new_tuple = tuple.__new__
+
+
+def new_send_error(code: int, remark: str | None, outgoing: Outgoing) -> SendError:
+    """The error of a message that a broker refused, or that may not be on its disk."""
+    outcome = SendOutcome.UNKNOWN if code == _FLUSH_DISK_TIMEOUT else SendOutcome.REFUSED
+    name = response_name(code)
+    reason = f"{name}: {remark}" if remark or code != _FLUSH_DISK_TIMEOUT else name
+    return SendError(reason, outcome, msg_id=outgoing.msg_id, code=code)
+
+
+def read_send_reply(reply: RemotingCommand | SendResult, queue: MessageQueue, outgoing: Outgoing) -> SendResult:
+    """Return the result of a message that is stored.
+
+    A message that may not be on the disk counts as not stored, because the broker's end could lose it. A half message
+    is an exception: the producer rolls it back, as Java's client does.
+
+    Args:
+        reply: of a message that left with others, the result itself.
+
+    Raises:
+        SendError: the broker refused the message, or its outcome is unknown.
+    """
+    if type(reply) is SendResult:
+        return reply
+    assert isinstance(reply, RemotingCommand)
+    status = SendStatus.get(reply.code)
+    if status is None or (reply.code == _FLUSH_DISK_TIMEOUT and not outgoing.sys_flag & _PREPARED):
+        raise new_send_error(reply.code, reply.remark, outgoing)
+    try:
+        header = reply.decode_header(SendMessageResponseHeader)
+    except HeaderError as error:
+        raise SendError(f"the broker's answer: {error}", SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
+    if header.queue_id != queue.queue_id:
+        queue = queue._replace(queue_id=header.queue_id)
+    return _new_tuple(SendResult, (status, outgoing.msg_id, queue, header.queue_offset, header.msg_id))

@@ -1,0 +1,341 @@
+"""SendsTogether: sends that are called while others are under way leave in one frame (docs/order.md 2).
+
+A send that is alone leaves at once as a single request. Others wait until the end of this turn of the event loop, and
+while some frames are unanswered also until an answer comes, but never for long. They leave in call order.
+
+A RocketMQ broker gets a batch for each queue instead of a frame, if the setting `auto_batch` allows it.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from lockstep.client.config import ProducerConfig
+from lockstep.client.errors import SendError, SendOutcome
+from lockstep.client.producer.answers import SentFuture, new_send_error
+from lockstep.client.producer.batches import Batch, BatchedSend
+from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.result import SEND_OK, SendResult
+from lockstep.client.producer.sequencer import SequenceNumber
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import BodyError, HeaderError, LocalProtocolError
+from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.properties import PAIR_END
+from lockstep.protocol.together import NO_NUMBERS, PROPERTIES_MAX, Lane, decode_rows, encode_sends
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.runtime import Runtime
+
+__all__ = ["SendsTogether"]
+
+_SEND_TOGETHER: Final = int(RequestCode.SEND_TOGETHER)
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+_HEAD_BYTES: Final = 64  # of a message, about
+_MANY_CHARACTERS: Final = 4 * PROPERTIES_MAX  # a property has four characters at least
+_FRAMES_MAX: Final = 2  # unanswered frames of one broker; see docs/benchmarks.md
+_WAIT_MAX_MS: Final = 10  # for an answer that is late
+_new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
+
+
+class _Waiting(NamedTuple):
+    """A send that has its number and has not left."""
+
+    queue: MessageQueue
+    outgoing: Outgoing
+    number: SequenceNumber | None
+    future: SentFuture
+
+
+class SendsTogether:
+    """The sends of one producer.
+
+    Args:
+        single: makes the request of one message.
+        header: what all messages of this producer share; `message_count` is filled in.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: ProducerConfig,
+        single: Callable[[MessageQueue, Outgoing, SequenceNumber | None], RemotingCommand],
+        header: SendTogetherRequestHeader,
+    ) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.single = single
+        self.header = header
+        self.linger_ms = config.linger_ms
+        self.count_max = config.send_together_max
+        self.bytes_max = config.send_together_bytes_max
+        # A broker with ACL refuses a frame as a whole, and one topic must not cost the others their messages.
+        self.one_topic = config.credentials is not None
+        self._links: dict[str, _Link] = {}  # by broker name: the connection in use
+
+    def send(
+        self,
+        endpoint: Endpoint,
+        queue: MessageQueue,
+        outgoing: Outgoing,
+        timeout_ms: int,
+        number: SequenceNumber | None,
+    ) -> SentFuture:
+        """Send now or with others. The future has the broker's reply, or the result itself.
+
+        Raises:
+            ConnectionLost, LocalProtocolError: it did not leave, and was to leave now.
+        """
+        link = self._links.get(queue.broker_name)
+        if link is None or link.endpoint is not endpoint:
+            if link is not None:
+                link.flush()
+            link = self._links[queue.broker_name] = _Link(self, endpoint)
+        return link.send(queue, outgoing, timeout_ms, number)
+
+    def flush(self, broker_name: str) -> None:
+        """Let leave what waits, so that another request does not overtake it."""
+        link = self._links.get(broker_name)
+        if link is not None:
+            link.flush()
+
+
+class _Link:
+    """The sends over one connection."""
+
+    __slots__ = (
+        "_bytes",
+        "_flushes_soon",
+        "_frames",
+        "_has_timer",
+        "_in_batches",
+        "_last_single",
+        "_loop",
+        "_since_ms",
+        "_timeout_ms",
+        "_together",
+        "_wait_max_ms",
+        "_wait_ms",
+        "_waiting",
+        "endpoint",
+    )
+
+    def __init__(self, together: SendsTogether, endpoint: Endpoint) -> None:
+        self._together = together
+        self.endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Waiting] = []
+        self._bytes = 0
+        self._timeout_ms = 0
+        self._since_ms = 0  # when the first of `_waiting` was called
+        self._wait_max_ms = together.linger_ms or _WAIT_MAX_MS
+        self._wait_ms = self._wait_max_ms  # of those that wait now: the rest of their timeout is for the broker
+        self._flushes_soon = False  # at the end of this turn of the loop
+        self._has_timer = False
+        self._frames = 0  # unanswered; all batches of a moment count as one
+        self._in_batches = not endpoint.together
+        self._last_single: SentFuture | None = None
+        if together.linger_ms:
+            endpoint.when_lost.append(self.flush)  # what lingers fails at once, so that it is sent again elsewhere
+
+    def send(
+        self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, number: SequenceNumber | None
+    ) -> SentFuture:
+        together = self._together
+        size = len(outgoing.body) + len(outgoing.properties) + _HEAD_BYTES
+        special = outgoing.special or (self._in_batches and outgoing.sys_flag)
+        if len(outgoing.properties) > _MANY_CHARACTERS:
+            special = special or outgoing.properties.count(PAIR_END) > PROPERTIES_MAX
+        if queue.queue_id < 0 or special or size > together.bytes_max:
+            self.flush()
+            return self._alone(queue, outgoing, timeout_ms, number, None)
+        if not self._waiting:
+            last = self._last_single
+            if not self._frames and (last is None or last.done()) and not together.linger_ms:
+                return self._alone(queue, outgoing, timeout_ms, number, None)
+            self._begin(timeout_ms)
+        elif (
+            timeout_ms != self._timeout_ms
+            or len(self._waiting) >= together.count_max
+            or self._bytes + size > together.bytes_max
+            or (together.one_topic and not self._in_batches and outgoing.topic != self._waiting[0].outgoing.topic)
+        ):
+            self.flush()
+            self._begin(timeout_ms)
+        future: SentFuture = self._loop.create_future()
+        self._bytes += size
+        self._waiting.append(_new_tuple(_Waiting, (queue, outgoing, number, future)))
+        return future
+
+    def _begin(self, timeout_ms: int) -> None:
+        """The first one begins to wait."""
+        self._timeout_ms = timeout_ms
+        self._since_ms = self._together.runtime.now_ms()
+        self._wait_ms = min(self._wait_max_ms, timeout_ms // 2)
+        if self._frames < _FRAMES_MAX and not self._together.linger_ms:
+            if not self._flushes_soon:
+                self._flushes_soon = True
+                self._loop.call_soon(self._on_turn_end)
+        elif not self._has_timer or self._wait_ms < self._wait_max_ms:
+            self._set_timer(self._wait_ms)
+
+    def _set_timer(self, delay_ms: int) -> None:
+        self._has_timer = True
+        self._together.runtime.call_later_ms(delay_ms, self._on_timer)
+
+    def _on_turn_end(self) -> None:
+        self._flushes_soon = False
+        self.flush()
+
+    def _on_timer(self) -> None:
+        """The timer of an earlier wait may come too soon for this one: one timer serves many frames."""
+        self._has_timer = False
+        if self._waiting:
+            left_ms = self._since_ms + self._wait_ms - self._together.runtime.now_ms()
+            if left_ms > 0:
+                self._set_timer(left_ms)
+            else:
+                self.flush()
+
+    def answered(self) -> None:
+        """A frame has ended. Those that wait for that leave."""
+        self._frames -= 1
+        if not self._together.linger_ms:
+            self.flush()
+
+    def flush(self) -> None:
+        """Let all leave that wait."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        self._waiting, self._bytes = [], 0
+        waited_ms = self._together.runtime.now_ms() - self._since_ms
+        timeout_ms = max(self._timeout_ms - waited_ms, 1)
+        if self._in_batches:
+            waiting = self._leave_in_batches(waiting, timeout_ms)
+        elif len(waiting) > 1:
+            try:
+                self.endpoint.request_for(_Frame(self, waiting), self._command(waiting), timeout_ms)
+                self._frames += 1
+                return
+            except (RemotingError, LocalProtocolError) as error:
+                _fail(waiting, str(error), SendOutcome.NOT_SENT)
+                return
+            except struct.error:
+                pass  # a number of a message fits no field: by itself that message is refused, and the others are not
+        for one in waiting:
+            queue, outgoing, number, future = one
+            try:
+                self._alone(queue, outgoing, timeout_ms, number, future)
+            except Exception as error:
+                _fail([one], str(error), SendOutcome.NOT_SENT)
+
+    def _leave_in_batches(self, waiting: list[_Waiting], timeout_ms: int) -> list[_Waiting]:
+        """Send batches, each of one queue. Returns the sends that are in none."""
+        batches, last = list[tuple[_Waiting, Batch]](), dict[MessageQueue, Batch]()
+        for one in waiting:
+            send = BatchedSend(one.outgoing, timeout_ms, one.future)
+            batch = last.get(one.queue)
+            if batch is None or not batch.join(send):
+                batch = last[one.queue] = Batch(self._together.config, send)
+                batches.append((one, batch))
+        leaving = [(one.queue, batch) for one, batch in batches if len(batch) > 1]
+        unanswered = len(leaving)
+
+        def ended() -> None:
+            nonlocal unanswered
+            unanswered -= 1
+            if not unanswered:
+                self.answered()
+
+        self._frames += bool(leaving)
+        for queue, batch in leaving:
+            batch.leave(self.endpoint, queue, self._together.single, ended)
+        return [one for one, batch in batches if len(batch) < 2]
+
+    def _alone(
+        self,
+        queue: MessageQueue,
+        outgoing: Outgoing,
+        timeout_ms: int,
+        number: SequenceNumber | None,
+        future: SentFuture | None,
+    ) -> SentFuture:
+        if future is None:
+            future = self._loop.create_future()
+        self.endpoint.request_for(future, self._together.single(queue, outgoing, number), timeout_ms)
+        self._last_single = future
+        return future
+
+    def _command(self, waiting: list[_Waiting]) -> RemotingCommand:
+        lanes, indexes = list[Lane](), dict[tuple[MessageQueue, int], int]()
+        heads, texts = list[tuple[int, ...]](), list[bytes]()
+        for queue, outgoing, number, _ in waiting:
+            generation, sequence = (NO_NUMBERS, 0) if number is None else (number[0], number[1])
+            index = indexes.get((queue, generation))
+            if index is None:
+                index = indexes[queue, generation] = len(lanes)
+                lanes.append(Lane(outgoing.topic, queue.queue_id, generation))
+            body, properties = outgoing.body, outgoing.properties.encode("utf-8", "replace")
+            heads.append(
+                (index, sequence, outgoing.born_timestamp_ms, outgoing.flag, outgoing.sys_flag, len(body),
+                 len(properties))
+            )  # fmt: skip
+            texts += (body, properties)
+        header = self._together.header._replace(message_count=len(waiting), broker_name=waiting[0].queue.broker_name)
+        return RemotingCommand(_SEND_TOGETHER, header, encode_sends(lanes, heads, texts))
+
+
+class _Frame:
+    """The waiter of a frame: it gives each send its own end."""
+
+    __slots__ = ("_link", "_sends")
+
+    def __init__(self, link: _Link, sends: list[_Waiting]) -> None:
+        self._link = link
+        self._sends = sends
+
+    def done(self) -> bool:
+        """False: also when no caller waits any more, the frame has to end."""
+        return False
+
+    def set_exception(self, error: RemotingError) -> None:
+        _fail(self._sends, str(error), SendOutcome.UNKNOWN)
+        self._link.answered()
+
+    def set_result(self, reply: RemotingCommand) -> None:
+        if reply.code == _SUCCESS:
+            try:
+                self._give_results(reply)
+            except (BodyError, HeaderError) as error:
+                _fail(self._sends, f"the broker's answer: {error}", SendOutcome.UNKNOWN)
+        else:  # it refused the whole frame
+            for _, outgoing, _, future in self._sends:
+                if not future.done():
+                    future.set_exception(new_send_error(reply.code, reply.remark, outgoing))
+        self._link.answered()
+
+    def _give_results(self, reply: RemotingCommand) -> None:
+        prefix = reply.decode_header(SendTogetherResponseHeader).id_prefix
+        rows, remarks = decode_rows(reply.body, len(self._sends))
+        refused = iter(remarks)
+        for (queue, outgoing, _, future), (code, queue_offset, commit_log_offset) in zip(
+            self._sends, rows, strict=True
+        ):
+            remark = next(refused) if code else None
+            if future.done():
+                continue
+            offset_msg_id = f"{prefix}{commit_log_offset:016X}"
+            if code == _SUCCESS:
+                fields = (SEND_OK, outgoing.msg_id, queue, queue_offset, offset_msg_id)
+                future.set_result(_new_tuple(SendResult, fields))
+            else:
+                future.set_exception(new_send_error(code, remark, outgoing))
+
+
+def _fail(sends: list[_Waiting], reason: str, outcome: SendOutcome) -> None:
+    for _, outgoing, _, future in sends:
+        if not future.done():
+            future.set_exception(SendError(reason, outcome, msg_id=outgoing.msg_id))
