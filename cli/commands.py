@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lockstep.cli.account import use_account
+from lockstep.cli.access import AccessKey, SecretKey, Tls, TlsCa, TlsCert, TlsKey, use_account, use_tls
 from lockstep.cli.bench.commands import bench
 from lockstep.cli.consume.options import ConsumeOptions
 from lockstep.cli.context.commands import context
@@ -92,19 +92,19 @@ def root(
         str | None,
         typer.Option("--context", envvar="LOCKSTEP_CONTEXT", metavar="NAME", help="A cluster of `context list`."),
     ] = None,
-    access_key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The account for brokers with ACL; else LOCKSTEP_ACCESS_KEY.")
-    ] = None,
-    secret_key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Its secret; safer in LOCKSTEP_SECRET_KEY, which `ps` does not show."),
-    ] = None,
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
+    tls: Tls = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """The options of `lockstep` itself."""
     use_account(access_key, secret_key)
+    use_tls(tls, tls_ca, tls_cert, tls_key)
     apply_context(call, ContextFile(OsStorage()), context_name)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from lockstep.cli.context.defaults import use_saved_access
 from lockstep.cli.output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
@@ -55,7 +56,12 @@ _Option = typer.Option
 # Options of several commands ----------------------------------------------------------------------------------
 
 _SERVERS = _Option(
-    "--name-server", "-n", envvar="NAMESRV_ADDR", metavar="HOST:PORT", help="Name servers, with ';' between several."
+    "--name-server",
+    "-n",
+    envvar="NAMESRV_ADDR",
+    metavar="HOST:PORT",
+    callback=use_saved_access,
+    help="Name servers, with ';' between several.",
 )
 NameServer = Annotated[str, _SERVERS]
 OptionalNameServer = Annotated[str | None, _SERVERS]

@@ -54,10 +54,15 @@ async def topic_stats(name_server: str, topic: str, output: OutputFormat) -> Non
 
 
 async def create_topic(name_server: str, topic: str, queues: int, broker: str | None, force: bool) -> None:
-    """Create a topic. Raises CliError when it exists with another number of queues: keys would move to other queues."""
+    """Create a topic.
+
+    Raises:
+        CliError: It exists with another number of queues, or on some of the brokers: keys would move to other queues.
+    """
     check_topic(topic)
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        known = [data for data in await _queue_datas(admin, topic) if broker in (None, data.broker_name)]
+        exists = await _queue_datas(admin, topic)
+        known = [data for data in exists if broker in (None, data.broker_name)]
         other = [data for data in known if data.read_queue_nums != queues or data.write_queue_nums != queues]
         if other and not force:
             raise CliError(
@@ -68,6 +73,13 @@ async def create_topic(name_server: str, topic: str, queues: int, broker: str | 
         if broker is not None and not names:
             brokers = [data.broker_name for data in await admin.brokers()]
             raise CliError(f"no broker {broker!r}; registered are {', '.join(brokers) or 'none'}")
+        has_it = sorted(data.broker_name for data in exists)
+        new = sorted(set(names) - set(has_it))
+        if exists and new and not force:
+            raise CliError(
+                f"topic {topic!r} is on {', '.join(has_it)} alone; queues on {', '.join(new)} too send keys to other "
+                "queues, out of order with what is stored: --force does it"
+            )
         await admin.create_topic(topic, queues, broker_name=broker)
         note(f"topic {topic} has {counted(queues, 'queue')} on {', '.join(names)}")
 

@@ -229,7 +229,7 @@ class Collector:
                 self.groups.popitem(last=False)
         state.reading, state.at_ms = reading, now_ms
         self.groups.move_to_end(reading.name)
-        lag = sum(max(of.broker_offset - of.consumer_offset, 0) for of in reading.offsets.values())
+        lag = sum(of.lag for of in reading.offsets.values())
         if not state.lag or now_ms - state.lag[-1][0] >= _LAG_EVERY_MS:
             state.lag.append((now_ms, lag))
         while state.lag[0][0] < now_ms - _HOUR_MS:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.settings import SettingError
 
 __all__ = [
     "ColumnError",
@@ -76,7 +77,7 @@ def told_in_one_line() -> Iterator[None]:
     """Keep our stack out of what Spark shows of an expected error. With LOCKSTEP_DEBUG=1 the stack is shown."""
     try:
         yield
-    except (PipelineError, RemotingError):
+    except (PipelineError, RemotingError, SettingError):
         if not os.environ.get("LOCKSTEP_DEBUG"):
             os.environ[_HIDE_TRACEBACK] = "1"
         raise

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from lockstep.client.credentials import credentials_of_environment
+from lockstep.client.tls import TLS_MODES, tls_of_environment, tls_of_texts
 from lockstep.pipeline.errors import OptionError
 from lockstep.pipeline.schema import COLUMNS
 from lockstep.pipeline.source.offsets import Assignment, OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
@@ -19,6 +20,7 @@ from lockstep.protocol.filter import FilterError, parse_tags
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.settings import Address, SettingError, parse_addresses
+from lockstep.remoting.tls.options import TlsOptions, client_context
 
 __all__ = ["OPTIONS", "Option", "Options", "Use", "parse_option", "parse_options"]
 
@@ -169,6 +171,10 @@ OPTIONS: Final = (
     Option("group", "group", _group, ALL, "a group's name", ("kafka.group.id", "consumerGroup", "producerGroup")),
     Option("accessKey", "access_key", _key, ALL, "the account for brokers with ACL, with secretKey"),
     Option("secretKey", "secret_key", _key, ALL, "the secret of accessKey"),
+    Option("tls", "tls_mode", _choice(*TLS_MODES), ALL, "on, unverified (any server is believed) or off"),
+    Option("tls.ca", "tls_ca", _text, ALL, "a file of certificates that sign servers; without it, the system's"),
+    Option("tls.cert", "tls_cert", _text, ALL, "a file with the client's certificate"),
+    Option("tls.key", "tls_key", _text, ALL, "a file with its key; without it, the file of tls.cert"),
     # First and last offsets
     Option("startingOffsets", "starting", parse_offsets, READS, f"earliest, latest, or {_OFFSETS}"),
     Option("startingTimestamp", "starting_time", _timestamp, READS, "epoch milliseconds"),
@@ -222,6 +228,10 @@ class Options:
     group: str | None = None
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
+    tls_mode: str = ""
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
     starting: OffsetSpec | None = None
     starting_time: OffsetSpec | None = None
     starting_times: OffsetSpec | None = None
@@ -256,6 +266,12 @@ class Options:
         if self.access_key is None or self.secret_key is None:
             return credentials_of_environment()
         return Credentials(self.access_key, self.secret_key)
+
+    @property
+    def tls(self) -> TlsOptions | None:
+        """How the options, or else the driver's environment, say. Raises SettingError for a wrong environment."""
+        given = (self.tls_mode, self.tls_ca, self.tls_cert, self.tls_key)
+        return tls_of_texts(*given) if any(given) else tls_of_environment()
 
 
 def parse_options(given: Mapping[str, str], use: Use) -> Options:
@@ -313,6 +329,11 @@ def _check(options: Options, use: Use) -> None:
         raise OptionError('option nameServer is missing: option("nameServer", "host:9876")')
     if (options.access_key is None) != (options.secret_key is None):
         raise OptionError("options accessKey and secretKey go together: give both")
+    try:
+        if options.tls is not None:
+            client_context(options.tls)  # executors make one of their own, from files of the same names
+    except SettingError as error:
+        raise OptionError(str(error)) from None
     if use in READS:
         _check_read(options)
 

@@ -137,7 +137,7 @@ def _text(path: Path) -> str:
 
 
 class Addresses(NamedTuple):
-    """Each as "host:port", or "" for a role that the process does not have."""
+    """Each as "host:port", or "" for a role that the process does not have; of several brokers with commas between."""
 
     broker: str = ""
     name_server: str = ""

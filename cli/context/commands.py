@@ -1,11 +1,13 @@
 """The commands of `lockstep context`."""
 
+import os
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
 
+from lockstep.cli.access import TlsMode
 from lockstep.cli.context.contexts import LOCK_MODES, Context, ContextFile, Contexts, check_name
 from lockstep.cli.options import Output, Work
 from lockstep.cli.output import CliError, OutputFormat, UsageError, json_line, note, print_rows, write_out
@@ -13,7 +15,7 @@ from lockstep.remoting.os_storage import OsStorage
 
 __all__ = ["context"]
 
-_COLUMNS: Final = ("current", "name", "name_server", "group", "lock_mode", "lock_live_ms", "output", "account")
+_COLUMNS: Final = ("current", "name", "name_server", "group", "lock_mode", "lock_live_ms", "output", "account", "tls")
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 context = typer.Typer(
@@ -40,6 +42,10 @@ def _add(
     account: Annotated[
         bool, typer.Option("--account", help="Keep the account of LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY too.")
     ] = False,
+    tls: Annotated[TlsMode | None, typer.Option(help="TLS to all servers; unverified believes any server.")] = None,
+    tls_ca: Annotated[str | None, typer.Option(metavar="FILE", help="Certificates that sign servers.")] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="The client's own certificate.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key, if it is in a file of its own.")] = None,
     replace_it: Annotated[bool, typer.Option("--replace", help="Also when there is one of this name.")] = False,
 ) -> Work:
     """Keep a cluster under a name. The first one becomes the current one."""
@@ -57,10 +63,19 @@ def _add(
             output=None if output is None else output.value,
             access_key=None if keys is None else keys.access_key,
             secret_key=None if keys is None else keys.secret_key,
+            tls=None if tls is None else tls.value,
+            tls_ca=_absolute(tls_ca),
+            tls_cert=_absolute(tls_cert),
+            tls_key=_absolute(tls_key),
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
     return partial(_keep, check_name(name), made, replace_it=replace_it)
+
+
+def _absolute(path: str | None) -> str | None:
+    """Commands with this context run in any folder."""
+    return os.path.abspath(path) if path else None  # noqa: PTH100  (no file is touched)
 
 
 def _file() -> ContextFile:
@@ -142,10 +157,12 @@ def _text(value: object) -> str | None:
 
 
 def _row(contexts: Contexts, name: str) -> dict[str, Any]:
-    """The fields for a person: the secret key stays in the file."""
+    """The fields for a person: the secret key stays in the file. TLS is on when a file is given."""
     row = asdict(contexts.by_name[name])
     del row["secret_key"]
     row["account"] = row.pop("access_key")
+    if row["tls"] is None and (row["tls_ca"] or row["tls_cert"]):
+        row["tls"] = TlsMode.ON.value
     return {"current": name == contexts.current, **row}
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
+from lockstep.cli.access import TlsMode
 from lockstep.cli.output import CliError, OutputFormat, UsageError
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_group
@@ -22,6 +23,7 @@ LOCK_MODES: Final = ("faithful", "fenced")
 _LOCK_LIVE_MIN_MS: Final = 3000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VERSION: Final = 1
+_FILES: Final = ("tls_ca", "tls_cert", "tls_key")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,8 @@ class Context:
         lock_live_ms: The brokers' life of a lock.
         output: "table" or "json".
         access_key, secret_key: An account, for brokers with ACL.
+        tls: A word of TlsMode; None: on when a file is given, else off.
+        tls_ca, tls_cert, tls_key: Absolute paths of files, PEM. The password of a key is never kept.
     """
 
     name_server: str
@@ -44,6 +48,10 @@ class Context:
     output: str | None = None
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
+    tls: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError that names the field and what is allowed."""
@@ -64,6 +72,13 @@ class Context:
             raise ValueError(f"lock_live_ms must be {_LOCK_LIVE_MIN_MS} or more")
         if (self.access_key is None) != (self.secret_key is None):
             raise ValueError("access_key and secret_key go together")
+        _check_word("tls", self.tls, tuple(TlsMode))
+        for name in _FILES:
+            path = getattr(self, name)
+            if path is not None and not path.startswith("/"):
+                raise ValueError(f"{name} must be an absolute path")
+        if self.tls_key is not None and self.tls_cert is None:
+            raise ValueError("tls_key needs tls_cert")
 
 
 def _check_word(name: str, value: str | None, allowed: tuple[str, ...]) -> None:

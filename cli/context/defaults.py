@@ -6,12 +6,14 @@ from typing import Any, Final, NoReturn
 
 import typer
 
+from lockstep.cli.access import default_account, default_tls
 from lockstep.cli.context.contexts import Context, ContextFile, Contexts
 from lockstep.cli.output import CliError
 
-__all__ = ["NAME_SERVER_VARIABLE", "apply_context"]
+__all__ = ["NAME_SERVER_VARIABLE", "apply_context", "use_saved_access"]
 
 NAME_SERVER_VARIABLE: Final = "NAMESRV_ADDR"
+_CHOSEN: Final = "lockstep.context"  # the context in use, and whether it was chosen by name
 _ALONE: Final = ("context", "completion", "store", "trace")  # commands that ask no broker
 # Commands that look at one group or join it. What changes a group is never chosen by a context.
 _OF_A_GROUP: Final = (("consume",), ("group", "describe"), ("group", "watch"), ("offset", "show"))
@@ -41,7 +43,7 @@ def apply_context(context: typer.Context, file: ContextFile, name: str | None) -
         return
     if name is not None:
         os.environ.pop(NAME_SERVER_VARIABLE, None)
-    _give_account(chosen)
+    context.meta[_CHOSEN] = chosen, name is not None
     values = {
         "name_server": chosen.name_server,
         "group": chosen.group,
@@ -53,18 +55,21 @@ def apply_context(context: typer.Context, file: ContextFile, name: str | None) -
     context.default_map = _defaults(context.command, (), known)
 
 
+def use_saved_access(context: typer.Context, name_server: str | None) -> str | None:
+    """Take account and TLS from the context, once the name servers of the command are known.
+
+    The current context's are for its own servers alone: `NAMESRV_ADDR` or an option may name another cluster.
+    """
+    chosen, by_name = context.meta.get(_CHOSEN, (None, False))
+    if chosen is not None and (by_name or name_server == chosen.name_server):
+        default_account(chosen.access_key, chosen.secret_key)
+        default_tls(chosen.tls, chosen.tls_ca, chosen.tls_cert, chosen.tls_key)
+    return name_server
+
+
 def _chosen(contexts: Contexts, name: str | None) -> Context | None:
     wanted = contexts.current if name is None else name
     return None if wanted is None else contexts.get(wanted)
-
-
-def _give_account(chosen: Context) -> None:
-    """Clients take their account from the environment; what is there wins."""
-    if chosen.access_key is not None and chosen.secret_key is not None:
-        from lockstep.client.credentials import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE  # imported here: slow
-
-        if ACCESS_KEY_VARIABLE not in os.environ and SECRET_KEY_VARIABLE not in os.environ:
-            os.environ[ACCESS_KEY_VARIABLE], os.environ[SECRET_KEY_VARIABLE] = chosen.access_key, chosen.secret_key
 
 
 def _raising(error: CliError) -> Callable[[], NoReturn]:

@@ -42,6 +42,9 @@ async def gather_status(admin: AdminClient, runtime: Runtime, behind_ms: int) ->
     found = tuple(await asyncio.gather(*brokers))
     topics = await admin.topics()
     of_users = len(await admin.user_topics())
+    silent = [broker.error for broker in found if broker.is_master and broker.error is not None]
+    if silent:  # what it would be asked about groups would wait as long again
+        return ClusterStatus(found, of_users, unread=silent[0], behind_ms=behind_ms)
     try:
         locks = await _locks(admin)
         names = await admin.all_groups()

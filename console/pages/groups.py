@@ -112,7 +112,7 @@ def _lags(reading: GroupReading) -> tuple[int, int]:
     """Messages that wait in the topics, and in the retry topic."""
     lags = [0, 0]
     for queue, of in reading.offsets.items():
-        lags[queue.topic == retry_topic(reading.name)] += max(of.broker_offset - of.consumer_offset, 0)
+        lags[queue.topic == retry_topic(reading.name)] += of.lag
     return lags[0], lags[1]
 
 
@@ -186,7 +186,7 @@ def _queue_row(
     reading: GroupReading, queue: MessageQueue, lock: LockTableRow | None, why: Sequence[Mapping[str, Any]]
 ) -> QueueRow:
     of = reading.offsets[queue]
-    lag = max(of.broker_offset - of.consumer_offset, 0)
+    lag = of.lag
     owners = tuple(
         client_id
         for client_id, info in sorted(reading.infos.items())

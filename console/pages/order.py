@@ -18,7 +18,7 @@ from lockstep.console.ribbon import Owner, axis, legend_shape, owner_of, ribbon
 from lockstep.console.words.choose import Texts
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.bodies.locks import LockTableRow
-from lockstep.protocol.epochs import epoch_text
+from lockstep.protocol.epochs import counter_of, epoch_text
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 
@@ -173,7 +173,7 @@ def _row(collector: Collector, key: QueueKey, now_ms: int, texts: Texts, *, is_s
         queue=queue,
         lock=lock,
         call=_call(info.mq_table.get(queue), now_ms) if info is not None else None,
-        lag=max(offsets.broker_offset - offsets.consumer_offset, 0) if offsets else None,
+        lag=offsets.lag if offsets else None,
         oldest_ms=max(now_ms - offsets.oldest_timestamp, 0) if offsets and offsets.oldest_timestamp else None,
         flaps_count=sum(at_ms >= now_ms - _HOUR_MS for at_ms in state.flaps_ms),
         claims=state.claims,
@@ -187,11 +187,10 @@ def _lock(collector: Collector, row: LockTableRow, since_ms: int) -> Lock:
     """`since_ms`: how long ago the row was read."""
     life_ms = max(row.age_ms + row.remaining_ms, 1)
     left_ms = max(row.remaining_ms - since_ms, 0) if row.remaining_ms >= 0 else row.remaining_ms - since_ms
-    epoch = None if row.epoch is None else epoch_text(row.epoch)
     return Lock(
         owner=owner_of(row.client_id, collector.owner_number(row.consumer_group, row.client_id)),
-        epoch=None if epoch is None else epoch.rpartition("-")[2],
-        epoch_full=epoch or "",
+        epoch=None if row.epoch is None else str(counter_of(row.epoch)),
+        epoch_full="" if row.epoch is None else epoch_text(row.epoch),
         held_ms=row.held_ms + since_ms,
         left_ms=left_ms,
         life_ms=life_ms,
@@ -234,7 +233,7 @@ def _figures(
         flaps += sum(at_ms >= now_ms - _HOUR_MS for at_ms in state.flaps_ms) if state else 0
         known = collector.groups.get(key[0])
         offsets = known.reading.offsets.get(key[1]) if known else None
-        lag += max(offsets.broker_offset - offsets.consumer_offset, 0) if offsets else 0
+        lag += offsets.lag if offsets else 0
     refused = [state.refused_count for state in collector.brokers() if state.refused_count is not None]
     fenced = [sum(state.fenced_counts.values()) for state in collector.brokers() if state.fenced_counts is not None]
     return {
@@ -251,7 +250,7 @@ def _figures(
 
 def _handover(collector: Collector, one: Handover) -> dict[str, Any]:
     numbers = [collector.owner_number(one.group, owner) for owner in (one.old, one.new)]
-    epoch = "" if one.epoch is None else epoch_text(one.epoch).rpartition("-")[2]
+    epoch = "" if one.epoch is None else str(counter_of(one.epoch))
     pair = {"old": owner_of(one.old, numbers[0]), "new": owner_of(one.new, numbers[1])}
     return {**one._asdict(), **pair, "epoch": epoch}
 
@@ -293,7 +292,7 @@ def _events(collector: Collector, key: QueueKey, now_ms: int) -> dict[str, Any]:
         | {
             "old": owner(mark.old),
             "new": owner(mark.new),
-            "epoch": "" if mark.epoch is None else epoch_text(mark.epoch).rpartition("-")[2],
+            "epoch": "" if mark.epoch is None else str(counter_of(mark.epoch)),
         }
         for mark in reversed(state.marks)
         if mark.at_ms >= now_ms - RIBBON_MS

@@ -62,7 +62,7 @@ def consumer_rows(topic: str, collector: Collector) -> list[ConsumerRow]:
     rows = []
     for name in sorted(collector.groups):
         reading = collector.groups[name].reading
-        lags = [max(of.broker_offset - of.consumer_offset, 0) for q, of in reading.offsets.items() if q.topic == topic]
+        lags = [of.lag for q, of in reading.offsets.items() if q.topic == topic]
         if lags or topic in reading.topics:
             count = len(reading.members.connection_set) if reading.members is not None else 0
             rows.append(ConsumerRow(name, count, len(lags), sum(lags)))

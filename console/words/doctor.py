@@ -69,6 +69,10 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "retry-without-members": ("它们会一直等到该组有成员启动。", "启动一个成员，或删除该组。"),
     "clocks-apart": ("延迟、按时间的位点以及日志和轨迹中的时间会不一致。", "用 NTP 校准时钟。"),
+    "limits-met": (
+        "请求被拒绝或丢弃，或连接被关闭：客户端需要等待，其队列可能转移。",
+        "Broker 日志中的 `limit_met` 指出对端；docs/hostile.md 列出每个限制及其设置项。",
+    ),
     "group-not-ordered": (
         "加入该组的 RocketMQ 5 客户端（gRPC）收到的消息没有顺序。",
         "`mqadmin updateSubGroup -g GROUP -o true`。",

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from lockstep.cli.access import AccessKey, SecretKey, Tls, TlsCa, TlsCert, TlsKey, use_account, use_tls
 from lockstep.cli.output import UsageError
 from lockstep.pipeline.cli.commands import app
 from lockstep.pipeline.cli.errors import note, one_line
@@ -37,11 +38,19 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
+    tls: Tls = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    """The options of `lockstep-pipeline` itself. Sources and sinks take the account and TLS of the driver's process."""
+    use_account(access_key, secret_key)
+    use_tls(tls, tls_ca, tls_cert, tls_key)
 
 
 def main() -> None:

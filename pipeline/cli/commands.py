@@ -69,9 +69,10 @@ def _lag(options: LagOptions) -> None:
         check_topic(name)
     check_group(options.group)
     from lockstep.client.credentials import credentials_of_environment
+    from lockstep.client.tls import tls_of_environment
 
     names = tuple(map(str, parse_addresses(options.name_server)))
-    servers = Addresses(names, credentials=credentials_of_environment())
+    servers = Addresses(names, credentials=credentials_of_environment(), tls=tls_of_environment())
     watched = Watched(servers, options.group, tuple(options.topic))
     with options.session("lag") as spark:
         run_lag(spark, watched, options)

@@ -28,6 +28,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused
+from lockstep.remoting.tls.options import TlsOptions, client_context, text_of_failure
 
 __all__ = ["Addresses", "BlockingClient", "PullReply", "SendReply", "Ticket", "send_command"]
 
@@ -59,8 +60,10 @@ class Addresses(NamedTuple):
     retry_interval_ms: int = 100
     serialize_type: SerializeType = SerializeType.MSGPACK
     credentials: Credentials | None = None
+    tls: TlsOptions | None = None
 
     def open(self) -> "BlockingClient":
+        """Raises SettingError for files of TLS that cannot be used."""
         return BlockingClient(self)
 
 
@@ -148,6 +151,7 @@ class BlockingClient:
 
     def __init__(self, addresses: Addresses) -> None:
         self.addresses = addresses
+        self._tls = None if addresses.tls is None else client_context(addresses.tls)
         self._wires: dict[str, Wire] = {}
         self._routes: dict[str, TopicRouteData] = {}
 
@@ -205,7 +209,7 @@ class BlockingClient:
                     wire = self._wire(address, SerializeType.JSON)
                     return wire.request(RemotingCommand(code, header), self.addresses.timeout_ms)
                 except RemotingError as error:
-                    failures[str(error)] = None
+                    failures[text_of_failure(error, self.addresses.tls)] = None
         raise ConnectionLost(self._named(), f"no name server answers ({'; '.join(failures)})")
 
     # Brokers -------------------------------------------------------------------------------------------------
@@ -333,7 +337,7 @@ class BlockingClient:
         wire = self._wires.get(address)
         if wire is None or wire.closed:
             wire = self._wires[address] = Wire(
-                address, self.addresses.timeout_ms, serialize_type, self.addresses.credentials
+                address, self.addresses.timeout_ms, serialize_type, self.addresses.credentials, self._tls
             )
             if agree and serialize_type is SerializeType.MSGPACK:
                 # a cheap request that every broker knows: after it, pulls and sends may overlap

@@ -5,6 +5,7 @@ It moves bytes between the socket and a `RemotingConnection`, as `Endpoint` does
 
 import secrets
 import socket
+import ssl
 import time
 from typing import Final
 
@@ -15,6 +16,7 @@ from lockstep.protocol.signature import Credentials
 from lockstep.remoting.connection import Ended, EndpointSettings, RemotingConnection
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from lockstep.remoting.settings import SettingError, parse_address
+from lockstep.remoting.tls.session import ENDED_EARLY, reason_of
 
 __all__ = ["Wire"]
 
@@ -33,8 +35,9 @@ class Wire:
         timeout_ms: int,
         serialize_type: SerializeType = SerializeType.MSGPACK,
         credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Raises ConnectFailed. `credentials` sign the requests."""
+        """Raises ConnectFailed. `credentials` sign the requests. `tls`: of a client; None: a plain connection."""
         self.address = address
         offer = serialize_type if serialize_type is SerializeType.MSGPACK else None
         settings = EndpointSettings(server=False, offer=offer, credentials=credentials)
@@ -52,6 +55,8 @@ class Wire:
             raise ConnectFailed(address, f"no answer within {timeout_ms} ms") from None
         except (OSError, SettingError) as error:
             raise ConnectFailed(address, str(error)) from None
+        if tls is not None:
+            self._socket = _secured(self._socket, tls, host, address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection.connected(address, _NO_TIME_MS)
 
@@ -82,7 +87,7 @@ class Wire:
             raise RequestTimeout(self.address, name, timeout_ms) from None
         except OSError as error:
             self.close()
-            raise ConnectionLost(self.address, str(error)) from None
+            raise ConnectionLost(self.address, _why(error)) from None
         self._names[number] = name
         return number
 
@@ -110,7 +115,7 @@ class Wire:
             raise RequestTimeout(self.address, self._names.get(number, "a request"), timeout_ms) from None
         except OSError as error:
             self.close()
-            raise ConnectionLost(self.address, str(error)) from None
+            raise ConnectionLost(self.address, _why(error)) from None
         if not data:
             self.close()
             raise ConnectionLost(self.address, "the peer closed it")
@@ -123,3 +128,20 @@ class Wire:
         except RemoteProtocolError as error:
             self.close()
             raise ConnectionLost(self.address, f"what came is no frame: {error}") from None
+
+
+def _secured(plain: socket.socket, tls: ssl.SSLContext, host: str, address: str) -> socket.socket:
+    """The socket after a handshake, within its timeout; it is closed when that fails. Raises ConnectFailed."""
+    try:
+        return tls.wrap_socket(plain, server_hostname=host)
+    except TimeoutError:
+        reason = "the handshake takes too long"
+    except (ssl.SSLEOFError, ConnectionError):
+        reason = ENDED_EARLY
+    except OSError as error:
+        reason = _why(error)
+    raise ConnectFailed(address, f"TLS: {reason}")
+
+
+def _why(error: OSError) -> str:
+    return reason_of(error) if isinstance(error, ssl.SSLError) else str(error)

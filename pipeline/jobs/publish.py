@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from lockstep.client.credentials import credentials_of_environment
+from lockstep.client.tls import tls_of_environment
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import ColumnError, TopicError
 from lockstep.pipeline.sink.ordering import ordered
@@ -158,7 +159,7 @@ class SentCount:
 
     def __init__(self, name_server: str, topic: str) -> None:
         servers = tuple(map(str, parse_addresses(name_server)))
-        addresses = Addresses(servers, retries=0, credentials=credentials_of_environment())
+        addresses = Addresses(servers, retries=0, credentials=credentials_of_environment(), tls=tls_of_environment())
         self._client: BlockingClient = addresses.open()
         self._topic = topic
         self._before = self._stored() or 0

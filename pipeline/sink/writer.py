@@ -82,6 +82,7 @@ def _addresses(options: Options) -> Addresses:
         retries=options.send_retries,
         retry_interval_ms=options.retry_interval_ms,
         credentials=options.credentials,
+        tls=options.tls,
     )
     return addresses if options.group is None else addresses._replace(group=options.group)
 

@@ -59,6 +59,7 @@ def addresses_of(options: Options) -> Addresses:
         options.retries,
         options.retry_interval_ms,
         credentials=options.credentials,
+        tls=options.tls,
     )
 
 
