@@ -3,7 +3,6 @@
 The lab is on it: `experiment` makes stories on a `Cluster`, `order_test` tests of your application (docs/simulator.md).
 """
 
-from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import (
     DeadlockError,
     HostCrashedError,
@@ -14,10 +13,11 @@ from lockstep.simulation.errors import (
     UnhandledError,
 )
 from lockstep.simulation.lab.cluster import Cluster, OrderError
-from lockstep.simulation.lab.order_test import SeedFailedError, order_test
 from lockstep.simulation.lab.setup import LockMode, Setup
-from lockstep.simulation.lab.story import experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.user.order_test import SeedFailedError, order_test
+from lockstep.simulation.lab.user.story import experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
+from lockstep.simulation.machine.disk import Disk
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.run import simulate
 from lockstep.simulation.runtime import SimRuntime

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lockstep.simulation.errors import LeakError, UnhandledError
-from lockstep.simulation.loop import VirtualLoop
-from lockstep.simulation.nondeterminism import NondeterminismGuard
 from lockstep.simulation.options import SimulationOptions
+from lockstep.simulation.virtual_time.loop import VirtualLoop
+from lockstep.simulation.virtual_time.nondeterminism import NondeterminismGuard
 from lockstep.simulation.world import Outcome, World
 
 __all__ = ["simulate"]

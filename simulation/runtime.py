@@ -18,13 +18,13 @@ from lockstep.remoting.runtime import (
 )
 from lockstep.remoting.storage import Storage
 from lockstep.remoting.thread_dump import task_stacks
-from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import HostCrashedError
-from lockstep.simulation.host import HOST, Host, host_context
-from lockstep.simulation.loop import START_NS, VirtualLoop
-from lockstep.simulation.network import Network
-from lockstep.simulation.storage import SimStorage
-from lockstep.simulation.tasks import SequencedTask
+from lockstep.simulation.machine.disk import Disk
+from lockstep.simulation.machine.host import HOST, Host, host_context
+from lockstep.simulation.machine.storage import SimStorage
+from lockstep.simulation.network.network import Network
+from lockstep.simulation.virtual_time.loop import START_NS, VirtualLoop
+from lockstep.simulation.virtual_time.tasks import SequencedTask
 
 __all__ = ["SimRuntime"]
 
@@ -166,10 +166,10 @@ class SimRuntime:
         return Identity(self.host.address, self.host.pid, self._serial)
 
     def call_later_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> TimerHandle:
-        delay_ns = delay_ms * 1_000_000
-        if self._loop.clocks_off:
+        loop, delay_ns = self._loop, delay_ms * 1_000_000
+        if loop.clocks_off:
             delay_ns = self.host.clock.virtual_duration_ns(delay_ns)
-        return self._loop.call_at_ns(self._loop.now_ns + delay_ns, callback, *args, context=self._context())
+        return loop.call_at_ns(loop.now_ns + delay_ns, callback, *args, context=self._context())
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
         return self._create_task(coroutine, name)
@@ -233,10 +233,12 @@ class SimRuntime:
         return task.result()
 
     def _context(self) -> contextvars.Context:
-        self._check_alive()
-        if HOST.get(None) is self.host:  # nearly always; it costs a third
+        host = self.host
+        if not host.alive:
+            self._check_alive()
+        if HOST.get(None) is host:  # nearly always; it costs a third
             return contextvars.copy_context()
-        return host_context(self.host)
+        return host_context(host)
 
     def _check_alive(self) -> None:
         if not self.host.alive:

@@ -11,8 +11,8 @@ import random
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
-from lockstep.simulation.tasks import VirtualHandle
-from lockstep.simulation.transport import Endpoint
+from lockstep.simulation.network.transport import Endpoint
+from lockstep.simulation.virtual_time.tasks import VirtualHandle
 
 __all__ = ["Shuffle"]
 

@@ -2,13 +2,13 @@
 
 import hashlib
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = ["Event", "Trace", "line_of"]
 
 
 _UNHASHED_MAX = 1000  # the hash takes so many events at once, which costs a third of one at a time
-Event = tuple[int, str, str]  # ns since the start, its kind, text
+Event = tuple[Any, ...]  # ns since the start, its kind, its facts: texts and numbers
 
 
 class _Clock(Protocol):
@@ -25,8 +25,8 @@ class Trace:
         self._kept: deque[Event] = deque(maxlen=lines_max)
         self._unhashed: list[Event] = []
 
-    def add(self, kind: str, text: str) -> None:
-        event = (self._clock.now_ns - self._start_ns, kind, text)
+    def add(self, kind: str, *facts: str | int) -> None:
+        event = (self._clock.now_ns - self._start_ns, kind, *facts)
         self._kept.append(event)
         unhashed = self._unhashed
         unhashed.append(event)
@@ -56,6 +56,6 @@ class Trace:
 
 def line_of(event: Event) -> str:
     """An event as a line for people."""
-    elapsed_ns, kind, text = event
+    elapsed_ns, kind, *facts = event
     seconds, nanoseconds = divmod(elapsed_ns, 1_000_000_000)
-    return f"+{seconds}.{nanoseconds:09d}  {kind:<10} {text}"
+    return f"+{seconds}.{nanoseconds:09d}  {kind:<10} {' '.join(map(str, facts))}"

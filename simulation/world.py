@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from lockstep.simulation.clock import Clock
-from lockstep.simulation.cpu import SlowCpu
-from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import HostCrashedError, LimitError
-from lockstep.simulation.host import Host
-from lockstep.simulation.loop import START_NS, Timer, VirtualLoop
-from lockstep.simulation.network import Network
-from lockstep.simulation.network_faults import NetworkFaults
+from lockstep.simulation.machine.clock import Clock
+from lockstep.simulation.machine.disk import Disk
+from lockstep.simulation.machine.host import Host
+from lockstep.simulation.network.faults import NetworkFaults
+from lockstep.simulation.network.network import Network
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.shuffle import Shuffle
-from lockstep.simulation.tasks import describe
 from lockstep.simulation.trace import Event, Trace, line_of
+from lockstep.simulation.virtual_time.cpu import SlowCpu
+from lockstep.simulation.virtual_time.loop import START_NS, Timer, VirtualLoop
+from lockstep.simulation.virtual_time.tasks import describe
 
 __all__ = ["Outcome", "World"]
 

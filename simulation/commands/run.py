@@ -12,11 +12,11 @@ import typer
 
 from lockstep.simulation.lab.durations import duration_text
 from lockstep.simulation.lab.experiment import LockMode, Played
-from lockstep.simulation.lab.faults import FAULTS, read_fault
+from lockstep.simulation.lab.faults.by_name import FAULTS, read_fault
 from lockstep.simulation.lab.registry import UnknownExperimentError, experiment_names, find_experiment
 from lockstep.simulation.lab.report import result_lines, run_lines
 from lockstep.simulation.lab.runner import Run, run_plan
-from lockstep.simulation.lab.story import Story, setup_of
+from lockstep.simulation.lab.user.story import Story, setup_of
 
 __all__ = ["app", "first_run"]
 
@@ -36,7 +36,7 @@ def _with_faults(command: Callable[..., None]) -> Callable[..., None]:
             default=None,
             annotation=Annotated[
                 list[str] | None,
-                typer.Option(f"--{fault.name}", metavar=fault.example, help=fault.summary, rich_help_panel="Faults"),
+                typer.Option(f"--{fault.name}", metavar=fault.example, help=fault.help, rich_help_panel="Faults"),
             ],
         )
         for fault in FAULTS.values()
@@ -131,7 +131,7 @@ def _list() -> None:
     typer.echo("  FILE.py:NAME     Your listener, a function that makes one or a PushConsumer, or a story of yours.")
     typer.echo("\nFaults: lockstep-sim run STORY --FAULT TARGET@TIME[+DURATION][=AMOUNT]")
     for fault in FAULTS.values():
-        typer.echo(f"  --{fault.name:<15} {fault.example:<24} {fault.summary}")
+        typer.echo(f"  --{fault.name:<15} {fault.example:<24} {fault.help}")
     typer.echo("\nHosts: broker, broker2, ...; c1, c2, ... (consumers); producer; names1, ... A link: c1-broker.")
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lockstep.client import MessageQueue
 from lockstep.order import Record
-from lockstep.simulation.loop import START_NS
+from lockstep.simulation.virtual_time.loop import START_NS
 from lockstep.simulation.world import World
 
 __all__ = ["Band", "Finding", "Findings", "Wrong", "place_of", "time_of"]
@@ -28,7 +28,7 @@ class Wrong(StrEnum):
     LOCK_FORGOTTEN = "lock-forgotten"  # the same, after a restart: RocketMQ keeps no locks
     UNLOCKED_UNDER_CALL = "unlocked-under-call"  # a planned handover while a call ran
     NOT_DRAINED = "not-drained"  # a planned handover before all that was handled was committed
-    RESET_UNDONE = "reset-undone"  # a commit was stored over an administrator's reset
+    RESET_UNDONE = "reset-undone"  # an administrator's reset was not stored, or a commit was stored over it
     LATE_CALL = "late-call"  # a call began after its lease had ended
     TRUSTED_TOO_LONG = "trusted-too-long"  # a call began in time, but later than a client may trust its lock
     TWO_CALLS = "two-calls"  # one process ran two calls at once on one queue; by key: of one key
@@ -38,6 +38,11 @@ class Wrong(StrEnum):
     COMMIT_BACK = "commit-back"
     LOST = "lost"
     STORED_OUT_OF_ORDER = "stored-out-of-order"  # a message of a key behind one that was sent later
+    STORED_LATE = "stored-late"  # after its answer, or that of a message that was sent later
+    STORED_TOO_OFTEN = "stored-too-often"  # more often than it was attempted
+    REFUSED_AND_STORED = "refused-and-stored"  # the sender was told that it is not stored
+    FAILED_WITHOUT_CAUSE = "failed-without-cause"  # a send failed in a world where nothing else goes wrong
+    OVERTAKEN = "overtaken"  # a send failed, and one that was called before that is stored behind where it would be
     NOT_STORED = "not-stored"  # a message that the broker had acknowledged
     REQUEST_FAILED = "request-failed"  # a handler of the broker raised
     STUCK = "stuck"  # everything is healed, and a message is not handled

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from lockstep.simulation.lab.experiment import Experiment
-from lockstep.simulation.lab.user_file import UserFileError, story_of_file
+from lockstep.simulation.lab.user.file import UserFileError, story_of_file
 
 __all__ = ["UnknownExperimentError", "experiment_names", "find_experiment"]
 
@@ -21,8 +21,12 @@ _EXPERIMENTS: Final = {
     "worlds": "lockstep.simulation.worlds.experiment:WORLDS",
     **{
         f"worlds/{part}": f"lockstep.simulation.worlds.focused:{part.upper()}"
-        for part in ("goings", "stops", "restarts", "power", "links", "resets", "threads", "sends")
+        for part in (
+            *("goings", "stops", "restarts", "power", "links", "resets", "threads", "sends", "bursts"),
+            *("grants", "waits", "moves", "mixed", "brokers", "leaves", "clocks", "busy"),
+        )
     },
+    "worlds/producers": "lockstep.simulation.worlds.producers_world:PRODUCERS_WORLDS",
 }
 _FOCUSED: Final = "worlds/"  # and the part of order that they look at
 _MUSEUM: Final = "museum/"  # and the key of an exhibit

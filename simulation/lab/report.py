@@ -6,13 +6,14 @@ from typing import Final, NamedTuple
 
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
-from lockstep.simulation.lab.faults import FAULTS
+from lockstep.simulation.lab.faults.by_name import FAULTS
 from lockstep.simulation.lab.findings import Band
 from lockstep.simulation.lab.runner import Run
 
 __all__ = ["clock", "listener_failures", "result_lines", "run_lines"]
 
 _TOGETHER_MS: Final = 1500  # what one rebalance does
+_STILL_MS: Final = 50  # shown as 0.1 s
 _FOUND_SHOWN: Final = 8
 _CLIENT: Final = re.compile(r"(10\.\d+\.\d+\.\d+)@[\w#]+")
 
@@ -83,9 +84,10 @@ def _log_moments(cluster: Cluster) -> list[_Moment]:
                 continue  # a client asks again every 20 s
             last[key] = first.at_ms
             fields = first.fields
+            who, other = host(fields.get("client_id")), host(key[2])
             text = _SENTENCES[first.event].format(
-                who=host(fields.get("client_id")),
-                other=host(key[2]),
+                who=who,
+                other=other if other != who else f"an earlier process of {who}",
                 queues=_queues(some),
                 age=f"{fields.get('age_ms', 0) / 1000:.1f} s",
                 why=fields.get("why"),
@@ -136,10 +138,9 @@ def result_lines(run: Run) -> list[str]:
     twice = sum(report.duplicates.values())
     lines = [f"{report.sent:,} messages were sent, {report.handled:,} handled, {twice:,} of them more than once."]
     if longest := report.longest_handover:
-        queue, waited = longest.queue.queue_id, f"{longest.duration_ms / 1000:.1f} s"
-        lines.append(
-            f"Queues changed their owner {len(report.handovers)} times; queue {queue} stood still for {waited}."
-        )
+        waited = f"queue {longest.queue.queue_id} stood still for {longest.duration_ms / 1000:.1f} s"
+        stood_still = waited if longest.duration_ms >= _STILL_MS else "no queue stood still"
+        lines.append(f"Queues changed their owner {_times(len(report.handovers))}; {stood_still}.")
     if not findings.wrong and run.error is None:
         lines.append("Nothing is wrong: each key was handled in order, and no message is lost.")
     named = _host_names(run.played.cluster)
@@ -157,7 +158,11 @@ def result_lines(run: Run) -> list[str]:
 def listener_failures(cluster: Cluster) -> list[str]:
     """A line if listeners raised: how often, and the first exception."""
     failed = [line for line in cluster.log if line.event == "listener_failed"]
-    return [f"Listeners raised {len(failed):,} times, first {failed[0].fields['error']}."] if failed else []
+    return [f"Listeners raised {_times(len(failed))}, first {failed[0].fields['error']}."] if failed else []
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _error_lines(run: Run) -> list[str]:

@@ -8,9 +8,9 @@ from lockstep.client import ClientError, ConsumeOrderlyStatus, MessageExt
 from lockstep.protocol.message import Record
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.hosts import GROUP, PRODUCER, TOPIC, Hosts
-from lockstep.simulation.lab.story import PlayedStory, Story
-from lockstep.simulation.lab.story_cluster import StoryCluster
-from lockstep.simulation.lab.user_app import Listening, UserApp
+from lockstep.simulation.lab.user.app import Listening, UserApp
+from lockstep.simulation.lab.user.story import PlayedStory, Story
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 from lockstep.simulation.museum.plan import MuseumPlan
 from lockstep.simulation.museum.waits import Seen, idle_queues, not_drained
 from lockstep.simulation.world import World

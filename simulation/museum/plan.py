@@ -10,9 +10,9 @@ from typing import Any, Final, Self
 
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.simulation.lab.durations import duration_text
+from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.setup import FaultEvent, LockMode
-from lockstep.simulation.lab.story import StoryPlan
-from lockstep.simulation.lab.swarm import draw_faults
+from lockstep.simulation.lab.user.story import StoryPlan
 
 __all__ = ["GOING", "LINKS", "STOPS", "MuseumPlan", "Swarm", "draw_plan"]
 

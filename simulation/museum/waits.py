@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from lockstep.order import Record
 from lockstep.simulation.lab.findings import Band, Finding, Wrong
 from lockstep.simulation.lab.hosts import BROKER, PRODUCER, TOPIC
-from lockstep.simulation.loop import START_NS
 from lockstep.simulation.museum.plan import GOING
+from lockstep.simulation.virtual_time.loop import START_NS
 
 __all__ = ["IDLE", "Seen", "idle_queues", "not_drained"]
 

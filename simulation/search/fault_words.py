@@ -4,7 +4,7 @@ from typing import Final
 
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
-from lockstep.simulation.lab.faults import FAULTS
+from lockstep.simulation.lab.faults.by_name import FAULTS
 from lockstep.simulation.lab.findings import Band
 
 __all__ = ["end_words", "event_words", "fault_words", "named", "seconds"]

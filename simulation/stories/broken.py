@@ -1,8 +1,8 @@
 """Brokers, networks and machines that fail."""
 
-from lockstep.simulation.lab.faults import FAULTS
-from lockstep.simulation.lab.story import experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.lab.user.story import experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
 __all__ = ["anything", "bad_machines", "bad_network", "broker_crash"]
 

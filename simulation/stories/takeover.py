@@ -1,7 +1,7 @@
 """The owner of a queue is gone, or seems to be, and another member goes on."""
 
-from lockstep.simulation.lab.story import experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.user.story import experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
 __all__ = ["rolling_restart", "takeover", "zombie"]
 

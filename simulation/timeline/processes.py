@@ -7,9 +7,9 @@ from typing import Any, Final
 from lockstep.client import MessageQueue
 from lockstep.order import Record
 from lockstep.simulation.lab.cluster_log import LogLine
-from lockstep.simulation.loop import START_NS
 from lockstep.simulation.timeline.evidence import Evidence, HostChange, HostEvent
 from lockstep.simulation.timeline.model import Kind, Lane, Moment, seconds
+from lockstep.simulation.virtual_time.loop import START_NS
 
 __all__ = ["at_ms", "calls", "lives", "logged", "queue_of", "record_ref", "sends"]
 

@@ -14,9 +14,11 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeaderV2,
     UpdateConsumerOffsetRequestHeader,
 )
+from lockstep.protocol.headers.together import CommitTogetherRequestHeader
+from lockstep.protocol.together import NO_EPOCH, decode_commits
 from lockstep.remoting.endpoint import Endpoint
 
-__all__ = ["Asked", "read_asked"]
+__all__ = ["Asked", "read_asked", "read_commits"]
 
 _HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     RequestCode.PULL_MESSAGE: PullMessageRequestHeader,
@@ -65,3 +67,17 @@ def read_asked(endpoint: Endpoint, command: RemotingCommand, broker: str, now_ms
     else:
         return None
     return Asked(code, address, endpoint, now_ms, header.lock_epoch, queue)
+
+
+def read_commits(endpoint: Endpoint, command: RemotingCommand, broker: str, now_ms: int) -> dict[MessageQueue, Asked]:
+    """The commits of one frame, each as if it had come by itself; empty for another request."""
+    if command.code != RequestCode.COMMIT_TOGETHER:
+        return {}
+    address, code = endpoint.address.rpartition(":")[0], RequestCode.UPDATE_CONSUMER_OFFSET
+    count = command.decode_header(CommitTogetherRequestHeader).commit_count
+    commits = decode_commits(command.body, count)
+    queues = [MessageQueue(commit.topic, broker, commit.queue_id) for commit in commits]
+    return {
+        queue: Asked(code, address, endpoint, now_ms, None if commit.epoch == NO_EPOCH else commit.epoch, queue)
+        for queue, commit in zip(queues, commits, strict=True)
+    }

@@ -1,17 +1,20 @@
 """What may happen to the members and the broker of a random world: each fault of a plan, and healing."""
 
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lockstep.client import ClientError, MessageQueue
 from lockstep.client.admin.client import AdminClient
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
-from lockstep.simulation.lab.fault_actions import holding, latency
-from lockstep.simulation.lab.faults import FAULTS
+from lockstep.simulation.lab.faults.actions import holding, latency
+from lockstep.simulation.lab.faults.by_name import FAULTS
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.worlds.calls import Calls
@@ -20,8 +23,9 @@ from lockstep.simulation.worlds.settings import broker_settings, member_settings
 from lockstep.simulation.worlds.watched import WatchedCluster
 from lockstep.store.format.lock_table import LOCK_TABLE
 
-__all__ = ["Faults"]
+__all__ = ["BUSY", "Faults"]
 
+BUSY: Final = "busy"  # not of those that `worlds` draws
 _ADMIN: Final = "admin"
 _RESET_BACK_MS: Final = 20_000
 
@@ -38,8 +42,12 @@ class Faults:
     on_broker_started: Callable[[bool], None]  # whether its log may have lost messages
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(MEMBERS, "down"))
     ends: dict[int, int] = field(default_factory=dict)  # of the queues, when the broker ended last
+    busy_percent: int = 0  # of the requests to brokers that are refused unread
     _broker_changes: bool = False
     _clock_max_ms: int = 0  # how far a clock was ahead
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(f"{self.plan.seed}/busy")
 
     async def play(self, event: FaultEvent) -> None:
         """Do what the event says, if its member or the broker is in a state for it."""
@@ -52,7 +60,7 @@ class Faults:
             if row is not None:
                 await FAULTS[row.fault].action(self.cluster, row)
             else:
-                await _ACTIONS[Fault(event.fault)](self, event)
+                await _ACTIONS[event.fault](self, event)
         except HostCrashedError:
             pass  # another event ended the host meanwhile
         if event.fault not in _ONE_MOMENT and world.elapsed_ms > band.at_ms:
@@ -168,12 +176,23 @@ class Faults:
             if path.endswith(LOCK_TABLE):
                 disk.delete(path)
 
-    async def start_broker(self, *, log_may_shrink: bool = False) -> None:
+    async def start_broker(self, name: str = BROKER, *, log_may_shrink: bool = False) -> None:
         plan = self.plan
-        self.cluster.world.disk(BROKER).sync_ms = plan.sync_ms
-        await self.cluster.broker(queues=plan.queues, **broker_settings(plan, fenced=self.fenced))
-        self.cluster.witness_offsets(plan.queues)
+        self.cluster.world.disk(name).sync_ms = plan.sync_ms
+        await self.cluster.broker(name, queues=plan.queues, **broker_settings(plan, fenced=self.fenced))
+        self.cluster.witness_offsets(plan.queues, name)
         self.on_broker_started(log_may_shrink)
+
+    async def busy(self, event: FaultEvent) -> None:
+        self.busy_percent = event.amount
+        await self.cluster.world.sleep_ms(event.duration_ms)
+        self.busy_percent = 0
+
+    def refuses(self, command: RemotingCommand) -> bool:
+        """Whether a broker refuses a request now."""
+        if not self.busy_percent or command.code not in _REFUSED or command.is_one_way:
+            return False
+        return self._rng.randrange(100) < self.busy_percent
 
     async def reset(self, _: FaultEvent) -> None:
         """An administrator moves the group's offsets back."""
@@ -199,8 +218,9 @@ class Faults:
                 world.wake(name)
             if member.paused:
                 world.resume(name)
-        if world.host(BROKER).host.paused:
-            world.resume(BROKER)
+        for name in self.plan.brokers:
+            if world.host(name).host.paused:
+                world.resume(name)
         for one, other in sorted(self.cluster.deaf_links):
             world.cut(one, other)  # as TCP gives up an end whose bytes nobody acknowledges
         if all(state == "down" for state in self.states.values()):
@@ -211,7 +231,7 @@ def _row_of(event: FaultEvent) -> FaultEvent | None:
     """The event as one of the lab's table of faults; None: a world plays it in its own way."""
     if event.fault in _ACTIONS:
         return None
-    if event.fault not in _ROWS:
+    if event.other or event.fault not in _ROWS:
         return event
     name, *hosts = _ROWS[Fault(event.fault)]
     target, other = (event.target if host == _ITS else host for host in hosts)
@@ -240,7 +260,14 @@ _ROWS: Final[dict[Fault, tuple[str, str, str]]] = {  # the name in the table, th
 }
 _ONE_MOMENT: Final = (Fault.JOIN, Fault.LEAVE, Fault.CRASH, Fault.POWER_OFF, Fault.RESET)
 _OF_BROKER: Final = frozenset(fault for fault in Fault if fault.startswith("broker "))
-_ACTIONS: Final[dict[Fault, Callable[[Faults, FaultEvent], Awaitable[None]]]] = {
+_REFUSED: Final = frozenset(
+    {
+        *(RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE, RequestCode.CONSUMER_SEND_MSG_BACK),
+        *(RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.GET_CONSUMER_LIST_BY_GROUP),
+        *(RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ, RequestCode.RESET_OWN_OFFSET),
+    }
+)
+_ACTIONS: Final[dict[str, Callable[[Faults, FaultEvent], Awaitable[None]]]] = {
     Fault.JOIN: Faults.join,
     Fault.LEAVE: Faults.leave,
     **dict.fromkeys((Fault.CRASH, Fault.POWER_OFF, Fault.RESTART, Fault.CLOCK), Faults.crash),
@@ -250,4 +277,5 @@ _ACTIONS: Final[dict[Fault, Callable[[Faults, FaultEvent], Awaitable[None]]]] = 
     ),
     Fault.SLOW_ANSWERS: Faults.slow_answers,
     Fault.RESET: Faults.reset,
+    BUSY: Faults.busy,
 }

@@ -16,7 +16,7 @@ from lockstep.protocol.headers.messaging import ResetOwnOffsetResponseHeader, Un
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
-from lockstep.simulation.worlds.asked import Asked, read_asked
+from lockstep.simulation.worlds.asked import Asked, read_asked, read_commits
 from lockstep.simulation.worlds.owners import Grant, Owners
 from lockstep.simulation.worlds.plan import Plan
 
@@ -44,6 +44,7 @@ _FAITHFUL_RESET_MS: Final = 60_000  # RocketMQ's members store the offset themse
 class Observer:
     """`on_unlock` is called with the address, queue and epoch of an unlock that frees the queue.
 
+    `refuses` says whether the broker refuses a request unread, as RocketMQ's flow control does.
     `skips` says whether one of the messages from an offset to another of a queue has had no effect yet.
     """
 
@@ -57,12 +58,14 @@ class Observer:
         self._fenced_addresses: set[str] = set()  # of clients that send epochs
         self._waiting: dict[tuple[Endpoint, int], tuple[Asked, Grant | None]] = {}
         self._current: Asked | None = None
+        self._commits: dict[MessageQueue, Asked] = {}  # of a frame that is handled now
         self._resetting = 0  # the code of a reset that is handled now
         self._faithful_resets_end_ms = 0
         self._reset_marks: dict[MessageQueue, tuple[int, int]] = {}  # its offset, and until when nothing else is stored
         self.beyond_end: set[int] = set()  # queue ids where a commit without an epoch skips messages of a new log
         self.skips: Callable[[int, int, int], bool] = lambda _queue_id, _first, _end: False
         self._log_lost = False
+        self.refuses: Callable[[RemotingCommand], bool] = lambda _: False
         self.on_unlock: Callable[[str, MessageQueue, int], object] = lambda _address, _queue, _epoch: None
 
     def lease_end_ms(self, address: str, queue: MessageQueue, epoch: int) -> int:
@@ -109,12 +112,15 @@ class Observer:
 
     def intercept(self, on_request: RequestHandler) -> RequestHandler:
         def noted(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+            if self.refuses(command):
+                return command.reply(ResponseCode.SYSTEM_BUSY, remark="[REJECTREQUEST]system busy")
             asked = self._current = read_asked(endpoint, command, self._broker, self._now_ms)
+            self._commits = read_commits(endpoint, command, self._broker, self._now_ms)
             self._before(asked, endpoint, command)
             try:
                 reply = on_request(endpoint, command)
             finally:
-                self._current, self._resetting = None, 0
+                self._current, self._resetting, self._commits = None, 0, {}
             if asked is not None and not command.is_one_way:
                 if reply is None:
                     later = self._owners.of(asked.queue).follows(asked) if asked.queue is not None else None
@@ -131,6 +137,8 @@ class Observer:
         if command.code in _RESETS:
             self._resetting = command.code
             self._faithful_resets_end_ms = self._now_ms + _FAITHFUL_RESET_MS
+        elif command.code == RequestCode.SEND_TOGETHER:
+            self._findings.saw("sends together")
         elif command.code == RequestCode.UNREGISTER_CLIENT:
             self._owners.left(command.decode_header(UnregisterClientRequestHeader).client_id)
         elif asked is not None and asked.lock is not None:
@@ -155,6 +163,9 @@ class Observer:
         """The broker stores an offset. Below one that lies beyond the end of the queue it may (wire.md 6.3)."""
         if queue.topic != self._topic:
             return
+        current = self._commits.get(queue, self._current)
+        if self._commits:
+            self._findings.saw("commits together")
         if self._resetting:
             self._findings.saw("resets")
             self._reset_marks.pop(queue, None)
@@ -162,16 +173,16 @@ class Observer:
                 self._reset_marks[queue] = (offset, self._now_ms + _RESET_MARK_MS)
         elif self._fenced:
             self._check_mark(queue, offset)
-        if self._current is not None and self._current.epoch is None:
+        if current is not None and current.epoch is None:
             of_old_log = self._log_lost and self.skips(queue.queue_id, max(before, 0), min(offset, queue_end))
             if offset > queue_end or of_old_log:
                 self.beyond_end.add(queue.queue_id)
         allowed = before > queue_end if self._fenced else self._now_ms <= self._faithful_resets_end_ms
         if offset < before and not self._resetting and not allowed:
-            by = self._current.told if self._current is not None else "no request"
+            by = current.told if current is not None else "no request"
             self._findings.add(Wrong.COMMIT_BACK, f"{queue}: from {before} to {offset} by {by}", queue=place_of(queue))
-        if self._current is not None:
-            self._check(Wrong.STALE_COMMIT, self._current, queue)
+        if current is not None:
+            self._check(Wrong.STALE_COMMIT, current, queue)
 
     def _check_mark(self, queue: MessageQueue, offset: int) -> None:
         target, end_ms = self._reset_marks.get(queue, (offset, 0))
@@ -213,7 +224,11 @@ class Observer:
                 self._check(wrong, asked, asked.queue)
         elif asked.code == RequestCode.RESET_OWN_OFFSET and reply.code == ResponseCode.SUCCESS:
             self._findings.saw("resets of owners")
+            self.on_unlock(asked.address, asked.queue, asked.epoch or 0)  # it ends a period as an unlock does
             new = reply.decode_header(ResetOwnOffsetResponseHeader)
+            if new.lock_epoch <= (asked.epoch or 0):
+                text = f"{asked.queue}: {asked.told} began no new epoch: {new.lock_epoch}"
+                self._findings.add(Wrong.EPOCH_BACK, text, queue=place_of(asked.queue))
             self._owners.granted(asked, asked.queue, Grant(new.lock_epoch, asked.address), new.lease_ms, None)
 
     def _granted(self, asked: Asked, lock: LockBatchBody, reply: LockOkBody) -> None:

@@ -126,7 +126,7 @@ class Owners:
         if not of.grants or Grant(epoch or 0, asked.address) != of.grants[-1]:
             return False
         live = asked.handled_ms < of.free_ms
-        of.ended_ms = asked.handled_ms
+        of.ended_ms = of.leases[of.grants[-1].address, of.grants[-1].epoch] = asked.handled_ms  # no call begins later
         self._released(of, asked.handled_ms, "handovers")
         return live
 

@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
-from lockstep.simulation.lab.faults import Role
+from lockstep.simulation.lab.faults.by_name import Role
+from lockstep.simulation.lab.faults.swarm import draw_fault
 from lockstep.simulation.lab.fewer import fewer
 from lockstep.simulation.lab.hosts import BROKER
-from lockstep.simulation.lab.swarm import draw_fault
 from lockstep.simulation.options import SimulationOptions
 
 __all__ = ["MEMBERS", "MORE_FAULTS", "Fault", "Plan", "Store", "draw_plan"]
@@ -68,6 +68,8 @@ class Plan:
         failures: some calls fail at their first attempt.
         poison: some messages always fail, and become dead letters.
         sends: (at, how many messages).
+        together: messages that are sent at once leave in one frame, and so do commits; else each by itself.
+        brokers: each has the queues; the first one has the name server, and restarts.
     """
 
     seed: int
@@ -95,6 +97,8 @@ class Plan:
     shuffle_us: int
     sends: tuple[tuple[int, int], ...]
     events: tuple[FaultEvent, ...]
+    together: bool = False  # not drawn: the seeds that are recorded stay as they were
+    brokers: tuple[str, ...] = (BROKER,)
 
     @property
     def fenced(self) -> bool:
@@ -174,6 +178,7 @@ _PLAINEST: Final[dict[str, Any]] = {
     "sync_ms": 0,
     "shuffle_us": 0,
     "store": Store.MEMORY,
+    "together": False,
 }
 MORE_FAULTS: Final = (
     "drift", "slow-cpu", "slow-disk", "hang-disk", "slow-link", "late", "jitter", "nat", "nat-reset",

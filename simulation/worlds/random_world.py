@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from lockstep.client import ClientError, Message, MessageQueue, Producer
-from lockstep.order import Kind
+from lockstep.client import ClientError, Message, MessageQueue, Producer, ProducerConfig
+from lockstep.order import Kind, Record
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of, time_of
@@ -13,7 +13,7 @@ from lockstep.simulation.worlds.calls import Calls
 from lockstep.simulation.worlds.database import Database
 from lockstep.simulation.worlds.faults import Faults
 from lockstep.simulation.worlds.observer import Observer
-from lockstep.simulation.worlds.plan import MEMBERS, Plan, Store
+from lockstep.simulation.worlds.plan import MEMBERS, Fault, Plan, Store
 from lockstep.simulation.worlds.watched import WatchedCluster
 
 __all__ = ["RandomWorld"]
@@ -32,6 +32,9 @@ _FENCED_OUT: Final = frozenset(
 _OF_LOST_LOG: Final = frozenset({
     Kind.WRONG_MESSAGE, Kind.NEVER_SENT, Kind.REPEATED_ID, Kind.COMMIT_BEYOND_END, Kind.REWIND_BELOW_COMMIT,
 })  # fmt: skip
+_RESET_ENDS: Final = (Fault.RESET, Fault.JOIN, Fault.LEAVE)
+_RESET_DROPS: Final = "its offset is reset"
+_RESET_REFUSED: Final = "offset_reset_refused"
 _OF_SKIPPED: Final = frozenset({Kind.COMMIT_BEYOND_END, Kind.COMMIT_UNHANDLED, Kind.LOST_WRITE})
 
 
@@ -43,23 +46,28 @@ class RandomWorld:
         self.plan = plan
         fenced = plan.fenced
         self.findings = Findings(world)
-        self.observer = Observer(self.findings, plan, BROKER, TOPIC, fenced=fenced)
-        self.cluster = WatchedCluster(world, self.observer)
+        observers = {name: Observer(self.findings, plan, name, TOPIC, fenced=fenced) for name in plan.brokers}
+        self.observer = observers[BROKER]  # the others do not start again
+        self.cluster = WatchedCluster(world, observers)
         self.cluster.findings = self.findings
         self.database = Database(self.findings)
-        self.calls = Calls(plan, self.findings, self.database, self.observer.lease_end_ms, fenced)
+        self.calls = Calls(plan, self.findings, self.database, self._lease_end_ms, fenced)
         self.faults = Faults(plan, self.cluster, self.findings, self.calls, fenced, self._broker_started)
-        self.observer.on_unlock = self._check_handover
+        self._observers = observers
+        for observer in observers.values():
+            observer.on_unlock, observer.refuses = self._check_handover, self.faults.refuses
         self.observer.skips = self._has_unhandled
-        self._acknowledged: dict[str, int] = {}  # text -> queue id
+        self._acknowledged: dict[str, MessageQueue] = {}  # by text
         self._sent = 0
         self._log_cut = False  # a power cut took messages with it that were acknowledged, and handled
         self._cut: dict[int, list[range]] = {}  # by queue id: the offsets that power cuts took, given to others since
 
     async def run(self) -> None:
         plan, world = self.plan, self.world
-        await self.faults.start_broker()
-        await self.cluster.producer()
+        for name in plan.brokers:
+            await self.faults.start_broker(name)
+        together_max = ProducerConfig().send_together_max if plan.together else 1
+        await self.cluster.producer(send_together_max=together_max)
         tasks = [world.start(self._send_all(), name="sends")]
         tasks += [
             world.start(self.faults.start_member(name), name=f"start {name}") for name in MEMBERS[: plan.first_members]
@@ -81,6 +89,9 @@ class RandomWorld:
         if at_ms > self.world.elapsed_ms:
             await self.world.sleep_ms(at_ms - self.world.elapsed_ms)
 
+    def _lease_end_ms(self, address: str, queue: MessageQueue, epoch: int) -> int:
+        return self._observers[queue.broker_name].lease_end_ms(address, queue, epoch)
+
     # Messages ------------------------------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
@@ -100,7 +111,7 @@ class RandomWorld:
         except (ClientError, RemotingError):
             self.findings.saw("sends failed")
         else:
-            self._acknowledged[text] = result.queue.queue_id
+            self._acknowledged[text] = result.queue
 
     def _broker_started(self, log_may_shrink: bool) -> None:
         self.observer.broker_started(log_lost=log_may_shrink)
@@ -110,7 +121,7 @@ class RandomWorld:
             for queue_id, end in self.faults.ends.items() if self._log_cut else ():
                 left = range(self.cluster.store().max_offset(TOPIC, queue_id), end)
                 self._cut.setdefault(queue_id, []).append(left)
-            stored = self.cluster.stored_texts(self.plan.queues)
+            stored = self.cluster.stored_texts()
             self.database.log_lost({str(number) for number in range(1, self._sent + 1)} - stored)
             for text in set(self._acknowledged) - stored:
                 del self._acknowledged[text]
@@ -122,7 +133,7 @@ class RandomWorld:
                 self.findings.add(
                     Wrong.UNLOCKED_UNDER_CALL, f"{queue}: {call.process} under {epoch}", queue=place_of(queue)
                 )
-        done, committed = self.calls.done.get((queue, epoch), 0), max(self.cluster.committed(queue.queue_id), 0)
+        done, committed = self.calls.done.get((queue, epoch), 0), max(self.cluster.committed(queue), 0)
         if epoch and committed < done and not self.plan.by_key and not self.database.resets:
             text = f"{queue}: {done} messages are handled, {committed} committed"
             self.findings.add(Wrong.NOT_DRAINED, text, queue=place_of(queue))
@@ -134,11 +145,11 @@ class RandomWorld:
         end_ms = self.world.elapsed_ms + self.plan.settle_ms
         while (left := self._not_handled()) and self.world.elapsed_ms < end_ms:
             await self.world.sleep_ms(_POLL_MS)
-        for text in sorted(set(self._acknowledged) - self.cluster.stored_texts(self.plan.queues)):
-            queue_id = self._acknowledged[text]
-            self.findings.add(Wrong.NOT_STORED, f"message {text} of queue {queue_id}", queue=_place(queue_id))
-        for queue_id, offset, text in left:
-            committed = self.cluster.committed(queue_id)
+        for text in sorted(set(self._acknowledged) - self.cluster.stored_texts()):
+            queue = self._acknowledged[text]
+            self.findings.add(Wrong.NOT_STORED, f"message {text} of queue {queue.queue_id}", queue=place_of(queue))
+        for queue, offset, text in left:
+            queue_id, committed = queue.queue_id, self.cluster.committed(queue)
             if self.plan.fenced and queue_id in self.observer.beyond_end:
                 self.findings.saw("messages skipped by unmodified members")  # of a log that was lost with its locks
                 continue
@@ -147,7 +158,7 @@ class RandomWorld:
                 continue
             wrong = Wrong.LOST if committed > offset else Wrong.STUCK
             text = f"message {text} at offset {offset} of queue {queue_id}, committed {committed}"
-            self.findings.add(wrong, text, queue=_place(queue_id))
+            self.findings.add(wrong, text, queue=place_of(queue))
         self._check_sends()
 
     def _check_sends(self) -> None:
@@ -155,22 +166,23 @@ class RandomWorld:
         if self.database.has_lost_log:
             return
         highest, seen = dict[str | None, int](), set[int]()
-        for message in (one for queue_id in range(self.plan.queues) for one in self.cluster.stored(queue_id)):
+        for message in (one for queue in self.cluster.queues() for one in self.cluster.stored_in(queue)):
             number, key = int(message.body), message.sharding_key
             if number < highest.get(key, 0) and number not in seen:
                 text = f"message {number} of {key} at offset {message.queue_offset}, after {highest[key]}"
-                self.findings.add(Wrong.STORED_OUT_OF_ORDER, text, queue=_place(message.queue_id))
+                queue = MessageQueue(TOPIC, message.broker_name, message.queue_id)
+                self.findings.add(Wrong.STORED_OUT_OF_ORDER, text, queue=place_of(queue))
             seen.add(number)
             highest[key] = max(number, highest.get(key, 0))
 
-    def _not_handled(self) -> list[tuple[int, int, str]]:
-        """(queue id, offset, text) of the messages in the store without an effect."""
+    def _not_handled(self) -> list[tuple[MessageQueue, int, str]]:
+        """(queue, offset, text) of the messages in the store without an effect."""
         if len(self.calls.succeeded) == self._sent:
             return []
         return [
-            (queue_id, message.queue_offset, text)
-            for queue_id in range(self.plan.queues)
-            for message in self.cluster.stored(queue_id)
+            (queue, message.queue_offset, text)
+            for queue in self.cluster.queues()
+            for message in self.cluster.stored_in(queue)
             if (text := message.body.decode()) not in self.database.texts and not self.plan.is_poison(text)
         ]
 
@@ -179,11 +191,33 @@ class RandomWorld:
         texts = {message.body.decode() for message in messages[: end - first]}
         return any(not self.plan.is_poison(text) for text in texts - self.database.texts)
 
+    def _check_resets(self) -> None:
+        """Where members only come and go, one that begins to reset an offset stores it, or the lock is refused.
+
+        A fenced broker has stored it itself, and keeps it.
+        """
+        if self.plan.fenced or any(event.fault not in _RESET_ENDS for event in self.plan.events):
+            return
+        over_ns = 2 * (self.plan.long_ms + self.plan.lease_ms) * 1_000_000
+        refused = {line.fields["queue"] for line in self.cluster.log if line.event == _RESET_REFUSED}
+        for name in filter(MEMBERS.__contains__, self.cluster.traced_hosts):
+            records = self.cluster.records(name)
+            for number, one in enumerate(records):
+                queue = _queue_of(one)
+                if queue is None or one["event"] != "dropped" or one.get("why") != _RESET_DROPS:
+                    continue
+                later = [other for other in records[number:] if other["client_id"] == one["client_id"]]
+                stored = any(other["event"] == "reset" and _queue_of(other) == queue for other in later)
+                if later[-1]["mono_ns"] - one["mono_ns"] > over_ns and not stored and str(queue) not in refused:
+                    text = f"{queue}: {name} dropped it to reset its offset, and stored none"
+                    self.findings.add(Wrong.RESET_UNDONE, text, queue=place_of(queue), at_ms=time_of(one))
+
     def _judge(self) -> None:
         """What the judge of order finds in the traces, and requests whose handler failed."""
         for line in self.cluster.log:
             if line.event == "request_failed":
                 self.findings.add(Wrong.REQUEST_FAILED, f"{line.host}: {line.fields.get('reason')}")
+        self._check_resets()
         report = self.cluster.judge()
         for kind, count in sorted(report.violation_counts.items()):
             skipped = self.plan.fenced and bool(self.observer.beyond_end) and kind in _OF_SKIPPED
@@ -193,12 +227,12 @@ class RandomWorld:
                 self.findings.add(
                     f"judge: {kind}",
                     f"{count} times, first: {first.sentence}",
-                    queue=next((_place(one["queue_id"]) for one in first.evidence if "queue_id" in one), ""),
+                    queue=next((place_of(queue) for one in first.evidence if (queue := _queue_of(one))), ""),
                     at_ms=max(map(time_of, first.evidence), default=None),
                 )
         for cause, count in report.duplicates.items():
             self.findings.sometimes[f"duplicates: {cause}"] += count
 
 
-def _place(queue_id: int) -> str:
-    return place_of(MessageQueue(TOPIC, BROKER, queue_id))
+def _queue_of(record: Record) -> MessageQueue | None:
+    return MessageQueue(record["topic"], record["broker"], record["queue_id"]) if "queue_id" in record else None

@@ -47,6 +47,7 @@ def member_settings(plan: Plan, name: str, *, fenced: bool) -> dict[str, Any]:
     if not fenced:
         mode = {"serialize_type": SerializeType.JSON} if plan.unmodified[MEMBERS.index(name)] else {}
     return {
+        "commit_together": plan.together,
         "ordering": "key" if plan.by_key else "queue",
         "strategy": strategy,
         "instance_name": f"of-{name}" if plan.same_ids else "DEFAULT",

@@ -1,11 +1,12 @@
 """The cluster of a random world: it tells the observer of commits, and the judge of processes by their starts."""
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Any
 
-from lockstep.client import MessageQueue, PushConsumer
+from lockstep.client import MessageExt, MessageQueue, PushConsumer
 from lockstep.order import Record
-from lockstep.simulation.lab.cluster import BROKER, TRACE, Cluster
+from lockstep.simulation.lab.cluster import TRACE, Cluster
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.observer import Observer
@@ -14,10 +15,12 @@ __all__ = ["WatchedCluster"]
 
 
 class WatchedCluster(Cluster):
-    def __init__(self, world: World, observer: Observer) -> None:
-        super().__init__(world, tap=lambda _: observer)
-        self._observer = observer
-        self._offsets_event = "stored"
+    """`observers`: by the names of the brokers."""
+
+    def __init__(self, world: World, observers: Mapping[str, Observer]) -> None:
+        super().__init__(world, tap=observers.get)
+        self._observers = observers
+        self._witnessed: set[str] = set()  # brokers that have started
         self._starts: dict[str, list[int]] = {}  # how long a member's trace was when its processes began
 
     async def consumer(self, name: str, **arguments: Any) -> PushConsumer:
@@ -36,29 +39,38 @@ class WatchedCluster(Cluster):
 
     def on_commit(self, consumer_group: str, queue: MessageQueue, committed_offset: int) -> None:
         if consumer_group == GROUP:
-            before = self.core().offsets.query(consumer_group, queue.topic, queue.queue_id)
-            end = self.store().max_offset(queue.topic, queue.queue_id)
-            self._observer.commit_stored(queue, committed_offset, before, end)
-            if self._observer.resetting:
-                self._witness_offset("reset", queue.queue_id, committed_offset)
+            name, observer = queue.broker_name, self._observers[queue.broker_name]
+            before = self.core(name).offsets.query(consumer_group, queue.topic, queue.queue_id)
+            end = self.store(name).max_offset(queue.topic, queue.queue_id)
+            observer.commit_stored(queue, committed_offset, before, end)
+            if observer.resetting:
+                self._witness_offset("reset", queue.queue_id, name, committed_offset)
         super().on_commit(consumer_group, queue, committed_offset)
 
-    def committed(self, queue_id: int) -> int:
+    def queues(self) -> list[MessageQueue]:
+        """Those of the topic."""
+        return [MessageQueue(TOPIC, name, queue_id) for name in self.brokers for queue_id in range(self._topics[name])]
+
+    def stored_in(self, queue: MessageQueue) -> list[MessageExt]:
+        return self.stored(queue.queue_id, queue.broker_name)
+
+    def committed(self, queue: MessageQueue) -> int:
         """-1 for none."""
-        return self.core().offsets.query(GROUP, TOPIC, queue_id)
+        return self.core(queue.broker_name).offsets.query(GROUP, queue.topic, queue.queue_id)
 
-    def stored_texts(self, queues: int) -> set[str]:
-        """The bodies of all messages in the broker's store."""
-        return {message.body.decode() for queue_id in range(queues) for message in self.stored(queue_id)}
+    def stored_texts(self) -> set[str]:
+        """The bodies of all messages in the brokers' stores."""
+        return {message.body.decode() for queue in self.queues() for message in self.stored_in(queue)}
 
-    def witness_offsets(self, queues: int) -> None:
+    def witness_offsets(self, queues: int, name: str) -> None:
         """At a start of the broker. A crash takes late commits with it: from here on the judge allows repeats.
 
         At the first start the judge learns that all stored offsets are witnessed, so it trusts no commit of a client.
         """
-        event, self._offsets_event = self._offsets_event, "reset"
+        event = "reset" if name in self._witnessed else "stored"
+        self._witnessed.add(name)
         for queue_id in range(queues):
-            self._witness_offset(event, queue_id, max(self.committed(queue_id), 0))
+            self._witness_offset(event, queue_id, name, max(self.committed(MessageQueue(TOPIC, name, queue_id)), 0))
 
-    def _witness_offset(self, event: str, queue_id: int, offset: int) -> None:
-        self.witness(event, group=GROUP, offset=offset, topic=TOPIC, broker=BROKER, queue_id=queue_id)
+    def _witness_offset(self, event: str, queue_id: int, name: str, offset: int) -> None:
+        self.witness(event, group=GROUP, offset=offset, topic=TOPIC, broker=name, queue_id=queue_id)

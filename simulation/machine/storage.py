@@ -7,9 +7,9 @@ import errno
 import os
 
 from lockstep.remoting.storage import AppendFile, DiskSpace, FileLock, StoredFile
-from lockstep.simulation.disk import Disk, Lock
-from lockstep.simulation.disk_file import Content
-from lockstep.simulation.host import Host
+from lockstep.simulation.machine.disk import Disk, Lock
+from lockstep.simulation.machine.disk_file import Content
+from lockstep.simulation.machine.host import Host
 
 __all__ = ["SimStorage"]
 

@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Callable
 
-from lockstep.simulation.loop import VirtualLoop
-from lockstep.simulation.tasks import VirtualHandle
+from lockstep.simulation.virtual_time.loop import VirtualLoop
+from lockstep.simulation.virtual_time.tasks import VirtualHandle
 
 __all__ = ["SendQueue"]
 

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from lockstep.simulation.network import Network
+from lockstep.simulation.network.network import Network
+from lockstep.simulation.network.transport import Endpoint
+from lockstep.simulation.network.wire import Link, Nat
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.trace import Trace
-from lockstep.simulation.transport import Endpoint
-from lockstep.simulation.wire import Link, Nat
 
 __all__ = ["NetworkFaults"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lockstep.simulation.clock import Clock
+from lockstep.simulation.machine.clock import Clock
 
 __all__ = ["HOST", "Host", "host_context"]
 

@@ -11,14 +11,14 @@ from lockstep.client import Message
 from lockstep.order import Kind
 from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
-from lockstep.simulation.lab.faults import FAULTS, FaultError, fault_text, read_fault
+from lockstep.simulation.lab.faults.by_name import FAULTS, FaultError, fault_text, read_fault
+from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.findings import time_of
-from lockstep.simulation.lab.named_settings import read_settings
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.lab.setup import Setup, Store
-from lockstep.simulation.lab.story_cluster import StoryCluster
-from lockstep.simulation.lab.swarm import draw_faults
-from lockstep.simulation.lab.user_app import UserApp
+from lockstep.simulation.lab.user.app import UserApp
+from lockstep.simulation.lab.user.settings import read_settings
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
 

@@ -16,9 +16,9 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from lockstep.simulation.bandwidth import SendQueue
-from lockstep.simulation.loop import VirtualLoop
+from lockstep.simulation.network.bandwidth import SendQueue
 from lockstep.simulation.options import SimulationOptions
+from lockstep.simulation.virtual_time.loop import VirtualLoop
 
 __all__ = ["Ending", "Link", "Nat", "Pipe", "Sink"]
 
@@ -158,7 +158,8 @@ class Pipe:
         link = self._link
         if link.shaped and not self._passes(segment):
             return
-        latency_ns = link.draw_ns(self._rng)
+        low, high = link.latency_ns
+        latency_ns = low + int((high - low) * self._rng.random())  # as `draw_ns`
         queue, now_ns, segments = link.queue, self._loop.now_ns, self._segments
         # Bytes that arrive with those before them are one segment: writes that follow closely cost one callback.
         together = queue is None and now_ns + latency_ns <= self.last_due_ns > now_ns
@@ -208,16 +209,16 @@ class Pipe:
         if self._link.blocked:
             self._link.pass_on(self._arrive)
             return
-        sink = self.sink
-        if not self._segments or sink is None:
+        sink, segments = self.sink, self._segments
+        if not segments or sink is None:
             return  # the connection was cut
-        segment = self._segments.popleft()
+        segment = segments.popleft()
         if isinstance(segment, Ending):
             sink.on_ending(segment)
             return
         if len(segment) > 1 and self._rng.random() < self._split_ratio:
             split = self._draw_split(len(segment))
-            self._segments.appendleft(segment[split:])
+            segments.appendleft(segment[split:])
             segment = segment[:split]
             self._loop.call_at_ns(
                 self._loop.now_ns + self._link.draw_ns(self._rng), self._arrive, context=self._loop.ground

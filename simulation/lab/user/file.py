@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.client import Message
-from lockstep.simulation.lab.story import ALL_FAULTS, Story, experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
-from lockstep.simulation.lab.user_app import AppError, UserApp, app_of
+from lockstep.simulation.lab.user.app import AppError, UserApp, app_of
+from lockstep.simulation.lab.user.story import ALL_FAULTS, Story, experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
 __all__ = ["UserFileError", "story_of_file", "user_modules"]
 

@@ -1,8 +1,8 @@
 """A slow processor: the callbacks of its host run one at a time, and each of them takes virtual time."""
 
-from lockstep.simulation.host import Host
-from lockstep.simulation.loop import VirtualLoop
-from lockstep.simulation.tasks import VirtualHandle
+from lockstep.simulation.machine.host import Host
+from lockstep.simulation.virtual_time.loop import VirtualLoop
+from lockstep.simulation.virtual_time.tasks import VirtualHandle
 
 __all__ = ["SlowCpu"]
 

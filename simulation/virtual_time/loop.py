@@ -8,19 +8,25 @@ number and kept alive until they are done, so that the garbage collector has no 
 import asyncio
 import contextvars
 import gc
-import heapq
 import itertools
 import sys
 import warnings
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
+from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from lockstep.simulation.errors import DeadlockError, LimitError, NondeterminismError
-from lockstep.simulation.forbidden import ForbiddenCalls
-from lockstep.simulation.host import HOST, Host, host_context
-from lockstep.simulation.tasks import SequencedFuture, SequencedTask, VirtualHandle, close_coroutine, describe
+from lockstep.simulation.machine.host import HOST, Host, host_context
+from lockstep.simulation.virtual_time.forbidden import ForbiddenCalls
+from lockstep.simulation.virtual_time.tasks import (
+    SequencedFuture,
+    SequencedTask,
+    VirtualHandle,
+    close_coroutine,
+    describe,
+)
 
 __all__ = ["START_NS", "Order", "Timer", "VirtualLoop"]
 
@@ -129,7 +135,7 @@ class VirtualLoop(ForbiddenCalls):
             self, when_ns, callback, args, contextvars.copy_context() if context is None else context
         )
         handle.timed = True
-        heapq.heappush(self._timers, (when_ns, next(self._sequence), handle))
+        heappush(self._timers, (when_ns, next(self._sequence), handle))
         return handle
 
     def timer_cancelled(self) -> None:
@@ -137,7 +143,7 @@ class VirtualLoop(ForbiddenCalls):
         self._cancelled += 1
         if self._cancelled > _COLLECT_CANCELLED_MIN and self._cancelled > len(self._timers) // 2:
             self._timers = [timer for timer in self._timers if not timer[2].is_cancelled]
-            heapq.heapify(self._timers)
+            heapify(self._timers)
             self._cancelled = 0
 
     def reschedule(self, handles: Iterable[VirtualHandle]) -> None:
@@ -150,7 +156,7 @@ class VirtualLoop(ForbiddenCalls):
         for _, _, handle in frozen:
             handle.timed = False
         self._timers = [timer for timer in self._timers if timer[2].host is not host]
-        heapq.heapify(self._timers)
+        heapify(self._timers)
         return frozen
 
     def thaw(self, frozen: list[Timer], slept_ns: int) -> None:
@@ -159,7 +165,7 @@ class VirtualLoop(ForbiddenCalls):
             if not handle.is_cancelled:
                 handle.timed = True
                 handle.when_ns = when_ns + slept_ns
-                heapq.heappush(self._timers, (handle.when_ns, sequence, handle))
+                heappush(self._timers, (handle.when_ns, sequence, handle))
 
     def create_future(self) -> SequencedFuture[Any]:
         return SequencedFuture(loop=self)
@@ -221,9 +227,10 @@ class VirtualLoop(ForbiddenCalls):
         self._running = True
         asyncio._set_running_loop(self)  # noqa: SLF001
         try:
-            while not done() and self._turn(end_ns):
-                if self.violations:
-                    raise self.violations[0]
+            turn, violations = self._turn, self.violations
+            while not done() and turn(end_ns):
+                if violations:
+                    raise violations[0]
                 if self.steps >= self._collect_at:
                     self._collect_at = self.steps + _COLLECT_GARBAGE_STEPS
                     gc.collect()
@@ -234,25 +241,26 @@ class VirtualLoop(ForbiddenCalls):
 
     def _turn(self, end_ns: int) -> bool:
         """Run the ready callbacks, or jump to the next timer. Returns False when no timer is due up to `end_ns`."""
-        timers, ready = self._timers, self._ready
-        while timers and timers[0][2].is_cancelled:
-            heapq.heappop(timers)
-            self._cancelled -= 1
+        timers, ready, shuffle = self._timers, self._ready, self.shuffle
         if not ready:
+            while timers and timers[0][2].is_cancelled:
+                heappop(timers)
+                self._cancelled -= 1
             if not timers or timers[0][0] > end_ns:
                 return False
-            if timers[0][0] > self.now_ns:
-                self.now_ns = timers[0][0] if self.shuffle is None else self.shuffle.next_ns(timers[0][0])
+            when_ns = timers[0][0]
+            if when_ns > self.now_ns:
+                self.now_ns = when_ns if shuffle is None else shuffle.next_ns(when_ns)
                 self._instant_end = self.steps + self._instant_steps_max
-        first_timer = len(ready)
-        while timers and timers[0][0] <= self.now_ns:
-            handle = heapq.heappop(timers)[2]
+        first_timer, now_ns = len(ready), self.now_ns
+        while timers and timers[0][0] <= now_ns:
+            handle = heappop(timers)[2]
             handle.timed = False
             if handle.is_cancelled:
                 self._cancelled -= 1
             else:
                 ready.append(handle)
-        self._run_ready(ready if self.shuffle is None else self.shuffle.turn(ready, first_timer))
+        self._run_ready(ready if shuffle is None else shuffle.turn(ready, first_timer))
         if self.steps > self._instant_end:
             raise LimitError(f"{self._instant_steps_max} callbacks ran without time moving{self._pending_text()}")
         return True

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lockstep.remoting.storage import DiskSpace
-from lockstep.simulation.disk_file import PAGE_BYTES, Content, pages_of
-from lockstep.simulation.host import Host
+from lockstep.simulation.machine.disk_file import PAGE_BYTES, Content, pages_of
+from lockstep.simulation.machine.host import Host
 
 __all__ = ["Disk", "Lock"]
 

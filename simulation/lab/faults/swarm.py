@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lockstep.simulation.lab.faults import FAULTS, Lasts, Of, Role
+from lockstep.simulation.lab.faults.by_name import FAULTS, Lasts, Of, Role
 from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 

@@ -6,9 +6,16 @@ from typing import Final, NamedTuple
 from lockstep.client import ClientError
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
-from lockstep.simulation.lab import fault_actions as do
-from lockstep.simulation.lab.amounts import Amount, bytes_per_s, microseconds, milliseconds, ppm, signed_milliseconds
 from lockstep.simulation.lab.durations import duration_ms, duration_text
+from lockstep.simulation.lab.faults import actions as do
+from lockstep.simulation.lab.faults.amounts import (
+    Amount,
+    bytes_per_s,
+    microseconds,
+    milliseconds,
+    ppm,
+    signed_milliseconds,
+)
 from lockstep.simulation.lab.hosts import BROKER, Hosts
 from lockstep.simulation.lab.setup import FaultEvent
 
@@ -50,6 +57,7 @@ class Fault(NamedTuple):
         target: where none is written; empty: it must be written.
         drawn: the hosts for which a swarm draws it; those of a link are always a member and the broker.
         amount: what `=AMOUNT` is; None: there is none.
+        then: what a duration adds, for those that need none.
     """
 
     name: str
@@ -61,17 +69,24 @@ class Fault(NamedTuple):
     target: str = ""
     drawn: tuple[Role, ...] = (Role.MEMBER,)
     amount: Amount | None = None
+    then: str = ""
+
+    @property
+    def help(self) -> str:
+        """The summary, and what a duration adds."""
+        return f"{self.summary.removesuffix('.')}; {self.then}." if self.then else self.summary
 
 
 _DELAYS: Final = microseconds(20_000, 2_000_000)
+_STARTS_AGAIN: Final = "with a duration it starts again after it"
 _BOTH: Final = (Role.MEMBER, Role.BROKER)
 
 FAULTS: Final[dict[str, Fault]] = {
     fault.name: fault
     for fault in (
-        Fault("kill", "The process is killed; with a duration it starts again after it.", "c1@30s", do.kill, lasts=Lasts.PERHAPS),
+        Fault("kill", "The process is killed.", "c1@30s", do.kill, lasts=Lasts.PERHAPS, then=_STARTS_AGAIN),
         Fault("power-off", "The machine loses its power: its peers get no answer, its disk loses what was not synced.", "c1@30s+20s", do.power_off, lasts=Lasts.PERHAPS),
-        Fault("leave", "The process ends cleanly; with a duration it starts again after it.", "c1@30s", do.leave, lasts=Lasts.PERHAPS),
+        Fault("leave", "The process ends cleanly.", "c1@30s", do.leave, lasts=Lasts.PERHAPS, then=_STARTS_AGAIN),
         Fault("restart-broker", "The broker ends cleanly and starts again.", "broker@30s+5s", do.leave, lasts=Lasts.ALWAYS, target=BROKER),
         Fault("stall", "The process stops, as by SIGSTOP, and goes on after it.", "c1@30s+70s", do.stall, lasts=Lasts.ALWAYS),
         Fault("sleep", "The machine sleeps: timers stand still, clocks go on.", "c1@30s+70s", do.sleep, lasts=Lasts.ALWAYS),

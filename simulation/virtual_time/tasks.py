@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar, cast
 
-from lockstep.simulation.host import HOST, Host
+from lockstep.simulation.machine.host import HOST, Host
 
 __all__ = ["SequencedFuture", "SequencedTask", "VirtualHandle", "close_coroutine", "describe"]
 

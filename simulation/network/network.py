@@ -12,12 +12,12 @@ from functools import partial
 from typing import TypeAlias
 
 from lockstep.remoting.runtime import ProtocolFactory
-from lockstep.simulation.host import Host, host_context
-from lockstep.simulation.loop import VirtualLoop
+from lockstep.simulation.machine.host import Host, host_context
+from lockstep.simulation.network.transport import Address, Endpoint, reset_error
+from lockstep.simulation.network.wire import Link, Pipe
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.trace import Trace
-from lockstep.simulation.transport import Address, Endpoint, reset_error
-from lockstep.simulation.wire import Link, Pipe
+from lockstep.simulation.virtual_time.loop import VirtualLoop
 
 __all__ = ["Network", "SimListening"]
 

@@ -8,7 +8,7 @@ from lockstep.client import Message
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.simulation.lab.cluster import BROKER, Cluster
 from lockstep.simulation.lab.setup import FaultEvent, Setup
-from lockstep.simulation.lab.user_app import AppError, Listening, UserApp, app_of, lab_listener
+from lockstep.simulation.lab.user.app import AppError, Listening, UserApp, app_of, lab_listener
 from lockstep.simulation.world import World
 
 __all__ = ["StoryCluster"]

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from lockstep.client import Message
 from lockstep.simulation.lab.experiment import LockMode
-from lockstep.simulation.lab.faults import fault_text
+from lockstep.simulation.lab.faults.by_name import fault_text
 from lockstep.simulation.lab.report import listener_failures
 from lockstep.simulation.lab.runner import Run, outcome_of
-from lockstep.simulation.lab.story import ALL_FAULTS, Story, experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
-from lockstep.simulation.lab.user_app import app_of
-from lockstep.simulation.lab.user_file import user_modules
+from lockstep.simulation.lab.user.app import app_of
+from lockstep.simulation.lab.user.file import user_modules
+from lockstep.simulation.lab.user.story import ALL_FAULTS, Story, experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
 __all__ = ["SeedFailedError", "order_test"]
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from lockstep.simulation.host import Host, host_context
-from lockstep.simulation.loop import VirtualLoop
+from lockstep.simulation.machine.host import Host, host_context
+from lockstep.simulation.network.wire import Ending, Pipe
 from lockstep.simulation.trace import Trace
-from lockstep.simulation.wire import Ending, Pipe
+from lockstep.simulation.virtual_time.loop import VirtualLoop
 
 __all__ = ["Address", "Endpoint", "reset_error"]
 
@@ -66,7 +66,7 @@ class Endpoint(asyncio.Transport):
         self._reading_paused = False
         self._read_scheduled = False
         # writing
-        self._buffer = bytearray()
+        self.unsent = bytearray()  # written, and more than the pipe takes
         self._high_bytes = _HIGH_WATER_BYTES
         self._low_bytes = _HIGH_WATER_BYTES // 4
         self._writing_paused = False
@@ -103,7 +103,7 @@ class Endpoint(asyncio.Transport):
         if self._lost:
             return
         self._lost = self._closing = True
-        self._buffer.clear()
+        self.unsent.clear()
         self._loop.call_soon(self._call_lost, error, context=self.context)
 
     def _call_lost(self, error: Exception | None) -> None:
@@ -118,7 +118,7 @@ class Endpoint(asyncio.Transport):
         """The host crashed: nothing runs here any more. The peer gets a reset unless `silently`."""
         if not self._lost:
             self._lost = self._closing = True
-            self._buffer.clear()
+            self.unsent.clear()
             if not silently:
                 self.out.put(Ending.RESET)
         self.on_end(self)
@@ -129,7 +129,7 @@ class Endpoint(asyncio.Transport):
                 {"message": message, "exception": error, "transport": self, "protocol": self._protocol}
             )
         if not self._lost:
-            self._buffer.clear()
+            self.unsent.clear()
             self._shut(error)
 
     # Reading -------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Endpoint(asyncio.Transport):
             self._take(len(data))
         else:
             # At once, not with call_soon: a quarter of all callbacks less.
-            at_once = not self._read_scheduled and self._loop.shuffle is None and self._made and self.host.running
+            at_once = self._made and not self._read_scheduled and self._loop.shuffle is None and self.host.running
             if at_once and not (self._received or self._reading_paused) and len(data) <= self._read_bytes_max:
                 self.context.run(self._pass_bytes, data)
                 return
@@ -159,7 +159,7 @@ class Endpoint(asyncio.Transport):
             self._eof_arrived = True
         else:
             self._reset_by_peer = True
-            self._buffer.clear()
+            self.unsent.clear()
             if self._closing:
                 self.lose(reset_error())
         self._schedule_read()
@@ -202,11 +202,15 @@ class Endpoint(asyncio.Transport):
             self._fail(error, _FAILED)
 
     def _pass_bytes(self, data: bytes) -> None:
-        self._take(len(data))
-        self._trace.add("data", f"{self.label} {len(data)} {crc32(data):08x}")
-        assert self._protocol is not None
+        size = len(data)
+        self.inbound.unread_bytes -= size
+        if self.peer.unsent:
+            self.peer.on_read()
+        self._trace.add("data", self.label, size, crc32(data))
+        protocol = self._protocol
+        assert protocol is not None
         try:
-            self._protocol.data_received(data)
+            protocol.data_received(data)
         except Exception as error:
             self._fail(error, _FAILED)
             return
@@ -237,12 +241,13 @@ class Endpoint(asyncio.Transport):
         if self._reset_by_peer:
             self.lose(reset_error())
             return
-        if not self._buffer and len(data) <= self.out.free_bytes:
-            self.out.put(bytes(data))
+        out = self.out
+        if not self.unsent and len(data) <= out.free_bytes:
+            out.put(bytes(data))
             return
-        self._buffer += data
+        self.unsent += data
         self._pump()
-        if len(self._buffer) > self._high_bytes and not self._writing_paused:
+        if len(self.unsent) > self._high_bytes and not self._writing_paused:
             self._writing_paused = True
             self._call_protocol("pause_writing")
 
@@ -251,27 +256,27 @@ class Endpoint(asyncio.Transport):
 
     def on_read(self) -> None:
         """The peer has read: fill the window again when this host runs."""
-        if self._buffer and not self._pump_scheduled:
+        if self.unsent and not self._pump_scheduled:
             self._pump_scheduled = True
             self._loop.call_soon(self._pump_later, context=self.context)
 
     def _pump_later(self) -> None:
         self._pump_scheduled = False
         self._pump()
-        if self._writing_paused and not self._lost and len(self._buffer) <= self._low_bytes:
+        if self._writing_paused and not self._lost and len(self.unsent) <= self._low_bytes:
             self._writing_paused = False
             self._call_protocol("resume_writing")
-        if not self._buffer and not self._lost:
+        if not self.unsent and not self._lost:
             if self._closing:
                 self._shut()
             elif self._eof_written:
                 self._send_eof()
 
     def _pump(self) -> None:
-        size = min(len(self._buffer), self.out.free_bytes)
+        size = min(len(self.unsent), self.out.free_bytes)
         if size > 0:
-            self.out.put(bytes(self._buffer[:size]))
-            del self._buffer[:size]
+            self.out.put(bytes(self.unsent[:size]))
+            del self.unsent[:size]
 
     def _call_protocol(self, method: str) -> None:
         try:
@@ -284,7 +289,7 @@ class Endpoint(asyncio.Transport):
     def write_eof(self) -> None:
         if not self._closing and not self._eof_written:
             self._eof_written = True
-            if not self._buffer:
+            if not self.unsent:
                 self._send_eof()
 
     def _send_eof(self) -> None:
@@ -296,7 +301,7 @@ class Endpoint(asyncio.Transport):
         return True
 
     def get_write_buffer_size(self) -> int:
-        return len(self._buffer)
+        return len(self.unsent)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
         return self._low_bytes, self._high_bytes
@@ -317,13 +322,13 @@ class Endpoint(asyncio.Transport):
         if self._closing:
             return
         self._closing = True
-        if not self._buffer:
+        if not self.unsent:
             self._shut()
 
     def abort(self) -> None:
         if not self._lost:
             self._closing = True
-            self._buffer.clear()
+            self.unsent.clear()
             self._shut()
 
     def _shut(self, error: Exception | None = None) -> None:

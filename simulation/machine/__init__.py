@@ -1,0 +1,1 @@
+"""A simulated machine: its hosts, its clock, its disk."""

@@ -1,0 +1,1 @@
+"""The network between simulated machines: transports, wires, bandwidth, faults of links."""
