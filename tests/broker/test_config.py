@@ -42,6 +42,7 @@ from tests.store.stores import record
         ({"flush_sync": True}, "a store in memory is not flushed"),
         ({"data_dir": "store", "segment_bytes": 1 << 20}, "must hold a message of the largest size"),
         ({"data_dir": "store", "queue_file_bytes": 6001}, "multiple of 20"),
+        ({"operator_addresses": "10.0.0.*,10.0.0.1"}, "operator_addresses: .* is not a pattern of addresses, such as"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_the_reason(changes: dict[str, Any], said: str) -> None:

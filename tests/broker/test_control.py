@@ -10,7 +10,7 @@ import pytest
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.fault_api.calls import CallError, ControlledBroker
 from lockstep.broker.fault_api.faults import REQUESTS_KEPT_MAX, Faults, PushedError, code_of
-from lockstep.broker.fault_api.server import FaultInterceptor
+from lockstep.broker.fault_api.server import ControlServer, FaultInterceptor
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
@@ -28,6 +28,7 @@ from tests.broker.helpers import (
     pull_header,
     send_header,
 )
+from tests.simulation.peers import Recorder
 
 R = RequestCode
 WAITING = 6  # subscription in the request, may be suspended
@@ -256,6 +257,30 @@ def test_a_pushed_error_is_the_answer() -> None:
     on_stage(story)
 
 
+def test_a_long_answer_that_is_not_read_stops_the_reading() -> None:
+    """Also when no line waits behind it: those that come then stay in the peer's buffer, and are answered later."""
+
+    async def story(stage: Stage) -> None:
+        host, line = stage.world.host("broker"), b'{"call": "status"}\n'
+        server = ControlServer(stage.broker, host)
+        await server.start(9000)
+        for code in range(REQUESTS_KEPT_MAX):
+            stage.faults.on_request("peer", RemotingCommand(code), 1)
+        _, peer = await host.create_connection(Recorder, "127.0.0.1", 9000)
+        assert isinstance(peer, Recorder)
+        peer.transport.pause_reading()
+        peer.transport.write(b'{"call": "requests"}\n')
+        await stage.world.sleep_ms(1000)
+        peer.transport.write(line * 20_000)
+        await stage.world.sleep_ms(1000)
+        assert peer.transport.get_write_buffer_size() > 200_000
+        peer.transport.resume_reading()
+        await stage.world.until(lambda: peer.received.count(b"\n") == 20_001)
+        server.close()
+
+    on_stage(story)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
@@ -269,6 +294,8 @@ def test_a_pushed_error_is_the_answer() -> None:
         ("push_error", {"codes": [10], "times": 0}, "times of at least 1"),
         ("push_error", {"codes": [None]}, "request codes or their names"),
         ("push_error", {"codes": [10], "responseCode": "BAD"}, "unknown response 'BAD'"),
+        ("push_error", {"codes": [10], "responseCode": 1 << 15}, "responseCode must be 0 to 32767"),
+        ("push_error", {"codes": [10], "remark": "x" * 1001}, "remark must have at most 1000 characters"),
         ("requests", {"codes": ["BAD"]}, "unknown request 'BAD'"),
         ("create_topic", {"topic": "a b"}, "may hold only the characters"),
         ("create_topic", {"topic": "a", "queues": 0}, "queues must be at least 1"),

@@ -4,12 +4,14 @@ import json
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from lockstep.testing.process import BrokerProcess
 
+UNREAD_BYTES_MAX = 64 << 20  # of both ends' sockets, on any machine
 PROGRAM = (sys.executable, "-P", "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0")
 
 
@@ -46,6 +48,39 @@ def test_what_is_no_call_ends_its_connection(line: bytes) -> None:
         with connect(broker.addresses.control) as control:
             control.sendall(b'{"call": "status"}\n')
             assert json.loads(control.recv(65536))["result"]["advancedMs"] == 0
+
+
+def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+    """Its answers do not pile up, another peer is served meanwhile, and it gets them all in the end."""
+    call = b'{"call": "nonsense"}\n'
+    with controlled() as broker, connect(broker.addresses.control) as control:
+        control.setblocking(False)
+        sent, tries = 0, 0
+        while tries < 5:  # until nothing is taken any more
+            try:
+                sent += control.send((call * 1000)[sent % len(call) :])
+                tries = 0
+            except BlockingIOError:
+                tries += 1
+                with connect(broker.addresses.control) as other:
+                    other.sendall(b'{"call": "status"}\n')
+                    assert json.loads(other.recv(65536))["ok"]
+            assert sent < UNREAD_BYTES_MAX
+        control.setblocking(True)
+        control.settimeout(60)
+        with control.makefile("rb") as answers:
+            assert all(not json.loads(answers.readline())["ok"] for _ in range(sent // len(call)))
+
+
+def test_there_is_a_bound_of_connections() -> None:
+    """Those that are open go on."""
+    with controlled() as broker, ExitStack() as stack:
+        first = stack.enter_context(connect(broker.addresses.control))
+        for _ in range(63):
+            stack.enter_context(connect(broker.addresses.control))
+        assert ended(stack.enter_context(connect(broker.addresses.control)))
+        first.sendall(b'{"call": "status"}\n')
+        assert json.loads(first.recv(65536))["ok"]
 
 
 def ended(connection: socket.socket) -> bool:

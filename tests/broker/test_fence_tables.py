@@ -5,9 +5,9 @@ import pytest
 from lockstep.broker.fence.bound_clients import BoundClients
 from lockstep.broker.fence.denial import Act, Denials, Reason
 from lockstep.broker.fence.reset_marks import ResetMarks
-from lockstep.broker.state.limits import EventThrottle
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from lockstep.remoting.limit_log import EventThrottle
 from tests.broker.helpers import FakeConnection, Peer, pull_header
 
 C = ResponseCode

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.state.limits import LimitLog
 from lockstep.broker.state.members import ClientChannel, ConsumerManager, ProducerManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import UnregisterClientRequestHeader
+from lockstep.remoting.limit_log import LimitLog
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of
 
 R = RequestCode
@@ -97,14 +97,15 @@ def test_a_send_that_would_make_one_topic_more_is_refused() -> None:
     assert limits_met(peer) == ["topics_max"]
 
 
-def test_a_limit_that_is_met_all_day_is_logged_each_10_seconds() -> None:
-    """With how often it was met; another one is logged at once."""
+def test_a_limit_that_is_met_all_day_is_logged_each_minute() -> None:
+    """With how often it was met; another one is logged at once. All times are counted."""
     log = RecordingLog()
     limits = LimitLog(log)
-    for after_ms in (0, 1, 9999, 10_000):
+    for after_ms in (0, 1, 59_999, 60_000):
         limits.met("a", 5, NOW_MS + after_ms)
     limits.met("b", 6, NOW_MS)
     assert [(fields["setting"], fields["times"]) for _, _, fields in log.events] == [("a", 1), ("a", 3), ("b", 1)]
+    assert limits.counts == {"a": 4, "b": 1}
 
 
 class CountedConnection(FakeConnection):

@@ -87,6 +87,36 @@ async def test_a_peer_that_says_nothing_is_cut(port: Port) -> None:
         writer.close()
 
 
+async def test_a_request_in_single_bytes_is_cut(port: Port) -> None:
+    """Each byte comes before a deadline of its own would, but there is one for the whole connection."""
+    reader, writer = await port.connect()
+    for number in range(CONNECTION_LIFE_MS // 1000):
+        writer.write(GET[number : number + 1])
+        await writer.drain()
+        assert not reader.at_eof()
+        port.runtime.advance(1000)
+    assert await ended(reader)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (GET + b"a: b\r\n" * 2000 + b"\r\n", b"200"),
+        (b"GET /metrics?" + b"name[]=x&" * 1500 + b" HTTP/1.1\r\n\r\n", b"200"),
+        (b"DELETE / HTTP/1.1\r\n\r\n", b"405"),
+        (b"HEAD /metrics HTTP/1.1\r\n\r\n", b"405"),
+        (b"\xff\x00 /\xff HTTP/1.1\r\n\r\n", b"405"),
+    ],
+    ids=["many headers", "a long query", "another method", "HEAD", "bytes that are no text"],
+)
+async def test_odd_requests(port: Port, request_bytes: bytes, status: bytes) -> None:
+    """They are answered as any other, and what follows the head is not read."""
+    head, _ = await port.ask(request_bytes + GET + b"\r\n")
+    assert head.startswith(b"HTTP/1.1 " + status + b" ")
+    assert head.count(b"HTTP/1.1") == 1
+
+
 @pytest.mark.parametrize("request_bytes", [b"x" * 20_000, b"nonsense\r\n\r\n"])
 async def test_what_is_no_request_ends_the_connection(port: Port, request_bytes: bytes) -> None:
     """A head without end, and a line that is no request."""

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.config import BrokerConfig, NameServerConfig
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs, TopicList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body

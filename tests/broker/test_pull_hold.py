@@ -5,7 +5,8 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import tags_code
-from lockstep.store import Passes
+from lockstep.protocol.message import encode_stored_message
+from lockstep.store import Passes, Record
 from tests.broker.helpers import NOW_MS, FakeConnection
 
 A, B = tags_code("A"), tags_code("B")
@@ -90,6 +91,17 @@ def test_more_than_a_filter_is_shown_at_once_wakes_it() -> None:
     for offset in range(3, 6):
         hold.on_arrival("T", 0, offset, 0)
     assert hold.take_arrived(no_message) == [held]
+
+
+def test_a_message_with_long_properties_wakes_each_filter() -> None:
+    """Thousands of pulls may wait, and to read 8,000 properties for each takes a millisecond: their reads decide."""
+    for properties, woken in ((b"a\x01" + b"x" * 100, []), (b"a\x01" + b"x" * 5000, [True])):
+        fields = ("T", 0, 0, 0, NOW_MS, bytes(4), 1, NOW_MS, 0, 0, b"body" * 2000, properties, 0)
+        stored = encode_stored_message(Record(*fields), b"T", 0, 0, bytes(4), 1)
+        hold, held = PullHold(10), pull()._replace(passes=Passes(lambda _: False, entries_max=9))
+        hold.park(held)
+        hold.on_arrival("T", 0, 0, 0)
+        assert [found is held for found in hold.take_arrived(lambda *_, stored=stored: stored)] == woken
 
 
 def test_a_message_below_the_wanted_offset_is_no_news() -> None:

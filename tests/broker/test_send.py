@@ -255,6 +255,15 @@ def test_a_batchs_properties_are_appended_to_a_records_text(
     assert data.endswith(len(text).to_bytes(2) + text)
 
 
+def test_a_batchs_properties_do_not_become_many_bytes(peer: Peer) -> None:
+    """Each record gets them: 10,000 empty ones, 220 kB, would become 300 MB."""
+    header = send_header(batch=True, properties="k\x01" + "v" * 30_000)
+    for count, code in ((100, C.SUCCESS), (200, C.MESSAGE_ILLEGAL)):
+        reply = peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch([BatchRecord(0, b"", "")] * count))
+        assert reply.code == code
+    assert "for each of 200 messages" in (reply.remark or "")
+
+
 def test_a_batchs_tag_counts(peer: Peer) -> None:
     """Pulls by tag find a record by the tag of its batch, which stands behind its own."""
     blob = encode_batch([BatchRecord(0, b"b", "TAGS\x01A")])

@@ -97,6 +97,13 @@ def test_a_negative_level_is_a_dead_letter_at_once(peer: Peer) -> None:
     assert last_of(peer, "%DLQ%G").reconsume_times == 1
 
 
+def test_the_number_of_tries_stays_in_its_field(peer: Peer) -> None:
+    """A producer can send a message with the largest number; sent back, it is a dead letter with that number."""
+    peer.send(body=b"tried for ever", reconsume_times=2**31 - 1)
+    assert send_back(peer, last_of(peer, "T").commit_log_offset).code == 0
+    assert last_of(peer, "%DLQ%G").reconsume_times == 2**31 - 1
+
+
 @pytest.mark.parametrize(("level", "wait_ms"), [(1, 1000), (18, 7_200_000), (99, 7_200_000)])
 def test_a_level_above_zero_is_taken(peer: Peer, level: int, wait_ms: int) -> None:
     """Instead of the broker's own count."""

@@ -57,6 +57,15 @@ def test_a_repeat_of_a_stored_send_is_refused_as_such() -> None:
     assert "stored already" in str(sequences.refusal(KEY, 0, 0, FakeConnection(), NOW_MS))
 
 
+def test_long_names_are_not_kept() -> None:
+    """A header may have 256 KiB, so 100,000 sequences could fill the memory with names."""
+    sequences = SendSequences(100)
+    for key in (("p" * 1020, "topic", 0), ("p", "t" * 1024, 0)):
+        assert "1024 characters" in str(sequences.refusal(key, 0, 0, FakeConnection(), NOW_MS))
+    assert len(sequences) == 0
+    assert sequences.refusal(("p" * 1019, "topic", 0), 0, 0, FakeConnection(), NOW_MS) is None
+
+
 def test_sequences_are_separate_by_producer_topic_and_queue() -> None:
     """Each has a sequence of its own."""
     sequences = SendSequences(100)
@@ -87,6 +96,26 @@ def test_the_table_is_bounded_and_the_oldest_sequence_goes_first() -> None:
     assert len(sequences) == 2
     assert sequences.refusal(("b", "T", 0), 0, 1, FakeConnection(), NOW_MS) is None
     assert sequences.refusal(("a", "T", 0), 0, 1, FakeConnection(), NOW_MS) is not None
+
+
+def test_a_large_table_is_looked_at_in_parts() -> None:
+    """To sort all of it would keep the loop. Each part loses a tenth: what has no connection goes first."""
+    sequences, there, gone = SendSequences(count_max=3000), FakeConnection(), FakeConnection()
+    for number in range(3000):
+        sequences.refusal((f"{number}", "T", 0), 0, 0, gone if number % 20 == 0 else there, NOW_MS + number)
+    gone.is_open = False
+
+    def left(connection: FakeConnection) -> int:
+        return sum(entry.connection is connection for entry in sequences._sequences.values())
+
+    lengths, lost = list[int](), list[int]()
+    for number in range(3 * 101):
+        sequences.refusal((f"new {number}", "T", 0), 0, 0, there, NOW_MS + 9999)
+        lengths.append(len(sequences))
+        lost.append(left(gone))
+    assert min(lengths) == 2900
+    assert max(lengths) == 3000
+    assert [lost[0], lost[101], lost[202]] == [100, 50, 0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.booleans()), max_size=60))

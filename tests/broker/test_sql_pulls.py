@@ -1,5 +1,7 @@
 """SQL92 subscriptions on a broker: checked, compiled once, found and evaluated for pulls (wire.md 6.2, 6.5)."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -153,6 +155,22 @@ def test_the_setting_is_changed_while_the_broker_runs() -> None:
     assert bodies(registered(peer)) == [b"3"]
 
 
+@pytest.mark.parametrize("at_start", [True, False])
+def test_the_parser_is_loaded_before_the_first_expression(monkeypatch: pytest.MonkeyPatch, at_start: bool) -> None:
+    """It takes some 80 ms, in which no peer would be answered: so at the start, or in turns when switched on."""
+    monkeypatch.delitem(sys.modules, "lockstep.broker.sql.parser", raising=False)
+    broker = Peer(property_filter=at_start).broker
+    turns: list[Callable[[], None]] = []
+    if not at_start:
+        assert "lockstep.broker.sql.parser" not in sys.modules
+        broker.work.soon = turns.append
+        broker.change_config(replace(broker.config, property_filter=True), NOW_MS)
+        assert "lockstep.broker.sql.parser" not in sys.modules
+        while turns:
+            turns.pop(0)()
+    assert "lockstep.broker.sql.parser" in sys.modules
+
+
 @pytest.mark.parametrize(
     ("expression_type", "expression", "code", "remark"),
     [
@@ -284,9 +302,12 @@ def test_expressions_that_are_kept_have_a_bound() -> None:
 
 
 def test_a_failure_is_remembered_as_well() -> None:
-    """A broken expression costs one parse, not one a heartbeat."""
+    """A broken expression costs one parse, not one a heartbeat; its error does not keep the frames of who was told."""
     consumer_filters._compiled.cache_clear()
+    depths = []
     for _ in range(3):
-        with pytest.raises(FilterError):
+        with pytest.raises(FilterError) as told:
             consumer_filters.compiled("SQL92", "size > >")
+        depths.append(len(told.traceback))
     assert consumer_filters._compiled.cache_info().misses == 1
+    assert depths == depths[:1] * 3

@@ -281,7 +281,7 @@ def test_an_end_that_cannot_be_stored_may_be_asked_for_again(peer: Peer, monkeyp
 
     sent = send_half(peer)
     with monkeypatch.context() as patched:
-        patched.setattr(peer.broker.store, "append", full)
+        patched.setattr(peer.broker.store, "append_all", full)
         refused = end(peer, sent, COMMIT)
     assert refused is not None
     assert refused.code == C.SYSTEM_ERROR

@@ -11,6 +11,8 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
+from lockstep.protocol.headers.together import SendTogetherRequestHeader
+from lockstep.protocol.together import NO_NUMBERS, Lane, decode_rows, encode_sends
 from tests.broker.helpers import NOW_MS, over_the_wire, pull_header, send_header
 from tests.broker.kept_broker import Kept, kept, until
 
@@ -67,6 +69,27 @@ async def test_nothing_follows_a_numbered_send_that_may_not_be_on_the_disk(tmp_p
         assert late is not None
         assert late.code == ResponseCode.SEND_OUT_OF_SEQUENCE
         assert opened.send(b"again", lane_id="p", lane_generation=1, lane_sequence=0) is None
+
+
+async def test_sends_of_one_frame_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
+    """Each that was stored gets FLUSH_DISK_TIMEOUT with its place, the refused one keeps its code; sequences end."""
+    lanes = [Lane("T", 0, 0), Lane("T", 9, NO_NUMBERS)]
+    body = encode_sends(lanes, [(0, 0, 1, 0, 0, 1, 0), (1, 0, 1, 0, 0, 1, 0), (0, 1, 1, 0, 0, 1, 0)], [b"abc"])
+    header = SendTogetherRequestHeader("PG", "TBW102", 4, 3, lane_id="p")
+    async with kept(tmp_path) as opened:
+        opened.send(b"first")
+        await opened.durable.flush()
+        reply = over_the_wire(await unsafe_reply(opened, RequestCode.SEND_TOGETHER, header, body))
+        rows, remarks = decode_rows(reply.body, 3)
+        unsafe = ResponseCode.FLUSH_DISK_TIMEOUT
+        assert (reply.code, [row.code for row in rows]) == (0, [unsafe, ResponseCode.SYSTEM_ERROR, unsafe])
+        assert [row.queue_offset for row in rows] == [1, -1, 2]
+        assert ["Input/output error" in remark for remark in remarks] == [True, False, True]
+        opened.disk.sync_error = 0
+        await until(lambda: not opened.store.refusal, "the disk works again")
+        late = opened.send(b"late", lane_id="p", lane_generation=0, lane_sequence=2)
+        assert late is not None
+        assert late.code == ResponseCode.SEND_OUT_OF_SEQUENCE
 
 
 async def test_a_message_sent_back_that_may_not_be_on_the_disk(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from lockstep.cli.context.contexts import Context, ContextFile, Contexts, decode, encode
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
-from tests.commands import Lockstep
+from tests.commands import Lockstep, Result
+from tests.integration.certificates import make_files
 
 HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"  # nothing listens there
 FILE = Path("lockstep/contexts.json")
@@ -102,6 +104,80 @@ def test_an_account_is_kept_and_its_secret_not_shown(
     assert given == {"ACCESS": "reader", "SECRET": "hidden-words"}
 
 
+def test_the_current_contexts_account_and_tls_are_for_its_own_servers(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Another server, by an option or the environment, gets neither, unless the context was chosen by name."""
+    names = ("LOCKSTEP_ACCESS_KEY", "LOCKSTEP_SECRET_KEY", "LOCKSTEP_TLS")
+
+    def used(*arguments: str, called: Inside = inside) -> list[str]:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+        called(*arguments)
+        found = [name for name in names if os.environ.get(name)]
+        for name in names:
+            os.environ.pop(name, None)
+        return found
+
+    for name, value in zip(names, ("reader", "hidden-words", ""), strict=True):
+        monkeypatch.setenv(name, value)
+    inside("context", "add", "here", "--name-server", HERE, "--account", "--tls", "unverified")
+    inside("context", "use", "here")
+    assert used("topic", "list") == list(names)
+    assert used("topic", "list", "-n", HERE) == list(names)
+    assert used("topic", "list", "-n", THERE) == []
+    assert used("--context", "here", "topic", "list", "-n", THERE) == list(names)
+    elsewhere = Inside(THERE, monkeypatch, capfd, tmp_path)
+    assert used("topic", "list", called=elsewhere) == []
+    assert used("produce", "orders", "--file", os.devnull, called=elsewhere) == []
+    assert used("--context", "here", "topic", "list", called=elsewhere) == list(names)
+
+
+RULES = """\
+accounts:
+- {accessKey: account1, secretKey: hidden-words, topicPerms: [mine=PUB|SUB], defaultGroupPerm: SUB}
+"""
+TLS = ("TLS", "TLS_CA", "TLS_CERT", "TLS_KEY")
+
+
+def test_a_broker_with_tls_and_accounts_needs_its_context_alone(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The account and the files of TLS, named from any folder; options and the environment win over them."""
+    files = make_files(tmp_path)
+    (tmp_path / "plain_acl.yml").write_text(RULES)
+    (tmp_path / "lines.jsonl").write_text('{"a": 1}\n')
+    acl = ("--acl", str(tmp_path / "plain_acl.yml"), "--acl-checks", "strict", "--topic", "mine:1")
+    tls = ("--tls", "enforcing", "--tls-cert", files.server, "--tls-client-ca", files.ca)
+    for name in (*TLS, "ACCESS_KEY", "SECRET_KEY"):
+        monkeypatch.setenv(f"LOCKSTEP_{name}", "")  # what a command sets is taken back after the test
+
+    def produced(*options: str) -> Result:
+        for name in (*TLS, "ACCESS_KEY", "SECRET_KEY"):
+            monkeypatch.delenv(f"LOCKSTEP_{name}")
+        return inside("--context", "safe", *options, "produce", "mine", "--file", str(tmp_path / "lines.jsonl"))
+
+    with BrokerProcess(*acl, *tls, folder=tmp_path) as broker:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("LOCKSTEP_ACCESS_KEY", "account1")
+        monkeypatch.setenv("LOCKSTEP_SECRET_KEY", "hidden-words")
+        added = inside(
+            "context", "add", "safe", "-n", broker.name_server, "--account", "--tls-ca", "ca.pem",
+            "--tls-cert", "client.pem",
+        )  # fmt: skip
+        assert added.status == 0
+        monkeypatch.chdir("/")
+        assert produced().status == 0
+        (shown,) = inside("context", "show", "safe", "-o", "json").rows
+        assert (shown["tls"], shown["tls_ca"], shown["tls_cert"]) == ("on", files.ca, files.client)
+        assert "hidden-words" not in json.dumps(shown) + added.out + added.err
+        assert "the certificate is not accepted" in produced("--tls-ca", files.other_ca).err
+        assert "perhaps it wants TLS" in produced("--tls", "off").err
+        assert "Check signature failed" in produced("--access-key", "account1", "--secret-key", "other-words").err
+        monkeypatch.setenv("LOCKSTEP_TLS", "off")
+        assert "perhaps it wants TLS" in inside("--context", "safe", "topic", "list").err
+
+
 DAMAGED = '{"version": 1,\n "current": oops}'
 
 
@@ -134,6 +210,8 @@ def test_a_damaged_file_is_an_error_when_it_is_needed(inside: Inside, tmp_path: 
         ('{"version": 1, "contexts": {"x": {"name_server": null}}}', "context 'x': name_server must be a text"),
         ('{"version": 1, "contexts": {"x": {"name_server": "a:1", "color": 1}}}', "unknown field 'color'; known are"),
         ('{"version": 1, "contexts": {"x": {"name_server": "a:1", "lock_mode": "no"}}}', "faithful, fenced"),
+        ('{"version": 1, "contexts": {"x": {"name_server": "a:1", "tls": "no"}}}', "on, unverified, off"),
+        ('{"version": 1, "contexts": {"x": {"name_server": "a:1", "tls_ca": "a"}}}', "tls_ca must be an absolute path"),
         ("[" * 100_000, "it is nested too deeply"),
     ],
 )
@@ -147,7 +225,7 @@ def test_what_is_written_is_read() -> None:
     """All fields, and those that are not set."""
     every = Context(
         name_server="a:1;b:2", group="g", lock_mode="fenced", lock_live_ms=5000, output="json",
-        access_key="reader", secret_key="words",
+        access_key="reader", secret_key="words", tls="unverified", tls_ca="/a.pem", tls_cert="/b.pem", tls_key="/c.pem",
     )  # fmt: skip
     contexts = Contexts("x", {"x": every, "y": Context(name_server="c:3")})
     assert decode(encode(contexts)) == contexts
@@ -163,6 +241,8 @@ def test_what_is_written_is_read() -> None:
         ("context add dev -n a:1 -g g/g", 2, "may hold only the characters"),
         ("context add dev -n a:1 --lock-mode loose", 2, "lock_mode must be one of faithful, fenced"),
         ("context add dev -n a:1 --lock-live-ms 10", 2, "lock_live_ms must be 3000 or more"),
+        ("context add dev -n a:1 --tls perhaps", 2, "'perhaps' is not one of 'on', 'unverified', 'off'"),
+        ("context add dev -n a:1 --tls-key key.pem", 2, "tls_key needs tls_cert"),
         ("context add kept -n a:1", 1, "there is a context 'kept' already; --replace changes it"),
         ("context use", 2, "give either the name of a context or --none"),
         ("context use nosuch", 1, "no context 'nosuch'; known are kept (`lockstep context add` makes one)"),

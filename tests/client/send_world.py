@@ -13,12 +13,16 @@ from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.ordered import OrderedSender
 from lockstep.client.producer.request import SendRequests
 from lockstep.client.producer.result import SendResult
-from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.batch import decode_batch
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.together import decode_sends, encode_rows
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
+from lockstep.remoting.waiter import Waiter
 from lockstep.simulation import SimRuntime
 
 __all__ = ["QUEUE", "Link", "SendWorld", "Sent", "settle"]
@@ -36,27 +40,27 @@ async def settle(rounds: int = 10) -> None:
 class Link:
     """A connection: requests on their way, replies on their way, and who waits for which."""
 
-    def __init__(self, world: "SendWorld", agreed: bool) -> None:
+    def __init__(self, world: "SendWorld", agreed: bool, together: bool) -> None:
         self.world = world
         self.agreed = agreed
+        self.together = together
         self.write_paused = False
         self.is_open = True
         self.address = "10.0.0.1:10911"
         self.requests: deque[RemotingCommand] = deque()
         self.replies: deque[tuple[int, RemotingCommand]] = deque()
-        self.futures: dict[int, asyncio.Future[Reply]] = {}
+        self.waiters: dict[int, Waiter] = {}
         self.given_up: set[int] = set()  # timed out
         self._opaque = 0
         self._resumed = asyncio.Event()
 
-    def request_nowait(self, command: RemotingCommand, timeout_ms: int) -> "asyncio.Future[Reply]":
+    def request_for(self, waiter: Waiter, command: RemotingCommand, timeout_ms: int) -> None:
         if not self.is_open:
             raise ConnectionLost(self.address, "it is closed")
         command.opaque = self._opaque = self._opaque + 1
         self.requests.append(command)
         self.world.on_departed(self, command)
-        future = self.futures[command.opaque] = asyncio.get_running_loop().create_future()
-        return future
+        self.waiters[command.opaque] = waiter
 
     def send_one_way(self, command: RemotingCommand) -> None:
         command.flag |= 2
@@ -85,17 +89,17 @@ class Link:
         """The next reply arrives here."""
         if self.replies and self.is_open:
             opaque, reply = self.replies.popleft()
-            future = self.futures.pop(opaque, None)
-            if future is not None and not future.done():
-                future.set_result(reply)
+            waiter = self.waiters.pop(opaque, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(reply)
 
     def time_out(self) -> None:
         """The oldest request that waits has waited too long."""
-        for opaque, future in self.futures.items():
-            if not future.done():
-                del self.futures[opaque]
+        for opaque, waiter in self.waiters.items():
+            if not waiter.done():
+                del self.waiters[opaque]
                 self.given_up.add(opaque)
-                future.set_exception(RequestTimeout(self.address, "SEND", 3000))
+                waiter.set_exception(RequestTimeout(self.address, "SEND", 3000))
                 return
 
     def lose(self) -> None:
@@ -103,10 +107,10 @@ class Link:
         self._resumed.set()
         if not self.agreed:
             self.requests.clear()  # to such a broker nothing protects from what arrives late
-        for future in self.futures.values():
-            if not future.done():
-                future.set_exception(ConnectionLost(self.address, "cut"))
-        self.futures.clear()
+        waiters, self.waiters = self.waiters, {}
+        for waiter in waiters.values():
+            if not waiter.done():
+                waiter.set_exception(ConnectionLost(self.address, "cut"))
 
     def under_way(self) -> int:
         """Requests that have left, have not been answered, and may still be waited for."""
@@ -129,9 +133,11 @@ class Sent:
 class SendWorld:
     """Sends are numbered in call order; `stored` are those numbers as the broker stored them."""
 
-    def __init__(self, runtime: SimRuntime, config: ProducerConfig, agreed: bool) -> None:
+    def __init__(self, runtime: SimRuntime, config: ProducerConfig, agreed: bool, *, together: bool = False) -> None:
         self.runtime = runtime
         self.agreed = agreed
+        self.together = together
+        self.frames = 0
         self.links: list[Link] = []
         self.connecting: deque[asyncio.Future[None]] = deque()
         self.stored: list[int] = []
@@ -164,7 +170,7 @@ class SendWorld:
             if permit in self.connecting:
                 self.connecting.remove(permit)
         if self.link() is None:
-            self.links.append(Link(self, self.agreed))
+            self.links.append(Link(self, self.agreed, self.together))
         return self.links[-1]
 
     def let_connect(self, *, succeed: bool) -> None:
@@ -211,28 +217,65 @@ class SendWorld:
     # The broker's side ---------------------------------------------------------------------------------------
 
     def on_departed(self, link: Link, command: RemotingCommand) -> None:
-        header = cast("SendMessageRequestHeaderV2", command.header)
-        number = int(command.body)
-        self.departed.append((number, header.lane_generation, header.lane_sequence))
-        next(sent for sent in self.sends if sent.number == number).departed_at = self._tick()
+        for number, generation, sequence in self._numbers(command):
+            self.departed.append((number, generation, sequence))
+            next(sent for sent in self.sends if sent.number == number).departed_at = self._tick()
+        self.frames += command.code in (RequestCode.SEND_TOGETHER, RequestCode.SEND_BATCH_MESSAGE)
         self.under_way_max = max(self.under_way_max, link.under_way())
-        assert (header.lane_id is not None) is link.agreed
+
+    def _numbers(self, command: RemotingCommand) -> list[tuple[int, int | None, int | None]]:
+        """(number, generation, sequence) of each message of a request."""
+        if command.code == RequestCode.SEND_TOGETHER:
+            count = cast("SendTogetherRequestHeader", command.header).message_count
+            lanes, heads, position = decode_sends(command.body, count)
+            found = list[tuple[int, int | None, int | None]]()
+            for lane, sequence, _, _, _, body_bytes, properties_bytes in heads:
+                found.append((int(command.body[position : position + body_bytes]), lanes[lane].generation, sequence))
+                position += body_bytes + properties_bytes
+            return found
+        header = cast("SendMessageRequestHeaderV2", command.header)
+        if command.code == RequestCode.SEND_BATCH_MESSAGE:
+            return [(int(record.body), None, None) for record in decode_batch(command.body)]
+        return [(int(command.body), header.lane_generation, header.lane_sequence)]
 
     def broker_takes(self, link: Link, command: RemotingCommand, refuse_with: int | None) -> RemotingCommand:
-        header = cast("SendMessageRequestHeaderV2", command.header)
-        if header.lane_id is not None:
-            assert header.lane_generation is not None
-            assert header.lane_sequence is not None
-            connection = cast("Connection", link)
-            why = self._sequences.refusal(_KEY, header.lane_generation, header.lane_sequence, connection, 0)
-            if why is not None:
-                return command.reply(ResponseCode.SEND_OUT_OF_SEQUENCE, remark=why)
+        """`refuse_with`: the first message of the request is refused; of a batch all are."""
+        if command.code == RequestCode.SEND_BATCH_MESSAGE:
+            return self._takes_batch(command, refuse_with)
+        rows, remarks = list[tuple[int, int, int]](), list[str]()
+        for number, generation, sequence in self._numbers(command):
+            code, remark = self._takes(link, number, generation, sequence, refuse_with)
+            refuse_with = None
+            rows.append((code, len(self.stored) - 1 if code == ResponseCode.SUCCESS else -1, 0))
+            remarks += [remark] if code else []
+        if command.code == RequestCode.SEND_TOGETHER:
+            return command.reply(ResponseCode.SUCCESS, SendTogetherResponseHeader("ID"), encode_rows(rows, remarks))
+        if rows[0][0]:
+            return command.reply(rows[0][0], remark=remarks[0])
+        return command.reply(ResponseCode.SUCCESS, SendMessageResponseHeader("ID", 0, rows[0][1]))
+
+    def _takes_batch(self, command: RemotingCommand, refuse_with: int | None) -> RemotingCommand:
         if refuse_with is not None:
             return command.reply(refuse_with, remark="the test says no")
-        if header.lane_id is not None:
+        numbers, first = [number for number, _, _ in self._numbers(command)], len(self.stored)
+        self.stored += numbers
+        ids = ",".join(f"ID{first + place}" for place in range(len(numbers)))
+        return command.reply(ResponseCode.SUCCESS, SendMessageResponseHeader(ids, 0, first))
+
+    def _takes(
+        self, link: Link, number: int, generation: int | None, sequence: int | None, refuse_with: int | None
+    ) -> tuple[int, str]:
+        assert generation is None or link.agreed
+        if generation is not None and sequence is not None:
+            why = self._sequences.refusal(_KEY, generation, sequence, cast("Connection", link), 0)
+            if why is not None:
+                return ResponseCode.SEND_OUT_OF_SEQUENCE, why
+        if refuse_with is not None:
+            return refuse_with, "the test says no"
+        if generation is not None:
             self._sequences.stored(_KEY)
-        self.stored.append(int(command.body))
-        return command.reply(ResponseCode.SUCCESS, SendMessageResponseHeader("ID", 0, len(self.stored) - 1))
+        self.stored.append(number)
+        return ResponseCode.SUCCESS, ""
 
     async def drain(self) -> None:
         """Everything goes well from here on, until every call has ended."""

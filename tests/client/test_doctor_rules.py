@@ -91,6 +91,7 @@ BAD: dict[str, ClusterFacts] = {
     "unequal-settings": with_a(properties={**ORDERLY, "maxReconsumeTimes": "16"}),
     "dead-letters": cluster(dead_letter_ms=NOW_MS - 60_000, dead_letter_count=2),
     "retry-without-members": cluster(members=(), retry_lag=3),
+    "limits-met": replace(HEALTHY, limits={"broker b": {"held_pulls_max": (3, NOW_MS - 60_000)}}),
     "clocks-apart": replace(HEALTHY, clocks={"broker 10.0.0.2:10911": -4000}),
     "group-not-ordered": cluster(ordered_at_broker=False),
     "trace-topic-missing": replace(
@@ -125,6 +126,7 @@ def test_what_was_seen_is_named() -> None:
     assert seen["key-in-several-queues"] == "key '1001' of orders in orders@broker-a:0, orders@broker-a:2"
     assert seen["unequal-settings"] == "maxReconsumeTimes: -1 at b; 16 at a"
     assert seen["flapping"] == "queues got another owner within 15 minutes: orders@broker-a:0 (7 times)"
+    assert seen["limits-met"] == "held_pulls_max was reached 3 times since its start, the last one 60.0 s ago"
     assert seen["clocks-apart"] == "its clock is 4.0 s behind this machine's"
 
 
@@ -165,6 +167,11 @@ def test_a_listener_is_slow_on_average_or_at_times_or_at_this_moment() -> None:
     (finding,) = examine(with_a(process_queues=stuck))
     assert finding.rule == "slow-listener"
     assert finding.evidence == "a call of a for orders@broker-a:0 runs since 31.0 s, and messages wait"
+
+
+def test_limits_of_long_ago_are_no_finding() -> None:
+    """A limit that was reached once this morning says nothing of now."""
+    assert examine(replace(HEALTHY, limits={"broker b": {"held_pulls_max": (3, NOW_MS - 900_001)}})) == []
 
 
 def test_clocks_of_clients() -> None:

@@ -164,6 +164,58 @@ async def test_retry_keyed_repeats_with_the_same_id(stage: Stage) -> None:
     assert [msg_id_of(command) for command in repeats] == [result.msg_id] * 3
 
 
+FLOW_CONTROL = "[REJECTREQUEST]system busy, start flow control for a while"
+
+
+@on_stage
+async def test_retry_keyed_waits_for_flow_control(stage: Stage) -> None:
+    """A refusal by flow control uses up no attempt: the sends wait longer each time, leave again in call order, and all
+    are stored once."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    stored = store(broker)
+    take = broker.on[SEND]
+    tokens = [3]
+    broken: set[int] = set()
+
+    def limited(command: RemotingCommand) -> RemotingCommand | None:
+        generation = header_of(command).lane_generation or 0
+        if generation in broken:
+            return command.reply(ResponseCode.SEND_OUT_OF_SEQUENCE, remark="would overtake")
+        if not tokens[0]:
+            broken.add(generation)
+            return command.reply(ResponseCode.SYSTEM_BUSY, remark=FLOW_CONTROL)
+        tokens[0] -= 1
+        return take(command)
+
+    broker.on[SEND] = limited
+    config = ProducerConfig(retry_keyed=True, retry_times=0, send_timeout_ms=20_000)
+    async with producer_for(stage, config) as producer:
+        await producer.queues(TOPIC)
+        sends = [asyncio.ensure_future(producer.send(Message(TOPIC, b"%d" % i), queue=queue_at(0))) for i in range(8)]
+        for _ in range(8):
+            await asyncio.sleep(1.5)
+            tokens[0] += 1
+        assert [await outcome_of(send) for send in sends] == [None] * 8
+    assert stored == [b"%d" % i for i in range(8)]
+    assert 8 < len(broker.requests(SEND)) < 8 * 20, "it asks again, and not all the time"
+
+
+@on_stage
+async def test_flow_control_ends_a_send_at_its_timeout(stage: Stage) -> None:
+    """It is refused, so it is not stored; without `retry_keyed` it is tried once, as in RocketMQ."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    broker.on[SEND] = lambda command: command.reply(ResponseCode.SYSTEM_BUSY, remark=FLOW_CONTROL)
+    for retry, counts in ((False, {1}), (True, {5, 6})):  # after 0, 0.1, 0.3, 0.7, 1.5 and 2.5 s
+        before = len(broker.requests(SEND))
+        async with producer_for(stage, ProducerConfig(retry_keyed=retry, send_timeout_ms=2000)) as producer:
+            with pytest.raises(SendError) as caught:
+                await producer.send(Message(TOPIC, b"x"), sharding_key="k")
+        assert (caught.value.outcome, caught.value.code) == (SendOutcome.REFUSED, ResponseCode.SYSTEM_BUSY)
+        assert len(broker.requests(SEND)) - before in counts
+
+
 @on_stage
 async def test_an_unanswered_attempt_makes_the_whole_unknown(stage: Stage) -> None:
     """First the connection is lost, then the repeat is refused: the first attempt may be stored."""

@@ -1,5 +1,9 @@
 """Offsets on the broker (wire.md 8.3), and where a queue's first pull begins (wire.md 12.3)."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
+
 import pytest
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig
@@ -8,6 +12,7 @@ from lockstep.client.consumer.offsets.store import NO_OFFSET, RemoteBrokerOffset
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ClientError
 from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
@@ -15,8 +20,11 @@ from lockstep.protocol.headers.messaging import (
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from lockstep.protocol.headers.together import CommitTogetherRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
+from lockstep.protocol.signature import Credentials
+from lockstep.protocol.together import decode_commits
 from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused, RequestTimeout
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
@@ -36,6 +44,30 @@ async def store_on(stage: Stage) -> tuple[FakeBroker, RemoteBrokerOffsetStore]:
     instance = stage.instance()
     await instance.routes.fetch(TOPIC)
     return broker, RemoteBrokerOffsetStore(instance, GROUP)
+
+
+@pytest.mark.parametrize("credentials", [None, Credentials("account1", "secret-1234")])
+def test_with_an_account_a_frame_of_commits_has_one_topic(credentials: Credentials | None) -> None:
+    """A broker with ACL refuses a frame as a whole, and a one-way refusal is lost."""
+    sent: list[list[str]] = []
+
+    def send_one_way(*commands: RemotingCommand) -> None:
+        for command in commands:
+            count = command.decode_header(CommitTogetherRequestHeader).commit_count
+            sent.append([commit.topic for commit in decode_commits(command.body, count)])
+
+    endpoint = Mock(together=True, send_one_way=send_one_way)
+    instance = SimpleNamespace(
+        config=ConsumerConfig(credentials=credentials),
+        routes=SimpleNamespace(master_address=lambda name: name),
+        dialer=SimpleNamespace(open_endpoint=lambda address: endpoint),
+    )
+    offsets = RemoteBrokerOffsetStore(cast("Any", instance), GROUP)
+    queues = [MessageQueue(topic, "broker-a", queue_id) for queue_id in (0, 1) for topic in ("T", "U")]
+    for queue in queues:
+        offsets.update(queue, 5, increase_only=False)
+    offsets.persist(queues, lambda _: None)
+    assert sent == ([["T", "U", "T", "U"]] if credentials is None else [["T", "T"], ["U", "U"]])
 
 
 # The store ---------------------------------------------------------------------------------------------------

@@ -191,6 +191,18 @@ async def test_changes_of_its_queues(stage: Stage) -> None:
     await consumer.shutdown()
 
 
+@on_stage
+async def test_an_offset_that_no_broker_can_store(stage: Stage) -> None:
+    """It is refused when it is set, and the others are stored."""
+    consumer, _ = await pull_consumer(stage)
+    for queue_id, offset in ((1 << 31, 1), (-1, 1), (0, 1 << 63), (0, -2)):
+        with pytest.raises(ValueError, match="a queue's number has 31 bits, an offset 63, or is -1"):
+            consumer.update_consume_offset(queue_at(0)._replace(queue_id=queue_id), offset)
+    consumer.update_consume_offset(queue_at(0), 9)
+    assert await consumer.fetch_consume_offset(queue_at(0)) == 9
+    await consumer.shutdown()
+
+
 @pytest.mark.rule("article-5/6/consume-offsets")
 @on_stage
 async def test_offsets_are_kept_for_the_user(stage: Stage) -> None:

@@ -56,12 +56,13 @@ NAMES = [*ACTIONS, "send", "send", "send", "connect", "connect", "deliver", "del
 schedules = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 3)), max_size=40)
 
 
-def run(steps: list[Step], *, agreed: bool, retry: bool) -> SendWorld:
+def run(steps: list[Step], *, agreed: bool, retry: bool, together: bool = False, batches: bool = False) -> SendWorld:
     """Each step is an action and how often the loop turns before the next one."""
 
     async def scenario(simulated: World) -> SendWorld:
         runtime = simulated.host("producer")
-        world = SendWorld(runtime, ProducerConfig(retry_keyed=retry), agreed)
+        config = ProducerConfig(retry_keyed=retry, auto_batch=batches, send_together_max=5 if batches else 256)
+        world = SendWorld(runtime, config, agreed, together=together)
 
         async def play() -> None:
             for name, turns in steps:
@@ -143,6 +144,33 @@ def test_order_with_repeats(steps: list[Step]) -> None:
     check_order(run(steps, agreed=True, retry=True))
 
 
+BURST: list[Step] = [*CONNECTED, *[("send", 0)] * 6, ("send", 3)]
+REFUSED_IN_A_FRAME: list[Step] = [*BURST, ("deliver", 0), ("illegal", 0), ("answer", 0), ("answer", 3), ("send", 2)]
+LOST_UNDER_A_FRAME: list[Step] = [*BURST, ("send", 1), ("send", 1), ("lose", 0), ("send", 0), ("connect", 3)]
+CANCELLED_IN_A_FRAME: list[Step] = [*BURST[:-2], ("cancel", 0), ("send", 0), ("send", 3), ("cancel", 1), ("send", 2)]
+
+
+@given(schedules, st.booleans())
+@example(BURST, False)
+@example(REFUSED_IN_A_FRAME, False)
+@example(LOST_UNDER_A_FRAME, False)
+@example(LOST_UNDER_A_FRAME, True)
+@example(CANCELLED_IN_A_FRAME, False)
+@settings(max_examples=400, deadline=None)
+def test_order_of_sends_that_leave_together(steps: list[Step], retry: bool) -> None:
+    """Whatever happens between bursts: order, outcomes and numbers are those of sends that leave one by one."""
+    world = run(steps, agreed=True, retry=retry, together=True)
+    check_order(world)
+    if not retry:
+        check_nothing_after_a_failure(world)
+
+
+def test_a_burst_leaves_in_two_requests() -> None:
+    """The first one at once and by itself, the others of the same turn in one frame."""
+    world = run([*CONNECTED, *[("send", 0)] * 9], agreed=True, retry=False, together=True)
+    assert (world.frames, world.stored) == (1, list(range(11)))
+
+
 @pytest.mark.rule("article-1/2.1/sent-one-after-the-other")
 @given(schedules, st.booleans())
 @example(CALLED_INTO_A_LOSS, False)
@@ -157,6 +185,31 @@ def test_order_to_any_other_broker(steps: list[Step], retry: bool) -> None:
         check_nothing_after_a_failure(world)
     assert world.under_way_max <= 1
     assert {generation for _, generation, _ in world.departed} <= {None}
+
+
+@given(schedules, st.booleans())
+@example(BURST, False)
+@example(REFUSED_IN_A_FRAME, False)
+@example(REFUSED_IN_A_FRAME, True)
+@example(LOST_UNDER_A_FRAME, False)
+@example(LOST_UNDER_A_FRAME, True)
+@example(CANCELLED_IN_A_FRAME, False)
+@example(CANCELLED_IN_A_FRAME, True)
+@settings(max_examples=400, deadline=None)
+def test_order_of_batches_to_any_other_broker(steps: list[Step], retry: bool) -> None:
+    """`auto_batch`: one request at a time, whatever its callers do; order and outcomes are those of single sends."""
+    world = run(steps, agreed=False, retry=retry, batches=True)
+    check_order(world)
+    if not retry:
+        check_nothing_after_a_failure(world)
+    assert world.under_way_max <= 1
+
+
+@pytest.mark.parametrize(("batches", "frames"), [(True, 2), (False, 0)])
+def test_what_waits_for_an_answer_leaves_in_batches(batches: bool, frames: int) -> None:
+    """The first one leaves at once and by itself; the others behind it, at most `send_together_max` in a batch."""
+    world = run([*CONNECTED, *[("send", 0)] * 9], agreed=False, retry=False, batches=batches)
+    assert (world.frames, world.stored) == (frames, list(range(11)))
 
 
 def test_a_broker_that_restarted_knows_no_sequences() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from lockstep.client import Message, MessageQueue, ProducerConfig, SendError, SendOutcome
-from lockstep.client.producer.request import SendRequests, common_sharding_key, read_send_reply
+from lockstep.client.producer.answers import read_send_reply
+from lockstep.client.producer.request import SendRequests, common_sharding_key
 from lockstep.client.producer.request_reply import ReplyMessage
 from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.protocol.batch import decode_batch
@@ -139,7 +140,7 @@ async def test_properties_are_measured_in_bytes() -> None:
             continue
         with pytest.raises(LocalProtocolError, match="32767"):
             maker.outgoing(message, None)
-        with pytest.raises(LocalProtocolError, match="32767"):
+        with pytest.raises(LocalProtocolError, match="31743"):
             maker.outgoing_batch([message], None)
 
 
@@ -184,6 +185,16 @@ async def test_what_is_no_batch() -> None:
         maker.outgoing_batch([Message("T", b"x" * 60)] * 2, None)
     with pytest.raises(LocalProtocolError, match="cannot be delayed"):
         maker.outgoing_batch([Message("T", b"x"), Message("T", b"x", delay_level=1)], None)
+
+
+async def test_a_message_of_a_batch_has_room_for_the_brokers_properties() -> None:
+    """A broker adds CLUSTER to each. RocketMQ writes the length as an int16, unchecked."""
+    maker = requests()
+    fits, too_long = (Message("T", b"x", properties={"n": "v" * count}) for count in (31_600, 31_743))
+    maker.outgoing_batch([Message("T", b"x"), fits], None)
+    with pytest.raises(LocalProtocolError, match="over 31743 bytes, the most RocketMQ stores in a batch"):
+        maker.outgoing_batch([Message("T", b"x"), too_long], None)
+    maker.outgoing(too_long, None)
 
 
 async def test_a_delay_level_is_a_property() -> None:

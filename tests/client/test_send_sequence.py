@@ -16,11 +16,11 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def waiting(sequence: SendSequence) -> "tuple[int, asyncio.Task[None]]":
+def waiting(sequence: SendSequence, cargo: object = None) -> "tuple[int, asyncio.Task[SequenceNumber | None]]":
     """A send that is called now and waits for its turn."""
     ticket = sequence.ticket()
     sequence.hold(ticket)
-    return ticket, asyncio.ensure_future(sequence.turn(ticket))
+    return ticket, asyncio.ensure_future(sequence.turn(ticket, cargo))
 
 
 async def test_sends_to_a_free_lane_are_numbered_in_call_order() -> None:
@@ -208,3 +208,70 @@ async def test_a_cancelled_caller_makes_room(moment: str) -> None:
     sequence.release()
     assert sequence.is_free_for(HERE)
     assert second not in sequence._held
+
+
+async def test_a_send_takes_along_those_that_wait_behind_it() -> None:
+    """In call order, up to the first that does not fit or must leave by itself; the turn comes to that one later."""
+    sequence = SendSequence(QUEUE)
+    first, turn = waiting(sequence, "a")
+    await turn
+    others = [waiting(sequence, cargo)[1] for cargo in ("b", "c", "too large", "d")]
+    await settle()
+    sequence.depart(first, HERE)
+    sequence.take_along(HERE, lambda cargo: cargo != "too large")
+    await settle()
+    assert [task.done() for task in others] == [True, True, False, False]
+    assert [task.result() for task in others[:2]] == [(0, 1, first + 1), (0, 2, first + 2)]
+    sequence.release()
+    await settle()
+    assert others[2].result() is None
+    (_, alone), (_, behind) = waiting(sequence), waiting(sequence, "e")
+    sequence.depart(first + 3, HERE)
+    sequence.take_along(HERE, lambda _: True)
+    await settle()
+    assert [others[3].done(), alone.done(), behind.done()] == [True, False, False]
+    alone.cancel()
+    behind.cancel()
+
+
+async def test_one_that_was_taken_along_and_is_cancelled() -> None:
+    """Its message is on its way: the next send waits until all that left with it are settled."""
+    sequence = SendSequence(QUEUE)
+    first, turn = waiting(sequence, "a")
+    await turn
+    _, along = waiting(sequence, "b")
+    await settle()
+    number = sequence.depart(first, HERE)
+    sequence.take_along(HERE, lambda _: True)
+    along.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await along
+    _, later = waiting(sequence)
+    sequence.release()
+    await settle()
+    assert not later.done()
+    sequence.settled(number)
+    await later
+
+
+async def test_none_is_taken_along_while_a_failure_is_not_known() -> None:
+    """Callers that must fail are told first; a send that is called after that failure waits for this."""
+    sequence = SendSequence(QUEUE)
+    first, turn = waiting(sequence)
+    await turn
+    _, failing = waiting(sequence)
+    await settle()
+    asked: list[object] = []
+
+    def takes(cargo: object) -> bool:
+        asked.append(cargo)
+        return True
+
+    _, later = waiting(sequence, "c")
+    asyncio.get_running_loop().call_soon(sequence.take_along, HERE, takes)  # `later` waits by then
+    sequence.give_up(first)
+    with pytest.raises(SequenceBrokenError):
+        await failing
+    assert asked == []
+    sequence.release()
+    assert await later is None

@@ -46,6 +46,7 @@ from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADER
 from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.message import Record, encode_stored_message
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.together import Lane, encode_sends
 
 _EXAMPLES = int(os.environ.get("LOCKSTEP_FUZZ", "0"))
 fuzz = settings(
@@ -235,3 +236,19 @@ stored_blobs = st.lists(stored_parts, min_size=1, max_size=3).map(
     lambda records: b"".join(map(stored_message, records))
 )
 batches = st.lists(st.builds(BatchRecord, int32s, st.binary(max_size=20), texts), min_size=1, max_size=4)
+
+
+@st.composite
+def _send_frames(draw: st.DrawFn) -> tuple[bytes, int]:
+    lanes = draw(st.lists(st.builds(Lane, texts, int32s, int64s), min_size=1, max_size=3))
+    contents = draw(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), min_size=3, max_size=5))
+    lane = st.integers(0, len(lanes) - 1)
+    heads = [
+        (draw(lane), draw(int64s), draw(int64s), draw(int32s), draw(int32s), len(body), len(properties))
+        for body, properties in contents
+    ]
+    return encode_sends(lanes, heads, [text for pair in contents for text in pair]), len(heads)
+
+
+send_frames = _send_frames()
+"""Bodies of SEND_TOGETHER, and how many messages they have."""

@@ -15,12 +15,14 @@ from lockstep.protocol.filter import java_string_hash, parse_tags
 from lockstep.protocol.ids import decode_offset_message_id, encode_offset_message_id
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.properties import check_user_properties, decode_properties, encode_properties
+from lockstep.protocol.together import decode_rows, decode_sends, encode_rows
 from tests.fuzz.strategies import (
     batches,
     fuzz,
     fuzz_broken,
     int32s,
     int64s,
+    send_frames,
     stored_blobs,
     stored_message,
     stored_parts,
@@ -172,3 +174,36 @@ def test_a_trusting_reader_is_caught() -> None:
 
     with pytest.raises((AssertionError, struct.error, IndexError)):
         check()
+
+
+@given(send_frames, st.binary(max_size=30), st.integers(-1, 9))
+@fuzz
+def test_frames_of_sends_lawful_cut_and_changed(frame: tuple[bytes, int], noise: bytes, count: int) -> None:
+    """A lawful frame is read; whatever else comes, its lengths add up to its bytes, or it is refused as a whole."""
+    body, messages = frame
+    lanes, heads, texts = decode_sends(body, messages)
+    assert len(heads) == messages
+    assert texts + sum(head[5] + head[6] for head in heads) == len(body)
+    for changed in (body + noise, noise + body, body[: len(noise)], noise):
+        try:
+            lanes, heads, texts = decode_sends(changed, count)
+        except BodyError:
+            continue
+        assert len(heads) == count
+        assert texts + sum(head[5] + head[6] for head in heads) == len(changed)
+        assert all(head[0] < len(lanes) and head[5] >= 0 for head in heads)
+
+
+@given(st.lists(st.tuples(int32s, int64s, int64s), max_size=5), texts, st.binary(max_size=60), st.integers(0, 9))
+@fuzz
+def test_results_of_sends_there_and_back(
+    rows: list[tuple[int, int, int]], remark: str, noise: bytes, count: int
+) -> None:
+    """Rows and remarks are what was written; noise is read whole or refused."""
+    remarks = [remark.encode("utf-8", "replace").decode()] * sum(1 for code, _, _ in rows if code)
+    assert decode_rows(encode_rows(rows, remarks), len(rows)) == (rows, remarks)
+    try:
+        read, _ = decode_rows(noise, count)
+    except BodyError:
+        return
+    assert len(read) == count

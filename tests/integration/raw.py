@@ -47,14 +47,15 @@ def msgpack_request(code: int, fields: Any = None, body: bytes = b"", *, opaque:
 
 
 class RawPeer:
-    """`async with RawPeer(port) as peer:`; the connection is aborted at the end."""
+    """`async with RawPeer(port) as peer:`; the connection is aborted at the end. `host`: its own address."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._port = port
+        self._host = host
         self._decoder = FrameDecoder()
 
     async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._host, 0))
         return self
 
     async def __aexit__(

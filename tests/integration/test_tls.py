@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import trustme
@@ -24,31 +23,16 @@ from lockstep.client import (
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerFailed, BrokerProcess
+from tests.integration.certificates import Files, make_files
 from tests.integration.processes import PATIENCE
 
 TOPIC = "orders"
 LARGE = os.urandom(3_000_000)  # several reads and writes, and a write buffer that fills
 
 
-class Files(NamedTuple):
-    """PEM files: `ca` signs `server` and `client`; `other_ca` signs nothing of this broker."""
-
-    ca: str
-    server: str
-    client: str
-    other_ca: str
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    folder = tmp_path_factory.mktemp("tls")
-    ca, other = trustme.CA(), trustme.CA()
-    names = Files(*(str(folder / f"{name}.pem") for name in Files._fields))
-    ca.cert_pem.write_to_path(names.ca)
-    other.cert_pem.write_to_path(names.other_ca)
-    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(names.server)
-    ca.issue_cert("a-client.example").private_key_and_cert_chain_pem.write_to_path(names.client)
-    return names
+    return make_files(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(params=["permissive", "enforcing"])
@@ -113,7 +97,7 @@ async def test_a_plain_client_is_served_only_where_it_is_allowed(broker: BrokerP
         assert await handled(broker.name_server, None, [b"plain"]) == [b"plain"]
         return
     async with AdminClient(name_server=broker.name_server) as admin:
-        with pytest.raises((ClientError, RemotingError)):
+        with pytest.raises((ClientError, RemotingError), match="perhaps it wants TLS"):
             await admin.topics()
     await logged(broker, "tls_required")
 
@@ -154,7 +138,7 @@ async def test_a_client_shows_its_certificate(files: Files) -> None:
         with_it = TlsOptions(ca=files.ca, cert=files.client)
         assert await handled(broker.name_server, with_it, [b"x"]) == [b"x"]
         async with AdminClient(name_server=broker.name_server, tls=TlsOptions(ca=files.ca)) as admin:
-            with pytest.raises((ClientError, RemotingError)):
+            with pytest.raises((ClientError, RemotingError), match=r"TLS: .*certificate required"):
                 await admin.topics()
 
 

@@ -11,6 +11,7 @@
 import argparse
 import asyncio
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
@@ -99,7 +100,8 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 # Cases -----------------------------------------------------------------------------------------------------------
 
 
-async def planned(server: Server, drivers: Drivers, rounds: int) -> str:
+async def planned(server: Server, drivers: Drivers, rounds: int) -> dict[str, float]:
+    """Rests of the queues in s, and how many messages were handled twice."""
     stays, guests = Member(drivers, server), list[Member]()
     await until(lambda: len(stays.queues_lately()) == QUEUES, "all queues are at work")
     for _ in range(rounds):
@@ -117,10 +119,14 @@ async def planned(server: Server, drivers: Drivers, rounds: int) -> str:
     handled = Counter((call["queueId"], call["queueOffset"]) for *_, call in calls)
     twice = sum(count - 1 for count in handled.values())
     middle, late = waits[len(waits) // 2], waits[min(int(len(waits) * 0.99), len(waits) - 1)]
-    return (
-        f"planned: {len(waits)} handovers, p50 {middle:.2f} s, p99 {late:.2f} s, longest {waits[-1]:.2f} s, "
-        f"{twice} of {len(handled)} messages handled twice"
-    )
+    return {
+        "handovers": len(waits),
+        "p50_s": round(middle, 3),
+        "p99_s": round(late, 3),
+        "longest_s": round(waits[-1], 3),
+        "duplicates": twice,
+        "messages": len(handled),
+    }
 
 
 def rests(calls: list[tuple[int, int, int, Event]]) -> Iterator[float]:
@@ -133,7 +139,8 @@ def rests(calls: list[tuple[int, int, int, Event]]) -> Iterator[float]:
         last[call["queueId"]] = owner, end_ns
 
 
-async def killed(server: Server, drivers: Drivers, rounds: int) -> str:
+async def killed(server: Server, drivers: Drivers, rounds: int) -> list[float]:
+    """Seconds of each kill until the last queue is handled again."""
     heir, worst = Member(drivers, server), list[float]()
     await until(lambda: len(heir.queues_lately()) == QUEUES, "all queues are at work")
     for _ in range(rounds):
@@ -146,9 +153,7 @@ async def killed(server: Server, drivers: Drivers, rounds: int) -> str:
         first = heir.first_since(killed_s)
         worst.append(max(first[queue_id] for queue_id in lost) - killed_s)
     await asyncio.to_thread(heir.driver.end)
-    return (
-        f"killed: {len(worst)} kills, until the last queue is handled again: {', '.join(f'{s:.1f} s' for s in worst)}"
-    )
+    return worst
 
 
 def kill_broker(folder: Path) -> None:
@@ -157,11 +162,12 @@ def kill_broker(folder: Path) -> None:
         os.kill(int(pid), signal.SIGKILL)
 
 
-async def restarted(folder: Path, rounds: int) -> str:
+async def restarted(folder: Path, rounds: int) -> list[float]:
+    """Seconds of each restart until all queues are handled again."""
     ports, worst = free_ports(), list[float]()
     with ExitStack() as stack:
         drivers = Drivers(folder)
-        stack.callback(drivers.end)
+        stack.callback(end_quietly, drivers)
         served = stack.enter_context(ExitStack())
         server = served.enter_context(apache_server(folder, ports=ports, lock_life_ms=LOCK_LIFE_MS))
         await server.create_topic(TOPIC, QUEUES)
@@ -176,32 +182,44 @@ async def restarted(folder: Path, rounds: int) -> str:
             listens_s = now_s()
             await until(lambda: len(owner.first_since(listens_s)) == QUEUES, "all are at work again")  # noqa: B023
             worst.append(max(owner.first_since(listens_s).values()) - listens_s)
-    return (
-        f"restart: {len(worst)} restarts, until all queues are handled again: {', '.join(f'{s:.1f} s' for s in worst)}"
-    )
+    return worst
 
 
-async def measure(rounds: int) -> None:
+def end_quietly(drivers: Drivers) -> None:
+    """What drivers said last is for failed tests."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        drivers.end()
+
+
+async def measure(rounds: int, tell: Callable[[str, object], None] = lambda _name, _found: None) -> dict[str, Any]:
+    """All three cases by name. `tell` gets the name and the figures of each when it is done."""
+    found: dict[str, Any] = {}
+
+    def add(name: str, figures: object) -> None:
+        found[name] = figures
+        tell(name, figures)
+
     with tempfile.TemporaryDirectory(prefix="lockstep-handover-") as place, ExitStack() as stack:
         folder = Path(place)
         (folder / "moves").mkdir()
         (folder / "restarts").mkdir()
         drivers = Drivers(folder)
-        stack.callback(drivers.end)
+        stack.callback(end_quietly, drivers)
         with apache_server(folder / "moves", lock_life_ms=LOCK_LIFE_MS) as server:
             await server.create_topic(TOPIC, QUEUES)
             await preload(server.name_server, TOPIC, QUEUES * MESSAGES, QUEUES)
-            print(await planned(server, drivers, rounds), flush=True)
+            add("planned", await planned(server, drivers, rounds))
             await preload(server.name_server, TOPIC, QUEUES * MESSAGES, QUEUES)
-            print(await killed(server, drivers, rounds), flush=True)
-        print(await restarted(folder / "restarts", rounds), flush=True)
+            add("killed", await killed(server, drivers, rounds))
+        add("restart", await restarted(folder / "restarts", rounds))
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2, help="of each case (2)")
     with contextlib.redirect_stderr(sys.stdout):
-        uvloop.run(measure(parser.parse_args().rounds))
+        uvloop.run(measure(parser.parse_args().rounds, lambda name, figures: print(f"{name}: {figures}", flush=True)))
 
 
 if __name__ == "__main__":

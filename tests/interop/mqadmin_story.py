@@ -7,6 +7,7 @@ Everything was made by Java clients and by mqadmin itself.
 
 import asyncio
 import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lockstep.client import Credentials
 from tests.integration.processes import until
 from tests.interop.harness.drivers import Driver, Drivers, Event
 from tests.interop.harness.servers import LOGBACK, Server, apache_server, lockstep_server
 from tests.interop.java_story import drained
 
-__all__ = ["MESSAGES", "Admin", "Answer", "both_brokers", "has_topic", "make_home"]
+__all__ = ["MESSAGES", "Admin", "Answer", "both_brokers", "has_topic", "make_home", "signing_admin"]
 
 MESSAGES, SETTLED = 50, 40
 TIMEOUT_S = 30
@@ -35,6 +37,9 @@ class Answer:
 
     output: str
     errors: str
+
+    def __str__(self) -> str:
+        return self.output + self.errors
 
 
 @dataclass
@@ -106,6 +111,17 @@ def both_brokers(folder: Path) -> Iterator[tuple[Admin, Admin]]:
         asyncio.run(prepare_both(ours, theirs))
         yield ours, theirs
         asyncio.run(leave_both(ours, theirs))
+
+
+async def signing_admin(
+    drivers: Drivers, server: Server, account: Credentials, properties: dict[str, str] | None = None
+) -> Admin:
+    """mqadmin with the account in its tools.yml, and -D properties."""
+    home = make_home(Path(tempfile.mkdtemp(prefix="home-", dir=drivers.folder)) / "rocketmq")
+    (home / "conf" / "tools.yml").write_text(f"accessKey: {account.access_key}\nsecretKey: {account.secret_key}\n")
+    driver = drivers.java("MqAdmin", properties={"rocketmq.home.dir": str(home), **(properties or {})})
+    await driver.wait_for("ready", 60)
+    return Admin(server, drivers, driver)
 
 
 def make_home(folder: Path) -> Path:

@@ -1,16 +1,29 @@
-"""What the stories with C++ and Node clients share: drivers run to their end, and what they handled."""
+"""What the stories with C++, Go and Node clients share: drivers run to their end, and what they handled."""
 
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.interop.harness.drivers import Driver, Event
+from tests.interop.harness.drivers import Driver, Drivers, Event
+from tests.interop.harness.installed import ROOT, require
 from tests.interop.harness.servers import Server, lockstep_server
 from tests.interop.harness.table import Row, RowMaker
 
-__all__ = ["OtherStory", "first_attempts", "queue_order_kept", "quick_server"]
+__all__ = [
+    "OtherStory",
+    "cpp_story",
+    "first_attempts",
+    "go_story",
+    "node_story",
+    "queue_order_kept",
+    "quick_server",
+]
+
+CPP_LIBRARY = "1.0.1"  # librocketmq's own version; the wheel's is another
 
 
 @dataclass
@@ -53,6 +66,27 @@ class OtherStory:
             return events if len(events) >= count else None
 
         return await consumers[0].until(enough, f"{count} attempts", timeout_s)
+
+
+def go_story(drivers: Drivers, server: Server, interop_row: RowMaker) -> OtherStory:
+    """Drivers of rocketmq-client-go."""
+    names = (ROOT / "scripts" / "interop" / "go" / "go.mod").read_text(encoding="utf-8")
+    version = re.search(r"rocketmq-client-go/v2 v(\S+)", names)
+    assert version is not None
+    return OtherStory("Go", version[1], drivers.go, server, interop_row)
+
+
+def node_story(drivers: Drivers, server: Server, interop_row: RowMaker) -> OtherStory:
+    """Drivers of ali-ons."""
+    package = require("node") / "node_modules" / "ali-ons" / "package.json"
+    version = json.loads(package.read_text(encoding="utf-8"))["version"]
+    return OtherStory("Node (ali-ons)", version, drivers.node, server, interop_row)
+
+
+def cpp_story(drivers: Drivers, server: Server, interop_row: RowMaker) -> OtherStory:
+    """Drivers of librocketmq."""
+    require("cpp")
+    return OtherStory("C++", CPP_LIBRARY, drivers.cpp, server, interop_row)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from lockstep.client import (
     MessageExt,
     OrderlyListener,
     Producer,
+    ProducerConfig,
     PushConsumer,
     SendResult,
 )
@@ -94,8 +95,8 @@ class PythonStory:
         self.traces.append(self.folder / f"client-{len(self.traces) + 1}.trace")
         return str(self.traces[-1])
 
-    def producer(self) -> Producer:
-        return Producer("interop-producers", name_server=self.server.name_server, trace=self.trace())
+    def producer(self, config: ProducerConfig | None = None) -> Producer:
+        return Producer("interop-producers", name_server=self.server.name_server, config=config, trace=self.trace())
 
     def consumer(
         self, topic: str, group: str, listener: OrderlyListener, config: ConsumerConfig = FAST_CONFIG
@@ -106,10 +107,12 @@ class PythonStory:
         consumer.subscribe(topic)
         return consumer
 
-    async def send_keyed(self, topic: str, messages: int, *, keys: int = 20, in_flight: int = 64) -> list[SendResult]:
+    async def send_keyed(
+        self, topic: str, messages: int, *, keys: int = 20, in_flight: int = 64, config: ProducerConfig | None = None
+    ) -> list[SendResult]:
         """Numbers from 0 on as bodies, `key-N` in turn; the results in call order."""
         room = asyncio.Semaphore(in_flight)
-        async with self.producer() as producer:
+        async with self.producer(config) as producer:
 
             async def send(number: int) -> SendResult:
                 async with room:

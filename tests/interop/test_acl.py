@@ -1,6 +1,5 @@
 """Unmodified clients with accounts: Java's AclClientRPCHook, and mqadmin with its tools.yml."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from tests.interop.harness.drivers import Driver, Drivers
 from tests.interop.harness.installed import version_of
 from tests.interop.harness.servers import Server, lockstep_server
 from tests.interop.harness.table import RowMaker
-from tests.interop.mqadmin_story import make_home
+from tests.interop.mqadmin_story import signing_admin
 
 pytestmark = pytest.mark.timeout(300)
 RULES = """\
@@ -82,41 +81,42 @@ async def test_java_is_refused(
     assert says in producer.tail() or says in str(producer.look())
 
 
-async def ask(admin: Driver, server: Server, words: str) -> str:
-    before = len(admin.of("output"))
-    admin.write(json.dumps([*words.split(), "-n", server.name_server]))
-    event = await admin.until(lambda: admin.of("output")[before:], f"an answer to {words}", 60)
-    return str(event[0]["output"]) + str(event[0]["errors"])
-
-
 @pytest.mark.parametrize("account", [ADMIN, Credentials("account1", "secret-1234")], ids=["admin", "account"])
 async def test_mqadmin(
     broker: Server, drivers: Drivers, interop_row: RowMaker, tmp_path: Path, account: Credentials
 ) -> None:
     """mqadmin signs with tools.yml: an administrator changes the rules, another account makes no topic."""
     interop_row("mqadmin", version_of("java", "rocketmq-tools"), "mqadmin -> Lockstep", "ACL: the rules")
-    home = make_home(tmp_path / "home")
-    (home / "conf" / "tools.yml").write_text(f"accessKey: {account.access_key}\nsecretKey: {account.secret_key}\n")
-    admin = drivers.java("MqAdmin", properties={"rocketmq.home.dir": str(home)})
-    await admin.wait_for("ready", 60)
+    admin = await signing_admin(drivers, broker, account)
+
+    async def ask(words: str) -> str:
+        return str(await admin.ask(f"{words} -b {broker.broker}"))
+
     may = account is ADMIN
-    told = await ask(admin, broker, f"updateTopic -b {broker.broker} -t made -r 1 -w 1")
+    told = await ask("updateTopic -t made -r 1 -w 1")
     assert ("success" in told) is may, told
     assert ("Need admin permission for request code=17" in told) is not may
     if not may:
         return
-    told = await ask(
-        admin, broker, f"updateAclConfig -b {broker.broker} -a account9 -s secret-9999 -t made=PUB,orders=DENY -m false"
-    )
+    told = await ask("updateAclConfig -a account9 -s secret-9999 -t made=PUB,orders=DENY -m false")
     assert "success" in told, told
     rules = tmp_path / "plain_acl.yml"
     assert "account9" in rules.read_text()
     assert "made=PUB" in rules.read_text()
-    told = await ask(admin, broker, f"clusterAclConfigVersion -b {broker.broker}")
+    told = await ask("clusterAclConfigVersion")
     assert "plain_acl.yml" in told, told
-    told = await ask(admin, broker, f"updateGlobalWhiteAddr -b {broker.broker} -g 10.0.0.1,10.2.*.*")
+    told = await ask("updateGlobalWhiteAddr -g 10.0.0.1,10.2.*.*")
     assert "success" in told, told
-    told = await ask(admin, broker, f"deleteAclConfig -b {broker.broker} -a account9")
+    told = await ask("deleteAclConfig -a account9")
     assert "success" in told, told
     assert "account9" not in rules.read_text()
     assert "10.2.*.*" in rules.read_text()
+
+
+async def test_mqadmin_with_a_wrong_key(broker: Server, drivers: Drivers, interop_row: RowMaker) -> None:
+    """The broker's words are in what it prints, and nothing changes."""
+    interop_row("mqadmin", version_of("java", "rocketmq-tools"), "mqadmin -> Lockstep", "ACL: a wrong key")
+    admin = await signing_admin(drivers, broker, Credentials(ADMIN.access_key, "secret-0000"))
+    told = str(await admin.ask(f"updateTopic -b {broker.broker} -t made -r 1 -w 1"))
+    assert "Check signature failed for accessKey=adminadmin" in told, told
+    assert "success" not in told

@@ -11,24 +11,20 @@ import pytest
 from lockstep.client import Message, select_by_hash
 from tests.integration.processes import until
 from tests.interop.harness.drivers import Drivers
-from tests.interop.harness.installed import require
 from tests.interop.harness.servers import Server, lockstep_server
 from tests.interop.harness.table import RowMaker
 from tests.interop.java_story import again, drained, order_of_keys, queues_of
 from tests.interop.mqadmin_story import Admin, make_home
-from tests.interop.other_story import OtherStory, first_attempts, queue_order_kept, quick_server
+from tests.interop.other_story import OtherStory, cpp_story, first_attempts, queue_order_kept, quick_server
 
 pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
-
-LIBRARY = "1.0.1"  # librocketmq's own version; the wheel's is another
 
 
 @pytest.fixture
 def story(drivers: Drivers, lockstep: Server, interop_row: RowMaker) -> OtherStory:
     """C++ drivers on the session's broker of ours."""
-    require("cpp")
-    return OtherStory("C++", LIBRARY, drivers.cpp, lockstep, interop_row)
+    return cpp_story(drivers, lockstep, interop_row)
 
 
 async def test_producers(story: OtherStory, fresh_topic: Fresh, fresh_group: Fresh) -> None:

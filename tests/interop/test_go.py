@@ -1,6 +1,5 @@
 """rocketmq-client-go, and its name for the sharding key, on our broker."""
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -8,11 +7,10 @@ import pytest
 from lockstep.client import Message, Producer
 from lockstep.protocol.properties import SHARDING_KEY
 from tests.interop.harness.drivers import Drivers
-from tests.interop.harness.installed import ROOT
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.java_story import again, order_of_keys
-from tests.interop.other_story import OtherStory, queue_order_kept
+from tests.interop.other_story import OtherStory, go_story, queue_order_kept
 from tests.interop.python_story import handled_by_us
 
 pytestmark = pytest.mark.timeout(360)
@@ -24,10 +22,7 @@ OF_GO = "SHARDING_KEY"
 @pytest.fixture
 def story(drivers: Drivers, lockstep: Server, interop_row: RowMaker) -> OtherStory:
     """Go drivers on the session's broker of ours."""
-    names = (ROOT / "scripts" / "interop" / "go" / "go.mod").read_text(encoding="utf-8")
-    version = re.search(r"rocketmq-client-go/v2 v(\S+)", names)
-    assert version is not None
-    return OtherStory("Go", version[1], drivers.go, lockstep, interop_row)
+    return go_story(drivers, lockstep, interop_row)
 
 
 async def test_an_ordered_producer_and_an_ordered_consumer(

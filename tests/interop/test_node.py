@@ -1,6 +1,5 @@
 """ali-ons, the Node client, on our broker."""
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +8,10 @@ import pytest
 
 from tests.integration.processes import until
 from tests.interop.harness.drivers import Drivers
-from tests.interop.harness.installed import require
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.java_story import again, order_of_keys, queues_of
-from tests.interop.other_story import OtherStory, first_attempts, quick_server
+from tests.interop.other_story import OtherStory, first_attempts, node_story, quick_server
 
 pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
@@ -22,9 +20,7 @@ Fresh = Callable[[], str]
 @pytest.fixture
 def story(drivers: Drivers, lockstep: Server, interop_row: RowMaker) -> OtherStory:
     """Node drivers on the session's broker of ours."""
-    package = require("node") / "node_modules" / "ali-ons" / "package.json"
-    version = json.loads(package.read_text(encoding="utf-8"))["version"]
-    return OtherStory("Node (ali-ons)", version, drivers.node, lockstep, interop_row)
+    return node_story(drivers, lockstep, interop_row)
 
 
 async def test_a_producer_and_a_consumer(story: OtherStory, fresh_topic: Fresh, fresh_group: Fresh) -> None:

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, Message, MessageExt, MessageQueue
+from lockstep.client import (
+    ConsumeOrderlyContext,
+    ConsumeOrderlyStatus,
+    Message,
+    MessageExt,
+    MessageQueue,
+    ProducerConfig,
+    SendResult,
+)
 from lockstep.order import Cause
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
@@ -67,6 +75,60 @@ async def test_sends_in_flight(story: PythonStory, fresh_topic: Fresh, fresh_gro
         await story.drain(topic, group)
     report = story.report(row)
     assert (report.sent, report.handled, report.attempts, report.keys) == (5_000, 5_000, 5_000, 100)
+
+
+async def test_sends_that_wait_leave_in_batches(story: PythonStory, fresh_topic: Fresh, fresh_group: Fresh) -> None:
+    """With `auto_batch` their order is the same, and each result is the offset and the ids that are stored."""
+    row = story.row("64 keyed sends in flight, in batches")
+    topic, group = await story.server.create_topic(fresh_topic(), 8), fresh_group()
+    results = await story.send_keyed(topic, 10_000, keys=100, config=ProducerConfig(auto_batch=True))
+    seen, alone = await stored_by(story, topic, group)
+    report = story.report(row)
+    assert (report.sent, report.handled, report.attempts, report.keys) == (10_000, 10_000, 10_000, 100)
+    assert told_by(results) == seen
+    assert alone < 1000
+    for queue_id in range(8):
+        numbers = [int(seen[place][2]) for place in sorted(seen) if place[0] == queue_id]
+        assert numbers == sorted(numbers)
+
+
+async def test_sends_to_any_queue_leave_in_batches(story: PythonStory, fresh_topic: Fresh, fresh_group: Fresh) -> None:
+    """With `auto_batch` each result of a send without a key is the offset and the ids that are stored, too."""
+    row = story.row("sends to any queue, in batches")
+    topic, group = await story.server.create_topic(fresh_topic(), 4), fresh_group()
+    async with story.producer(ProducerConfig(auto_batch=True)) as producer:
+        results = await asyncio.gather(*[producer.send(Message(topic, str(number).encode())) for number in range(2000)])
+    seen, alone = await stored_by(story, topic, group)
+    assert story.report(row).handled == 2000
+    assert told_by(results) == seen
+    assert alone < 200
+
+
+Stored = dict[tuple[int, int], tuple[str, str, str]]
+
+
+def told_by(results: list[SendResult]) -> Stored:
+    """As `stored_by`, for messages with their numbers as bodies."""
+    return {
+        (result.queue_id, result.queue_offset): (result.msg_id, result.offset_msg_id, str(number))
+        for number, result in enumerate(results)
+    }
+
+
+async def stored_by(story: PythonStory, topic: str, group: str) -> tuple[Stored, int]:
+    """UNIQ_KEY, offset message id and body by queue and offset; and how many were no part of a batch."""
+    seen: Stored = {}
+    alone = 0
+
+    async def keep(messages: Messages, context: ConsumeOrderlyContext) -> None:
+        nonlocal alone
+        for one in messages:
+            alone += "WAIT" not in one.properties  # RocketMQ takes it from single messages alone (wire.md 4.2)
+            seen[one.queue_id, one.queue_offset] = (one.msg_id, one.offset_message_id, one.body.decode())
+
+    async with story.consumer(topic, group, keep):
+        await story.drain(topic, group)
+    return seen, alone
 
 
 async def test_a_batch(story: PythonStory, fresh_topic: Fresh, fresh_group: Fresh) -> None:

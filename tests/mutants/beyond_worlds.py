@@ -12,7 +12,6 @@ _UNREADABLE: Final = "no world has bodies that cannot be unpacked"
 _STOPPED: Final = "no call of a dropped queue begins, and a stop drops all queues soon after"
 _LATE: Final = "being late breaks no order, and a world waits longer than that for its end"
 _TWICE: Final = "a second protection holds the same rule there"
-_MOMENT: Final = "the fault must come while one request is under way; the window is as wide as its latency"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
 
 BEYOND_WORLDS: Final = {
@@ -33,7 +32,6 @@ BEYOND_WORLDS: Final = {
     "due-on-waking": _LATE,
     "clock-counts-sleep": "it is of the runtime of real machines; worlds have their own clock",
     "stop-on-thread": f"{_STOPPED}: {_TWICE}",
-    "error-is-no-offset": "no broker of a world answers the query of an offset with an error",
     "offset-of-earlier-period": f"the end of a period forgets the offset too: {_TWICE}",
     "one-generation-at-a-time": f"a queue leaves the table when no call of it runs: {_TWICE}",
     "mutex-between-generations-by-key": f"a queue leaves the table when no call of it runs: {_TWICE}",
@@ -48,14 +46,4 @@ BEYOND_WORLDS: Final = {
 }
 
 
-RARE: Final = {
-    "fence-commit-of-refused-pull": "an unmodified member must come late with an offset beyond the stored one",
-    "ownership-on-thread": "the wait for a thread must last until another client owns the queue",
-    "client-new-lock-from-request": _MOMENT,
-    "client-reset-waits": "an administrator's reset must meet a running call",
-    "client-reset-not-overtaken": "a rebalance must meet an administrator's reset",
-    "given-back-comes-again-by-key": _MOMENT,
-    "sends-not-overtaken": "no broker of a world refuses one send and stores the next one",
-    "old-generation-refused": "bytes of a connection that ended must arrive after those of the next one",
-    "companions-settled-first": "no broker of a world refuses one send while others are under way",
-}
+RARE: Final[dict[str, str]] = {}

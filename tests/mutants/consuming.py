@@ -146,8 +146,8 @@ CONSUMING: Final = (
         "missing-member-keeps",
         "A client that is missing from the member list drops its queues.",
         "client/consumer/ownership/rebalance.py",
-        "            await self._instance.heartbeat_all()\n            return None\n",
-        "            await self._instance.heartbeat_all()\n            return []\n",
+        "            self._members_at.clear()\n            return None\n",
+        "            self._members_at.clear()\n            return []\n",
         REBALANCE,
     ),
     Protection(

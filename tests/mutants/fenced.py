@@ -64,7 +64,7 @@ FENCED: Final = (
         "            of_group = header.consumer_group, header.topic, header.queue_id\n"
         "            broker.offsets.commit(*of_group, header.commit_offset)\n"
         "        return fence.pulls.refuse(",
-        WORLDS,
+        ("tests/broker/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-commits-forward",

@@ -79,8 +79,8 @@ LATE: Final = (
         "due-on-waking",
         "What became due while the machine slept waits for timers that stood still.",
         "client/instance/scheduler.py",
-        "        for future in self._waiting:\n            self._go_on(future)\n",
-        "",
+        "                one.timer.cancel()\n                self._set_timer(one)\n",
+        "                pass\n",
         SLEPT,
     ),
     Protection(

@@ -11,6 +11,11 @@ SENDS: Final = (
     "tests/broker/test_send_sequences.py",
     "tests/scenarios/test_sends.py",
 )
+TOGETHER: Final = (
+    "tests/client/test_send_together.py",
+    "tests/broker/test_send_together.py",
+    "tests/client/test_send_order.py",
+)
 KEYS: Final = ("tests/client/test_key_queues.py", "tests/client/test_consume_by_key.py")
 
 SENDING: Final = (
@@ -63,5 +68,21 @@ SENDING: Final = (
         "        self._stale = self._in_flight\n",
         "        self._stale = 0\n",
         SENDS,
+    ),
+    Protection(
+        "sends-together-in-order",
+        "The broker stores a message of a frame whose predecessor it did not store.",
+        "broker/processors/send_together.py",
+        "entry is None or entry.next_sequence != sequence or entry.generation != lane.generation",
+        "entry is None",
+        TOGETHER,
+    ),
+    Protection(
+        "special-behind-what-waits",
+        "A delayed message overtakes earlier messages of its queue that wait to leave together.",
+        "client/producer/together.py",
+        "special or size > together.bytes_max:\n            self.flush()\n",
+        "special or size > together.bytes_max:\n",
+        TOGETHER,
     ),
 )

@@ -10,6 +10,7 @@ from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.worlds.focused import FOCUSED
+from lockstep.simulation.worlds.producers_world import PRODUCERS_WORLDS
 from tests.mutants.found import Found, read_found
 from tests.mutants.protections import ROOT
 
@@ -37,7 +38,7 @@ def test_with_all_protections_the_same_world_is_silent(experiment: str, mode: st
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", LockMode)
-@pytest.mark.parametrize("experiment", [one.name for one in FOCUSED])
+@pytest.mark.parametrize("experiment", [one.name for one in (*FOCUSED, PRODUCERS_WORLDS)])
 def test_focused_worlds_keep_order(experiment: str, mode: LockMode) -> None:
     """Each experiment, with seeds that found nothing."""
     world = find_experiment(experiment)

@@ -35,7 +35,9 @@ MODES: Final = ("fenced", "faithful")
 WORLDS: Final = "worlds"
 EXPERIMENTS: Final = (
     WORLDS,
-    *(f"worlds/{part}" for part in ("goings", "stops", "restarts", "power", "links", "resets", "threads", "sends")),
+    *(f"worlds/{part}" for part in ("goings", "stops", "restarts", "power", "links", "resets", "threads")),
+    *(f"worlds/{part}" for part in ("sends", "bursts", "producers", "grants", "waits", "moves", "mixed")),
+    *(f"worlds/{part}" for part in ("brokers", "leaves", "clocks", "busy")),
 )
 # Kinds of violations that healthy faithful `worlds` have: RocketMQ's locks allow them.
 ROCKETMQS: Final = frozenset(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lockstep.client import Message, ProducerConfig, SendOutcome
-from lockstep.client.producer.request import Outgoing, SendRequests
+from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.request import SendRequests
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.remoting.clocks import this_clock

@@ -185,7 +185,8 @@ def test_msgpack_is_the_documented_array() -> None:
     [[], [1] * 6, [1] * 8, [1, 0, 1, 409, None, None, None, None], ["1", 0, 1, 409, None, None, None],
      [1, False, 1, 409, None, None, None], [1, 0, 1.0, 409, None, None, None], [1, 0, None, 409, None, None, None],
      [1, 0, 1, 409, 5, None, None], [1, 0, 1, 409, b"r", None, None], [1, 0, 1, 409, None, {}, None],
-     [1, 0, 1, 409, None, "x", None], [1, 0, 1, 409, None, None, []], {}, "x", 5, None],
+     [1, 0, 1, 409, None, "x", None], [1, 0, 1, 409, None, None, []],
+     [1, 0, 1, 409, None, None, {b"AccessKey": "a"}], {}, "x", 5, None],
     ids=repr,
 )  # fmt: skip
 def test_msgpack_headers_that_are_refused(parts: Any) -> None:

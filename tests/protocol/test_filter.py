@@ -1,6 +1,8 @@
 """Tags by hash and by text."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.filter import FilterError, java_string_hash, parse_tags, tags_code
@@ -37,6 +39,20 @@ def test_hash_wraps_to_a_signed_int() -> None:
     for length in range(1, 200):
         value = (31 * value + ord("z")) % 2**32
         assert java_string_hash("z" * length) == (value - 2**32 if value >= 2**31 else value)
+
+
+@given(st.text(min_size=1), st.integers(200, 700), st.integers(-(2**31), 2**31 - 1))
+def test_a_long_text_has_the_same_hash(text: str, length: int, before: int) -> None:
+    """It is computed in another way: all units at once. Lone halves of surrogates count too."""
+    text = (text * length)[:length] + "\ud83d"
+    expected = before
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        expected = (31 * expected + (high << 8 | low)) % 2**32
+    assert java_string_hash(text, before) % 2**32 == expected
+    plain = "".join(chr(33 + ord(unit) % 90) for unit in text)
+    whole = java_string_hash(plain)
+    assert whole == java_string_hash(plain[100:], java_string_hash(plain[:100]))
 
 
 def test_tags_code() -> None:

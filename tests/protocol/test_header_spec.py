@@ -8,6 +8,7 @@ from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers import acl as acl_headers
 from lockstep.protocol.headers import admin as admin_headers
 from lockstep.protocol.headers import messaging as headers
+from lockstep.protocol.headers import together as together_headers
 from lockstep.protocol.headers.messaging import (
     REQUEST_HEADERS,
     RESPONSE_HEADERS,
@@ -219,6 +220,16 @@ def test_the_memory_of_shapes_is_bounded() -> None:
     assert len(spec._shapes) <= 64
 
 
+def test_long_names_are_not_remembered() -> None:
+    """A header may have 256 KiB, so a peer could fill the memory with names of fields."""
+    spec = spec_of(UnregisterClientRequestHeader)
+    usual = {"clientID": "c"}
+    spec.from_ext_fields(usual | {"x" * 2000: ""})
+    spec.from_ext_fields(usual | {"y": ""})
+    assert ("clientID", "y") in spec._texts
+    assert not [names for names in spec._texts if len("".join(names)) > 1024]
+
+
 def test_names_can_be_given() -> None:
     """A class may say what its fields are called on the wire; the others keep camel case."""
 
@@ -264,7 +275,12 @@ def test_every_header_class_has_a_sound_table(header_class: type[tuple[Any, ...]
     assert len({field.wire_name for field in fields}) == len(fields)
     optional = [field.optional for field in fields]
     assert optional == sorted(optional)
-    assert header_class.__name__ in {*headers.__all__, *admin_headers.__all__, *acl_headers.__all__}
+    assert header_class.__name__ in {
+        *headers.__all__,
+        *admin_headers.__all__,
+        *acl_headers.__all__,
+        *together_headers.__all__,
+    }
 
 
 class Lenient(NamedTuple):

@@ -1,6 +1,8 @@
 """The property string: what is written, what the parser lets vanish, what a producer must refuse."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.properties import (
@@ -8,6 +10,7 @@ from lockstep.protocol.properties import (
     check_user_properties,
     decode_properties,
     encode_properties,
+    find_property,
 )
 
 
@@ -66,3 +69,11 @@ def test_user_properties_that_are_refused(properties: dict[str, str]) -> None:
 def test_reserved_names_follow_java() -> None:
     """The words that Java's putUserProperty refuses and this package sets itself (wire.md 4.3)."""
     assert {"KEYS", "TAGS", "WAIT", "DELAY", "UNIQ_KEY", "RETRY_TOPIC", "CLUSTER", "TTL"} <= RESERVED_PROPERTIES
+
+
+@given(st.lists(st.sampled_from(("TAGS", "TAGS\x01", "\x02TAGS\x01", "a", "\x01", "\x02", "\x02\x02", "\n", "TAG"))))
+def test_one_property_is_found_as_if_all_were_decoded(pieces: list[str]) -> None:
+    """The last one that has a value, also in a text that no client writes."""
+    text = "".join(pieces)
+    for name in ("TAGS", "a", "S", "none"):
+        assert find_property(text, name) == decode_properties(text).get(name)

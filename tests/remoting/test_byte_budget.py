@@ -1,17 +1,18 @@
-"""Answers that peers do not read: a bound for all connections together."""
+"""Answers that peers do not read: a bound for one connection, and for all together."""
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
 from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.limit_log import LimitLog
 from tests.remoting.helpers import ECHO, Peer, RecordingLog
 
 HIGH_WATER = 1000
 
 
-def new_budget(bytes_max: int = 10_000) -> tuple[ByteBudget, RecordingLog]:
+def new_budget(bytes_max: int = 10_000, one_max: int = 0) -> tuple[ByteBudget, RecordingLog]:
     log = RecordingLog()
-    return ByteBudget(bytes_max, "outbound_bytes_full", "answers that it does not read", log), log
+    return ByteBudget("outbound_bytes", bytes_max, "answers that it does not read", LimitLog(log), one_max), log
 
 
 def late(_: Endpoint, __: RemotingCommand) -> None:
@@ -20,7 +21,8 @@ def late(_: Endpoint, __: RemotingCommand) -> None:
 
 def asked(budget: ByteBudget, count: int) -> tuple[Peer, list[RemotingCommand]]:
     """A peer that has asked so often and takes nothing, and its answers of 3,000 bytes."""
-    bounds = ConnectionBounds(Inbound(1 << 20, 60_000, RecordingLog()), budget)
+    inbound = ByteBudget("inbound_bytes", 1 << 20, "frames", LimitLog(RecordingLog()))
+    bounds = ConnectionBounds(Inbound(inbound, 60_000, RecordingLog()), budget)
     peer = Peer(late, bounds=bounds, write_high_water_bytes=HIGH_WATER)
     peer.transport.stuck = True
     requests = [RemotingCommand(ECHO, opaque=number) for number in range(count)]
@@ -41,8 +43,8 @@ async def test_answers_that_come_late_count_though_their_peer_reads_nothing() ->
     assert sent == 3
     assert not modest.transport.ended
     (line,) = log.events
-    assert line[:2] == ("warning", "outbound_bytes_full")
-    assert line[2]["limit_bytes"] == 10_000
+    assert line[:2] == ("warning", "limit_met")
+    assert (line[2]["setting"], line[2]["maximum"]) == ("outbound_bytes_max", 10_000)
     assert line[2]["connections"] == 2
     assert budget.bytes == modest.transport.buffered
 
@@ -63,3 +65,19 @@ async def test_what_was_read_counts_no_more() -> None:
     peer.endpoint.connection_lost(None)
     assert budget.bytes == 0
     assert log.events == []
+
+
+async def test_one_connection_has_a_limit_of_its_own() -> None:
+    """It ends although all together are far below theirs; the line has its bytes and the setting."""
+    budget, log = new_budget(1_000_000, one_max=5000)
+    greedy, answers = asked(budget, 2)
+    modest, few = asked(budget, 1)
+    modest.endpoint.reply(few[0])
+    greedy.endpoint.reply(answers[0])
+    ended = [greedy.transport.ended]
+    greedy.endpoint.reply(answers[1])
+    assert [*ended, greedy.transport.ended, modest.transport.ended] == ["", "abort", ""]
+    ((_, event, fields),) = log.events
+    assert (event, fields["setting"]) == ("limit_met", "outbound_bytes_per_connection_max")
+    assert fields["peer_bytes"] > fields["maximum"] == 5000
+    assert budget.bytes == modest.transport.buffered

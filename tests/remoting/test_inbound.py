@@ -1,6 +1,7 @@
 """Bytes received and not handled yet: a bound for all connections together, and a time limit for each frame."""
 
-from lockstep.remoting.byte_budget import Inbound
+from lockstep.remoting.byte_budget import ByteBudget, Inbound
+from lockstep.remoting.limit_log import LimitLog
 from tests.remoting.helpers import RecordingLog
 
 NOW_MS = 1_700_000_000_000
@@ -21,7 +22,8 @@ class Sender:
 
 def new_inbound(bytes_max: int = 100) -> tuple[Inbound, RecordingLog]:
     log = RecordingLog()
-    return Inbound(bytes_max, TIMEOUT_MS, log), log
+    budget = ByteBudget("inbound_bytes", bytes_max, "an unfinished frame", LimitLog(log))
+    return Inbound(budget, TIMEOUT_MS, log), log
 
 
 def test_the_largest_sender_goes_when_all_together_are_too_many() -> None:
@@ -35,8 +37,8 @@ def test_the_largest_sender_goes_when_all_together_are_too_many() -> None:
     assert large.ended
     assert not small.ended
     assert inbound.bytes == 31
-    facts = {"peer": "large", "peer_bytes": 70, "limit_bytes": 100, "connections": 2}
-    assert log.events == [("warning", "inbound_bytes_full", facts)]
+    facts = {"peer": "large", "peer_bytes": 70, "maximum": 100, "connections": 2, "times": 1}
+    assert log.events == [("warning", "limit_met", {"setting": "inbound_bytes_max", **facts})]
 
 
 def test_bytes_that_were_handled_count_no_more() -> None:

@@ -54,6 +54,21 @@ async def test_timers_set_on_the_way_run_on_the_way(pair: _Pair) -> None:
     assert pair.ran == [("tick", 1000), ("tick", 2000), ("tick", 3000)]
 
 
+async def test_steps_of_work_have_turns_of_their_own() -> None:
+    """A timer that a timer sets for now runs after what the loop has to do, not in the same callback."""
+    runtime, seen = ManualClockRuntime(AsyncioRuntime()), list[str]()
+
+    def step() -> None:
+        asyncio.get_running_loop().call_soon(seen.append, "another")
+        seen.append("step")
+        if seen.count("step") < 3:
+            runtime.call_later_ms(0, step)
+
+    runtime.call_later_ms(0, step)
+    await until(lambda: seen.count("another") == 3)
+    assert seen == ["step", "another"] * 3
+
+
 async def test_real_time_still_passes(pair: _Pair) -> None:
     """What was not reached by a move becomes due by the clock below, that much earlier."""
     pair.runtime.call_later_ms(5000, pair.note, "a")

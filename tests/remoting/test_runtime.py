@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -246,6 +247,19 @@ async def test_port_0_picks_one_and_a_taken_port_is_refused() -> None:
     await listening.wait_closed()
     with pytest.raises(OSError, match="onnect"):
         await runtime.create_connection(asyncio.Protocol, "127.0.0.1", listening.port)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has this option")
+async def test_a_connection_ends_when_nothing_is_acknowledged_for_30_s() -> None:
+    """A router that forgot the connection says nothing; without the option Linux waits for a quarter of an hour."""
+    runtime = AsyncioRuntime()
+    listening = await runtime.create_server(asyncio.Protocol, "127.0.0.1", 0)
+    transport, _ = await runtime.create_connection(asyncio.Protocol, "127.0.0.1", listening.port)
+    connected = transport.get_extra_info("socket")
+    assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+    transport.close()
+    listening.close()
+    await listening.wait_closed()
 
 
 async def test_an_append_file_keeps_what_was_there(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
 from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, Peer, RecordingLog, SteppedRuntime, echo, frame_of, until
 
@@ -94,8 +95,9 @@ async def test_turns_and_a_peer_that_does_not_read() -> None:
 async def test_a_connection_that_is_lost_between_turns() -> None:
     """Its frames are dropped, its bytes are given back, and its next turn does nothing."""
     runtime = WorkedRuntime()
-    inbound = Inbound(1 << 20, 60_000, RecordingLog())
-    bounds = ConnectionBounds(inbound, ByteBudget(1 << 20, "outbound_bytes_full", "replies", RecordingLog()))
+    limits = LimitLog(RecordingLog())
+    inbound = Inbound(ByteBudget("inbound_bytes", 1 << 20, "frames", limits), 60_000, RecordingLog())
+    bounds = ConnectionBounds(inbound, ByteBudget("outbound_bytes", 1 << 20, "replies", limits))
     peer = Peer(runtime.slow, runtime=runtime, bounds=bounds)
     peer.send(*requests())
     assert inbound.bytes > 0

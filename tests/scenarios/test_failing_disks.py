@@ -37,7 +37,7 @@ async def test_messages_that_a_cut_log_still_has_are_handled(cluster: Cluster) -
     """A consumer has cached messages, and the broker loses the last of them with its power. The consumer's position is
     beyond the end then. It begins at the first message that it has not handled, not at the end, as RocketMQ does."""
     await cluster.broker(queues=1, data_dir="store")
-    await cluster.producer()
+    await cluster.producer(send_together_max=1)
     await cluster.consumer("c1", work_ms=8_000)
     await cluster.send(4)
     await cluster.world.sleep_ms(5_000)

@@ -65,6 +65,11 @@ async def test_100_s_without_the_broker_lose_the_queue_to_nobody(cluster: Cluste
     [taken] = cluster.events("lock_reacquired_by_owner", queue=f"Aircraft@{BROKER}:0")
     assert taken.at_ms > 142_000
     assert {call.process for call in cluster.seen.of(queue_id=0)} == {"c1"}
+    records = cluster.records("c1")
+    lost = {record["period"] for record in records if record["event"] == "lock_lost"}
+    anew = {record["period"] for record in records if "begins anew" in record.get("why", "")}
+    assert anew
+    assert anew <= lost  # not given up, so the judge knows that its last commits never arrived
 
 
 @scenario()

@@ -18,7 +18,7 @@ from lockstep.simulation import (
     World,
     simulate,
 )
-from lockstep.simulation.host import host_context
+from lockstep.simulation.machine.host import host_context
 
 
 def test_time_jumps_to_the_next_timer() -> None:

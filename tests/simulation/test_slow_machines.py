@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lockstep.simulation import SimRuntime, World, simulate
-from lockstep.simulation.clock import Clock
-from lockstep.simulation.loop import START_NS
+from lockstep.simulation.machine.clock import Clock
+from lockstep.simulation.virtual_time.loop import START_NS
 
 
 def test_a_clock_knows_which_virtual_time_it_showed() -> None:

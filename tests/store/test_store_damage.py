@@ -14,9 +14,9 @@ from lockstep.broker.state.broker import Broker
 from lockstep.client import SerializeType
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.simulation import World, simulate
-from lockstep.simulation.disk import Disk
-from lockstep.simulation.host import Host
-from lockstep.simulation.storage import SimStorage
+from lockstep.simulation.machine.disk import Disk
+from lockstep.simulation.machine.host import Host
+from lockstep.simulation.machine.storage import SimStorage
 from lockstep.store import MessageStore
 from lockstep.store.check.store import StoreCheck
 from lockstep.store.errors import StoreUnusable

@@ -17,10 +17,11 @@ from lockstep.protocol.names import OP_HALF_TOPIC
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.runtime import AsyncioRuntime
 from lockstep.store import StoreFull
+from lockstep.store.data_dir import DataDir
 from lockstep.store.durability import recovery as file_recovery
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog
-from tests.broker.kept_broker import Disk, Kept, kept, until
+from tests.broker.kept_broker import SMALL, Disk, Kept, kept, until
 from tests.store.stores import record
 
 HOUR_MS = 3_600_000
@@ -110,6 +111,28 @@ async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path, flush_sync:
         assert opened.bodies() == [one.body for one in batch]
 
 
+async def test_a_run_that_is_not_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The first messages of one write may stand in the file when it fails: zeros take their place."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        store = opened.store
+        store.append(record(b"before"))
+        segments, run, end = store.log.segments, [record(b"a"), record(b"b")], store.max_commit_log_offset
+        active = segments.file(0)
+        write = active.write_at
+
+        def half(position: int, data: bytes) -> None:
+            active.write_at = write  # type: ignore[method-assign]
+            write(position, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "no space")
+
+        active.write_at = half  # type: ignore[method-assign, assignment]
+        with pytest.raises(StoreFull, match="no space"):
+            store.append_all(run)
+        assert (store.max_commit_log_offset, segments.read(end, 200)) == (end, bytes(200))
+        assert [place.queue_offset for place in store.append_all(run)] == [1, 2]
+        assert opened.bodies() == [b"before", b"a", b"b"]
+
+
 def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In log events that name the folder."""
     told: list[str] = []
@@ -123,6 +146,20 @@ def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest
         broker.durable.abandon()
     assert len(told) >= 3
     assert all(line.startswith(f"recovering {tmp_path}: ") for line in told)
+
+
+async def test_a_second_crash_does_not_read_the_same_messages_again(tmp_path: Path) -> None:
+    """The first checkpoint after a recovery is written at once, not when its interval has passed."""
+    config = BrokerConfig(data_dir=str(tmp_path), **SMALL)
+    broker = Broker(config, random.Random(1), RecordingLog(), NOW_MS, OsStorage())
+    broker.put(record(b"one"))
+    end = broker.store.max_commit_log_offset
+    assert broker.durable is not None
+    broker.durable.abandon()
+    data_dir = DataDir(OsStorage(), str(tmp_path))
+    async with kept(tmp_path, checkpoint_interval_ms=HOUR_MS) as again:
+        assert again.log.names().count("recovered_after_crash") == 1
+        await until(lambda: data_dir.read_checkpoint().log_offset == end, "the checkpoint has what was recovered")
 
 
 async def test_offsets_topics_and_groups_are_there_after_a_clean_end(tmp_path: Path) -> None:

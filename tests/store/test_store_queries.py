@@ -116,6 +116,18 @@ def test_a_message_is_read_only_where_one_begins(new_store: MakeStore) -> None:
             assert decode_messages(message)[0].commit_log_offset == at
 
 
+def test_a_body_cannot_feign_a_message(new_store: MakeStore) -> None:
+    """Its head says that it begins there, and its size covers later messages: they are not read by its id."""
+    store = new_store()
+    append(store, "a")
+    body_at = store.max_commit_log_offset + 88  # of the next message
+    append(store, "b", body=struct.pack(">iI20xq", 400, 0xDAA320A7, body_at) + bytes(60))
+    for _ in range(9):
+        append(store, "c", body=b"the secret of another")
+    assert store.message_at(body_at) is None
+    assert store.message_at(body_at - 88) is not None
+
+
 def test_entries_are_those_of_the_index(new_store: MakeStore) -> None:
     """The requested number of entries, with offset, size and tag hash; out of bounds there are none."""
     store = new_store()

@@ -24,6 +24,20 @@ def test_a_message_comes_back_as_it_went_in(new_store: MakeStore) -> None:
     assert (message.born_host, message.store_host) == ((HOST, 4711), (HOST, 10911))
 
 
+@pytest.mark.parametrize("segment_bytes", [1_000_000, 2_000])
+def test_a_run_is_stored_as_its_messages_one_by_one(new_store: MakeStore, segment_bytes: int) -> None:
+    """Places, bytes and queue entries, of several queues and hosts, with room for all or with a file end between."""
+    one_by_one, at_once = new_store(segment_bytes=segment_bytes), new_store(segment_bytes=segment_bytes)
+    for number in range(4):
+        run = [record(b"%d" % i * i, queue_id=i % 3, tag="AB"[i % 2]) for i in range(number, number + 5)]
+        run[1] = run[1]._replace(born_host=bytes(range(16)))
+        assert at_once.append_all(run) == [one_by_one.append(one) for one in run]
+    for queue_id in range(3):
+        assert get(at_once, 0, queue_id=queue_id) == get(one_by_one, 0, queue_id=queue_id)
+        assert at_once.entries("T", queue_id, 0, 99) == one_by_one.entries("T", queue_id, 0, 99)
+    assert at_once.max_commit_log_offset == one_by_one.max_commit_log_offset
+
+
 def test_messages_of_ipv6_peers_stand_among_the_others(new_store: MakeStore) -> None:
     """A host of 16 bytes makes its record 12 bytes longer; its neighbours are found."""
     store, peer = new_store(), bytes(range(16))
@@ -182,3 +196,16 @@ def test_a_filter_is_shown_each_message(new_store: MakeStore) -> None:
     shown.clear()
     slow = store.get("T", 0, 2, 32, subscription, Passes(matches, entries_max=1))
     assert (slow.status, slow.next_begin_offset, shown) == (S.NO_MATCHED_MESSAGE, 3, [b"c"])
+
+
+@pytest.mark.parametrize(("text_bytes_max", "examined"), [(0, 1), (250, 2), (10_000, 5)])
+def test_a_filter_is_shown_so_many_bytes_of_properties(
+    new_store: MakeStore, text_bytes_max: int, examined: int
+) -> None:
+    """To look at 800 messages with 8,000 tiny properties each would keep a broker for a second. One is always shown."""
+    store = new_store()
+    for number in range(5):
+        store.append(record(b"x" * 1000 * number, tag="t" * 100))
+    passes = Passes(lambda _: False, entries_max=800, text_bytes_max=text_bytes_max)
+    result = store.get("T", 0, 0, 32, None, passes)
+    assert (result.status, result.next_begin_offset) == (S.NO_MATCHED_MESSAGE, examined)

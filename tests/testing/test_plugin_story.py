@@ -119,6 +119,28 @@ def test_a_lost_answer_makes_a_duplicate(project: Project) -> None:
     assert report.counts() == {"passed": 1}, report.text
 
 
+def test_sends_of_one_moment_are_requests_of_their_own(project: Project) -> None:
+    """A test counts them, and an error that it pushes meets one of them: other queues go on."""
+    project.write("test_it.py", """
+        import asyncio
+        from lockstep.client import Message, Producer, SendError, SendResult
+
+        async def story(broker):
+            async with Producer("p") as producer:
+                messages = [Message(broker.topic, b"hello", sharding_key=f"k{n}") for n in range(20)]
+                await producer.send(messages[0])
+                broker.push_error("SEND_MESSAGE_V2", "SYSTEM_BUSY")
+                return await asyncio.gather(*map(producer.send, messages), return_exceptions=True)
+
+        def test_it(lockstep_broker):
+            ends = {type(end) for end in asyncio.run(story(lockstep_broker))}
+            assert ends == {SendResult, SendError}  # the others of that queue fail with it
+            assert len(lockstep_broker.requests("SEND_MESSAGE_V2")) == 21
+    """)  # fmt: skip
+    report = project.run()
+    assert report.counts() == {"passed": 1}, report.text
+
+
 def test_a_round_trip_takes_as_long_as_it_is_told(project: Project) -> None:
     """A slow network is slow for every request, and answers stay in order."""
     project.write("test_it.py", """

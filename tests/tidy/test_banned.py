@@ -78,6 +78,8 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "remoting/manual_clock.py": ({"socket."}, "a port is kept while a broker is down"),
     "remoting/tls/options.py": ({"pathlib."}, "OpenSSL reads certificates from the disk itself"),
     "broker/tls.py": ({"pathlib."}, "likewise, and trustme writes them"),
+    "client/consumer/ownership/lock_requests.py": ({"asyncio.wait"}, "for one reply; its sets are not looked at"),
+    "client/consumer/ownership/locks.py": ({"asyncio.wait"}, "for one task, likewise"),
     "order/sent.py": ({"builtins.hash"}, "ids are compared for equality within one process, never kept or ordered"),
     "order/rules.py": ({"pathlib."}, "it reads files of processes that have ended, outside of any simulation"),
     "order/story.py": ({"pathlib."}, "likewise"),

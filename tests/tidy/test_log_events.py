@@ -68,5 +68,5 @@ def test_levels_and_fields_are_on_the_page(package: str) -> None:
 def test_the_collector_sees_events_behind_names() -> None:
     """An event from a table, through a parameter, by a held method and with a traceback are all found."""
     broker, client = ({event.code for event in events_of(package)} for package in ("broker", "client"))
-    assert {"lock_granted", "locks_granted", "outbound_bytes_full"} <= broker
+    assert {"lock_granted", "locks_granted", "lock_table_full"} <= broker
     assert {"send_back_failed", "call_not_begun", "listener_failed", "pull_failed"} <= client

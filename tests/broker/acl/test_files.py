@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.broker.acl.changes import delete_account, put_account, set_white_addresses
 from lockstep.broker.acl.errors import RuleError
 from lockstep.broker.acl.files import AclFiles
 from lockstep.remoting.os_storage import OsStorage
@@ -94,3 +95,30 @@ def test_write(tmp_path: Path) -> None:
         found.write(path, document, 1235)
     assert found.rules.files[path].counter == 1
     assert "accessKey: x" not in Path(path).read_text().splitlines()
+
+
+def test_a_change_keeps_what_others_wrote(tmp_path: Path) -> None:
+    """Two brokers of one file, as with --brokers: an account that one deleted does not come back with the other's."""
+    first = files(tmp_path)
+    second = AclFiles(OsStorage(), first.path, RecordingLog())
+    put_account(first, {"accessKey": "account8", "secretKey": "secret-8888"}, 1)
+    assert delete_account(first, "account1", 2)
+    put_account(second, {"accessKey": "account9", "secretKey": "secret-9999"}, 3)
+    assert set_white_addresses(first, ["10.1.1.1"], None, 4)
+    assert delete_account(second, "account8", 5)
+    assert delete_account(first, "account8", 6), "it was there for this broker, and is gone"
+    assert not delete_account(first, "account8", 7)
+    last = AclFiles(OsStorage(), first.path, RecordingLog())
+    assert "account9" in last.rules.accounts
+    assert not {"account1", "account8"} & set(last.rules.accounts)
+    assert last.rules.white_addresses[0]("10.1.1.1")
+
+
+def test_a_change_does_not_replace_a_bad_file(tmp_path: Path) -> None:
+    """Somebody edits it: the change is refused with the reason, the old rules stay, and the edit is kept."""
+    found = files(tmp_path)
+    path = rules_file(tmp_path, "accounts: [")
+    with pytest.raises(RuleError, match=r"plain_acl\.yml: this is not YAML in line 1"):
+        put_account(found, {"accessKey": "account9", "secretKey": "secret-9999"}, 1)
+    assert path.read_text() == "accounts: ["
+    assert "account1" in found.rules.accounts

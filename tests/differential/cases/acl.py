@@ -7,30 +7,12 @@ from typing import Any, Final
 
 from lockstep.protocol.codes import RequestCode as R
 from lockstep.protocol.signature import ACCESS_KEY, SIGNATURE, signature_of, signed_bytes
+from tests.broker.acl import accounts
 
 __all__ = ["ACL_CASES", "RULES", "AclCase"]
 
-RULES: Final = """\
-globalWhiteRemoteAddresses:
-- 10.9.9.*
-accounts:
-- accessKey: adminadmin
-  secretKey: secret-admin
-  admin: true
-- accessKey: account1
-  secretKey: secret-1234
-  admin: false
-  defaultTopicPerm: DENY
-  defaultGroupPerm: SUB
-  topicPerms:
-  - denied=DENY
-  - both=PUB|SUB
-  - read=SUB
-  - written=PUB
-  groupPerms:
-  - closed=DENY
-  - open=PUB|SUB
-  - writes=PUB
+RULES: Final = f"""\
+{accounts.RULES}\
 - accessKey: noaddress
   secretKey: secret-5678
   whiteRemoteAddress: 10.1.1.*
@@ -38,7 +20,9 @@ accounts:
   secretKey: secret-9012
   whiteRemoteAddress: 127.0.0.1
 """
-_SECRETS: Final = {"adminadmin": "secret-admin", "account1": "secret-1234", "noaddress": "secret-5678"}
+_SECRETS: Final = {one.access_key: one.secret_key for one in (accounts.ADMIN, accounts.ACCOUNT)} | {
+    "noaddress": "secret-5678"
+}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,10 @@ POLL_S = 0.1
 _QUICK = ("--dead-letter-at-once",)  # nobody waits for the minutes that RocketMQ's take
 OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang", "java.util")
 MODULES = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
-JVM = ["-XX:+UseSerialGC", *MODULES, "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"]
+SERIAL_GC = "-XX:+UseSerialGC"
+OPENINGS = [*MODULES, "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"]
+JVM = [SERIAL_GC, *OPENINGS]
+SMALL_HEAP = (SERIAL_GC, "-Xms256m", "-Xmx768m")
 LOGBACK = """<configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{HH:mm:ss.SSS} %-5level %logger{0} - %msg%n</pattern></encoder>
@@ -73,6 +76,7 @@ class Server(NamedTuple):
     broker: str
     log_tail: Callable[[], str]
     log: Callable[[], str] = str  # all of it; of Lockstep's broker alone
+    pids: tuple[int, ...] = ()  # of the broker, then of its name server if that is a process of its own
 
     @property
     def is_apache(self) -> bool:
@@ -97,7 +101,7 @@ def lockstep_server(folder: Path, *options: str) -> Iterator[Server]:
     """Our broker on free ports. Raises BrokerFailed with the end of its log when it does not start."""
     life = ("-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}")
     with BrokerProcess("--log-level", "warning", *life, *_QUICK, *options, folder=folder) as broker:
-        yield Server("Lockstep", "0.1.0", broker.name_server, broker.address, broker.tail, broker.stderr)
+        yield Server("Lockstep", "0.1.0", broker.name_server, broker.address, broker.tail, broker.stderr, (broker.pid,))
 
 
 @contextmanager
@@ -107,6 +111,7 @@ def apache_server(
     *,
     ports: Ports | None = None,
     lock_life_ms: int = LOCK_LIFE_MS,
+    jvm: Sequence[str] = SMALL_HEAP,
 ) -> Iterator[Server]:
     """Apache's name server and broker, with everything they write in `folder`.
 
@@ -114,6 +119,7 @@ def apache_server(
         folder: Messages are in `store`, on which it may be started again.
         settings: Of the broker; they win.
         ports: Free ones by default.
+        jvm: Heap and garbage collector of the broker.
     """
     version = version_of("apache", "rocketmq-broker")
     (folder / "conf").mkdir(exist_ok=True)
@@ -129,21 +135,23 @@ def apache_server(
         started: list[ChildProcess] = []
 
         def start(name: str, main_class: str, *options: str) -> ChildProcess:
-            jvm = ["java", *JVM, *options, f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
-            command = [*jvm, "-cp", f"{jars('apache')}/*", f"org.apache.rocketmq.{main_class}"]
+            java = ["java", *OPENINGS, *options, f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
+            command = [*java, "-cp", f"{jars('apache')}/*", f"org.apache.rocketmq.{main_class}"]
             command += ["-c", str(folder / f"{name}.conf")]
             daemon = jvm_process(f"apache-{name}", command, folder)
             stack.callback(daemon.end)
             started.append(daemon)
             return daemon
 
-        start("namesrv", "namesrv.NamesrvStartup", "-Xms64m", "-Xmx256m").wait_until(
+        start("namesrv", "namesrv.NamesrvStartup", SERIAL_GC, "-Xms64m", "-Xmx256m").wait_until(
             lambda: accepts(name_server_port), "the name server"
         )
         life = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={lock_life_ms}"
-        broker = start("broker", "broker.BrokerStartup", "-Xms256m", "-Xmx768m", life)
+        broker = start("broker", "broker.BrokerStartup", *jvm, life)
         broker.wait_until(lambda: is_ready(name_server), "the broker's registration")
-        yield Server("Apache RocketMQ", version, name_server, address, lambda: "\n".join(d.tail() for d in started))
+        pids = tuple(daemon.pid for daemon in reversed(started))
+        tails: Callable[[], str] = lambda: "\n".join(d.tail() for d in started)  # noqa: E731
+        yield Server("Apache RocketMQ", version, name_server, address, tails, pids=pids)
 
 
 def jvm_process(name: str, command: list[str], home: Path) -> ChildProcess:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.simulation.commands.app import app
-from lockstep.simulation.lab.faults import FAULTS
+from lockstep.simulation.lab.faults.by_name import FAULTS
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
 SECTIONS = ("First run", "Faults by name", "Your listener", "Scenarios in Python")
@@ -56,4 +56,4 @@ def test_the_tests_of_the_guide(tmp_path: Path) -> None:
 def test_the_guide_has_every_fault() -> None:
     """In the words of the table, and its order."""
     rows = re.findall(r"^\| `--(.+?)` \| `(.+?)` \| (.+?) \|$", section("Faults by name"), re.MULTILINE)
-    assert rows == [(fault.name, fault.example, fault.summary) for fault in FAULTS.values()]
+    assert rows == [(fault.name, fault.example, fault.help) for fault in FAULTS.values()]

@@ -9,9 +9,9 @@ from lockstep.order import Verdict
 from lockstep.order.rules import check_files
 from lockstep.remoting.settings import SettingError
 from lockstep.simulation.commands.app import app
-from lockstep.simulation.lab.faults import FAULTS
-from lockstep.simulation.lab.story import experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.lab.user.story import experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
 SMALL = ("--consumers", "2", "--queues", "2", "--rate", "1", "--for", "1m")
 
@@ -38,6 +38,20 @@ def test_without_arguments_it_shows_a_takeover() -> None:
     ):
         assert text in output
     assert max(map(len, output.splitlines())) <= 120
+
+
+def test_a_process_that_starts_again_finds_the_lock_of_the_one_before() -> None:
+    """It is another client: the sentences do not say that c1 is refused because of itself."""
+    line = "run takeover --consumers 2 --queues 2 --rate 2 --kill c1@20s+10s --for 100s"
+    _, output = call(*line.split())
+    assert "kill c1. The process is killed.\n" in output
+    assert "c1 asks for queue 0, and is refused: an earlier process of c1 holds the lock." in output
+
+
+def test_where_no_queue_waits_it_says_so() -> None:
+    """The owner of a fenced lock that is cut off handles what it has until the next owner begins."""
+    _, output = call("run", "takeover", "--partition", "c1-broker@30s+90s", "--lock-mode", "fenced")
+    assert "Queues changed their owner 5 times; no queue stood still." in output
 
 
 def test_what_it_says_to_try_next_does_what_it_says(tmp_path: Path) -> None:

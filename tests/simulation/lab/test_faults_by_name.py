@@ -5,11 +5,11 @@ import random
 import pytest
 
 from lockstep.simulation.lab.durations import duration_ms, duration_text
-from lockstep.simulation.lab.faults import FAULTS, FaultError, fault_text, read_fault
+from lockstep.simulation.lab.faults.by_name import FAULTS, FaultError, fault_text, read_fault
+from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.setup import FaultEvent, Setup
-from lockstep.simulation.lab.story import experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
-from lockstep.simulation.lab.swarm import draw_faults
+from lockstep.simulation.lab.user.story import experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
 
 @pytest.mark.parametrize("name", FAULTS)

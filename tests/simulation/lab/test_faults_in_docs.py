@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lockstep.simulation.lab.faults import FAULTS, Fault, Of
+from lockstep.simulation.lab.faults.by_name import FAULTS, Fault, Of
 
 
 def test_the_guide_has_the_amounts_of_a_swarm() -> None:

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from lockstep.simulation.lab.faults import FAULTS, Lasts
-from lockstep.simulation.lab.story import experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.faults.by_name import FAULTS, Lasts
+from lockstep.simulation.lab.user.story import experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 from lockstep.simulation.search.fault_words import fault_words
 
 OF_A_MOMENT: Final = {"clock", "cut", "cut-one-side"}

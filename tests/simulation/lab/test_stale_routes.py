@@ -1,7 +1,7 @@
 """A name server whose answers are old."""
 
-from lockstep.simulation.lab.story import experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.user.story import experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
 
 def test_a_name_server_answers_the_routes_of_some_time_ago() -> None:

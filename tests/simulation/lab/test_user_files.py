@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from lockstep.simulation.commands.app import app
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import outcome_of
-from lockstep.simulation.lab.story import Story
+from lockstep.simulation.lab.user.story import Story
 
 SHOP = '''
 import asyncio

@@ -11,12 +11,12 @@ from lockstep.simulation.commands.app import app
 from lockstep.simulation.errors import LimitError
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import outcome_of, run_plan
-from lockstep.simulation.loop import VirtualLoop
 from lockstep.simulation.museum.pages import Visit, document
 from lockstep.simulation.museum.plan import MuseumPlan
 from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.museum.variant import variant
 from lockstep.simulation.search.healed import Healed
+from lockstep.simulation.virtual_time.loop import VirtualLoop
 from tests.simulation.museum.find import SEEDS_MAX, first_seed
 
 ROOT: Final = Path(__file__).parents[3]

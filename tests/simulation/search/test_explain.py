@@ -7,8 +7,8 @@ import pytest
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
 from lockstep.simulation.lab.runner import run_plan
-from lockstep.simulation.lab.story import experiment
-from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.user.story import experiment
+from lockstep.simulation.lab.user.story_cluster import StoryCluster
 from lockstep.simulation.search.explain import explain
 from lockstep.simulation.search.facts import facts_of
 from lockstep.simulation.search.fault_words import fault_words

@@ -1,5 +1,7 @@
 """Random worlds in fenced mode: no violation; and the seeds by which a sweep found protections that were taken out."""
 
+import json
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -9,10 +11,9 @@ from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.worlds.experiment import WORLDS
 
 EACH: Final = 10
-# Seeds that failed once, some by a mistake of the observer. `python -m tests.mutants.worlds NAME` finds the first one
-# that fails without a protection.
-FOUND_BY: Final = (1, 3, 5, 22, 25, 28, 32, 33, 37, 39, 80, 82, 116, 147, 454)
-OF_20000: Final = (4431, 8760, 8825, 12207, 15287, 15875, 18482)  # that a sweep of 20,000 reported
+# By protection, a seed that fails without it; `python -m tests.mutants.anew held` finds them.
+HOLDING: Final[dict[str, int]] = json.loads(Path(__file__).with_name("seeds.json").read_text(encoding="utf-8"))
+FAILED_ONCE: Final = (32, 80, 82, 116, 147, 454, 4431, 8760, 8825, 12207, 15287, 15875, 18482)  # of 20,000
 
 
 def fails(seed: int) -> str:
@@ -30,7 +31,7 @@ def test_fenced_worlds_keep_order(first: int) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", FOUND_BY + OF_20000)
+@pytest.mark.parametrize("seed", sorted({*HOLDING.values(), *FAILED_ONCE}))
 def test_seeds_that_find_a_missing_protection(seed: int) -> None:
     """With all protections they keep order too."""
     assert fails(seed) == ""

@@ -1,0 +1,29 @@
+"""A broker's end of the pipe to the command of `--brokers N`."""
+
+import asyncio
+
+from lockstep.broker.many.link import CommandLink
+from lockstep.broker.many.pipe import Said, encode_said
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.remoting.runtime import AsyncioRuntime
+from tests.broker.helpers import Peer
+
+SPREAD = encode_said(Said(spread=True))
+
+
+async def test_an_answer_that_is_late_stands_for_its_own_topic() -> None:
+    """A registration waits a second for the other brokers. The next topic then waits for its own answer, no longer."""
+    link, broker = CommandLink(AsyncioRuntime(), False, lambda: None), Peer().broker
+    link.data_received(encode_said(Said()))
+    await link.join(broker)
+    broker.on_created_by_send(TopicConfig("first"))
+    await broker.before_registering()
+    link.data_received(SPREAD)
+    broker.on_created_by_send(TopicConfig("second"))
+    registering = asyncio.ensure_future(broker.before_registering())
+    await asyncio.sleep(0)
+    assert not registering.done()
+    link.data_received(SPREAD)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert registering.done()

@@ -1,0 +1,1 @@
+"""A seeded mutator of frames for broker and name server, in process, without sockets."""

@@ -1,0 +1,194 @@
+"""Keyed sends in RocketMQ's batches, while connections are cut: which are stored, in which order (docs/order.md 2).
+
+The broker does not take Lockstep's offer, so that its clients treat it as one of RocketMQ's.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain
+
+from lockstep.client import SendError, SendOutcome, SendResult
+from lockstep.order import Cause
+from lockstep.protocol.batch import decode_batch
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from tests.scenarios.cluster import BROKER, PRODUCER, Cluster
+from tests.scenarios.scenario import scenario
+
+QUEUES = 2
+KEYS = 8
+Ends = list[SendResult | SendError]
+NOT_SENT, UNKNOWN = SendOutcome.NOT_SENT, SendOutcome.UNKNOWN
+
+
+class Stranger:
+    """A broker that agrees on nothing.
+
+    Attributes:
+        batches: How many messages each batch had.
+        on_arrival: Called with the code of each request.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+        self.on_arrival: Callable[[int], object] = lambda _: None
+
+    def delay(self, factory: Callable[[], Endpoint]) -> Callable[[], Endpoint]:
+        return factory
+
+    def intercept(self, on_request: RequestHandler) -> RequestHandler:
+        def seen(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+            endpoint._connection.ignore_offer()
+            self.on_arrival(command.code)
+            if command.code == RequestCode.SEND_BATCH_MESSAGE:
+                self.batches.append(len(decode_batch(command.body)))
+            return on_request(endpoint, command)
+
+        return seen
+
+
+async def _stranger(cluster: Cluster, *, queues: int = 1, retry_keyed: bool = False) -> Stranger:
+    """A broker and a producer that has sent a message to each queue."""
+    stranger = Stranger()
+    cluster._tap = lambda _: stranger
+    await cluster.broker(queues=queues)
+    await cluster.producer(auto_batch=True, retry_keyed=retry_keyed)
+    await _sends(cluster, KEYS)
+    stranger.batches.clear()
+    return stranger
+
+
+async def _sends(cluster: Cluster, count: int, *, then: Callable[[], object] = lambda: None) -> Ends:
+    """Keyed sends, all at once; the end of each, in call order. `then` happens before any of them is under way."""
+
+    async def all_at_once() -> Ends:
+        sends = asyncio.gather(*[cluster.send_one(keys=KEYS) for _ in range(count)], return_exceptions=True)
+        then()
+        return [end for end in await sends if isinstance(end, SendResult | SendError)]
+
+    ends = await cluster.world.host(PRODUCER).run(all_at_once())
+    assert len(ends) == count
+    return ends
+
+
+def _outcomes(ends: Ends) -> Counter[SendOutcome | None]:
+    return Counter(end.outcome if isinstance(end, SendError) else None for end in ends)
+
+
+def _stored_numbers(cluster: Cluster) -> list[list[int]]:
+    return [[int(message.body) for message in cluster.stored(queue_id)] for queue_id in range(QUEUES)]
+
+
+async def _all_handled(cluster: Cluster) -> None:
+    await cluster.consumer("c1")
+    await cluster.world.until(lambda: len(cluster.seen.all) == len(list(chain(*_stored_numbers(cluster)))))
+
+
+@scenario()
+async def test_batches_keep_call_order(cluster: Cluster) -> None:
+    """Of 64 sends two leave by themselves, one a queue, and the others in two batches; each result is its place."""
+    stranger = await _stranger(cluster, queues=QUEUES)
+    ends = await _sends(cluster, 64)
+    assert (len(stranger.batches), sum(stranger.batches)) == (QUEUES, 64 - QUEUES)
+    queues = _stored_numbers(cluster)
+    assert all(queue == sorted(queue) for queue in queues)
+    for number, end in enumerate(ends, KEYS):
+        assert isinstance(end, SendResult)
+        message = cluster.stored(end.queue_id)[end.queue_offset]
+        assert (int(message.body), message.msg_id, message.offset_message_id) == (number, end.msg_id, end.offset_msg_id)
+    await _all_handled(cluster)
+
+
+async def _unanswered_batch(cluster: Cluster, stranger: Stranger) -> "asyncio.Task[Ends]":
+    """Of 64 sends the first is stored by itself, and the others in a batch whose answer does not leave the broker."""
+
+    def hold(code: int) -> None:
+        if code == RequestCode.SEND_BATCH_MESSAGE:
+            cluster.world.hold(BROKER, PRODUCER)
+
+    stranger.on_arrival = hold
+    burst = cluster.world.start(_sends(cluster, 64), name="burst")
+    await cluster.world.until(lambda: stranger.batches == [63])
+    stranger.on_arrival = lambda _: None
+    return burst
+
+
+def _cut(cluster: Cluster) -> None:
+    cluster.world.cut(PRODUCER, BROKER)
+    cluster.world.release(BROKER, PRODUCER)
+
+
+@scenario()
+async def test_a_cut_leaves_a_batch_unknown(cluster: Cluster) -> None:
+    """Each message of a batch without an answer is unknown, those that waited behind it are not sent, and later sends
+    are stored behind all."""
+    burst = await _unanswered_batch(cluster, await _stranger(cluster))
+    behind = await _sends(cluster, 16, then=lambda: _cut(cluster))
+    assert _outcomes(await burst) == {None: 1, UNKNOWN: 63}
+    assert _outcomes(behind) == {NOT_SENT: 16}
+    assert _outcomes(await _sends(cluster, 16)) == {None: 16}
+    assert _stored_numbers(cluster)[0] == [*range(KEYS + 64), *range(KEYS + 80, KEYS + 96)]
+    await _all_handled(cluster)
+    report = await cluster.end()
+    assert report.send_failures == {"unknown": 63, "not_sent": 16}
+
+
+@scenario()
+async def test_a_batch_is_repeated_in_order(cluster: Cluster) -> None:
+    """With retry_keyed all are stored in call order; repeats carry their UNIQ_KEYs, so the report knows them."""
+    cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
+    burst = await _unanswered_batch(cluster, await _stranger(cluster, retry_keyed=True))
+    behind = await _sends(cluster, 16, then=lambda: _cut(cluster))
+    assert _outcomes([*await burst, *behind]) == {None: 80}
+    assert _stored_numbers(cluster)[0] == [*range(KEYS + 64), *range(KEYS + 1, KEYS + 80)]
+    ids = [message.msg_id for message in cluster.stored()]
+    assert ids[KEYS + 1 : KEYS + 64] == ids[KEYS + 64 : KEYS + 127]
+    await _all_handled(cluster)
+
+
+@scenario()
+async def test_a_late_batch_does_not_overtake(cluster: Cluster) -> None:
+    """A batch is on its way for longer than its timeout. It is stored before sends that were called later."""
+    stranger = await _stranger(cluster)
+    stranger.on_arrival = lambda _: cluster.world.hold(PRODUCER, BROKER)
+    burst = await _sends(cluster, 64)
+    stranger.on_arrival = lambda _: None
+    assert (_outcomes(burst), stranger.batches) == ({None: 1, UNKNOWN: 63}, [])
+    later = cluster.world.start(_sends(cluster, 16), name="later")
+    await cluster.world.sleep_ms(100)
+    cluster.world.release(PRODUCER, BROKER)
+    assert _outcomes(await later) == {None: 16}
+    assert stranger.batches == [63, 15]
+    assert _stored_numbers(cluster)[0] == list(range(KEYS + 80))
+    await _all_handled(cluster)
+
+
+@scenario()
+async def test_cuts_at_any_moment_keep_batches_in_order(cluster: Cluster) -> None:
+    """Twenty bursts of 64 sends, each cut at a random moment: each queue stores the acknowledged sends and some of
+    those with an unknown outcome, never one that was not sent, and nothing behind a hole of its burst."""
+    stranger = await _stranger(cluster, queues=QUEUES)
+    ends = list[SendResult | SendError]()
+    for _ in range(20):
+        burst = cluster.world.start(_sends(cluster, 64), name="burst")
+        await asyncio.sleep(cluster.world.rng.uniform(0, 0.012))
+        cluster.world.cut(PRODUCER, BROKER)
+        ends += await burst
+    assert {UNKNOWN, NOT_SENT, None} <= set(_outcomes(ends))
+    assert stranger.batches
+    queues = _stored_numbers(cluster)
+    assert all(queue == sorted(set(queue)) for queue in queues)
+    stored = set(chain(*queues))
+    for number, end in enumerate(ends, KEYS):
+        if isinstance(end, SendError):
+            assert number not in stored or end.outcome is UNKNOWN
+        else:
+            assert number in stored
+    queue_of_key = {number % KEYS: queue_id for queue_id, queue in enumerate(queues) for number in queue}
+    for first in range(KEYS, KEYS + len(ends), 64):
+        for queue_id in range(QUEUES):
+            fates = [n in stored for n in range(first, first + 64) if queue_of_key[n % KEYS] == queue_id]
+            assert fates == sorted(fates, reverse=True)
+    await _all_handled(cluster)
