@@ -6,7 +6,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes: none should compile what another has compiled
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows coverage-page articles-page connection-page lint interop fidelity bench hostile docs lock clean
+.PHONY: help setup demo pipeline test test-all nightly mutants seeds coverage-rows coverage-page articles-page connection-page lint interop fidelity bench growth hostile docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -47,13 +47,17 @@ test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## prove the product in a few minutes 
 test-all: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests, with TIER=rest those that make test leaves out
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=$(or $(TIER),all) $(ARGS)
 
-nightly: $(VENV)/.dev mutants coverage-rows ## 2,000 power cuts on virtual time, 1,000 kills of a real broker (CUTS=, CRASHES=), the mutants, coverage-rows
+nightly: $(VENV)/.dev mutants coverage-rows ## 10 million fuzzed frames, 2,000 power cuts, 1,000 kills of a broker (FRAMES=, CUTS=, CRASHES=), mutants, coverage-rows
+	$(BIN)/python -m tests.fuzz.frames --frames $(or $(FRAMES),10000000) --seed $(or $(SEED),$(shell date +%Y%m%d))
 	$(BIN)/python -m tests.scenarios.many_power_cuts $(or $(CUTS),2000)
 	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/test_crash.py $(ARGS)
 
 mutants: $(VENV)/.dev ## take each protection of order out, one at a time: tests and random worlds must notice (ARGS="client-lock-expiry", SEEDS=5000)
 	$(BIN)/python -m tests.mutants $(ARGS)
 	$(BIN)/python -m tests.mutants.worlds --fresh --seeds $(or $(SEEDS),20) $(ARGS)
+
+seeds: $(VENV)/.dev ## find the recorded seeds of museum, mutants and fenced worlds anew, after a change of traffic (ARGS=museum)
+	$(BIN)/python -m tests.mutants.anew $(ARGS)
 
 coverage-page: $(VENV)/.dev ## write docs/COVERAGE.md from tests/rules/articles.toml and the markers of tests
 	$(BIN)/python -m tests.rules.page
@@ -80,8 +84,11 @@ interop: $(VENV)/.dev $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(INTEROP)/%/.ready)
 fidelity: $(VENV)/.dev $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same, and write docs/FIDELITY.md
 	$(BIN)/python -m pytest tests/differential --write-fidelity -q $(ARGS)
 
-bench: $(VENV)/.dev ## measure, beside a bare echo of the same frames; figures also in build/bench.json
-	$(BIN)/python -m scripts.bench
+bench: $(VENV)/.dev $(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker; also in build/bench.json (QUICK=1, ARGS=)
+	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache) $(ARGS)
+
+growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, groups or the log grow; pictures in build/ (ARGS=--docs)
+	$(BIN)/python -m scripts.bench.growth $(ARGS)
 
 hostile: $(VENV)/.dev ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
 	$(BIN)/python -m scripts.hostile $(ARGS)

@@ -1,12 +1,10 @@
 """`make bench`: Lockstep beside a plain uvloop echo of the same frame sizes, in turns, median of five.
 
-Client and server are processes on loopback. Compare ratios, not rates: machines are shared and noisy. Apache RocketMQ
-4.9.8 on two such cores: 6.4-6.8 k sends/s one at a time, 41-46 k/s with 64 in flight (Python client), 273 k messages/s
-pulled, ordered drain 105 k/s (batch 1) and 138 k/s (batch 32) with a Java client.
+Client and server are processes on loopback. Compare ratios, not rates: machines are shared and noisy.
+`python -m scripts.bench.apache` measures beside Apache's broker.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import socket
@@ -25,15 +23,14 @@ from rich.table import Table
 
 from lockstep.protocol.codes import SerializeType
 from lockstep.testing.process import BrokerProcess
-from scripts.bench import cases, handover, key_order, store
-from scripts.bench.echo import CountingRuntime, EchoClient, Sizes, echo_process
+from scripts.bench import cases, handover, key_order, many_brokers, protection, store
+from scripts.bench.echo import Sizes, echo_process, echo_rate, sizes_of
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench.json"
 ENCODINGS = {"": SerializeType.MSGPACK, "_json": SerializeType.JSON}
 FLOORS = {"send_1": 0.5, "send_64": 0.4}  # of the echo's rate, with MSGPACK
 START_SECONDS_MAX, START_RSS_MB_MAX = 0.3, 45.0
-SIZE_CALLS = 200
-APART = (*store.NAMES, key_order.NAME, handover.NAME)  # on brokers of their own
+APART = (*store.NAMES, key_order.NAME, protection.NAME, handover.NAME, many_brokers.NAME)  # on brokers of their own
 
 Run = Callable[[], Awaitable[cases.Sample]]
 
@@ -52,28 +49,10 @@ class Bench:
         self.echo_port = echo_port
 
     async def echo(self, sizes: Sizes, in_flight: int, per_call: int) -> cases.Sample:
-        client = EchoClient(*sizes)
-        await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", self.echo_port)
-        try:
-            return await cases.latencies(client.call, self.options.seconds, in_flight, per_call)
-        finally:
-            client.transport.close()
-
-    async def sizes(self, case: cases.Case, encoding: SerializeType) -> Sizes:
-        """Bytes of one operation in both directions."""
-        runtime = CountingRuntime()
-        client, operation = await case.open(self.name_server, encoding, runtime)
-        try:
-            await operation()
-            runtime.written = runtime.read = 0
-            for _ in range(SIZE_CALLS):
-                await operation()
-            return Sizes(round(runtime.written / SIZE_CALLS), round(runtime.read / SIZE_CALLS))
-        finally:
-            await client.shutdown()
+        return await echo_rate(self.echo_port, sizes, self.options.seconds, in_flight, per_call)
 
     async def call_case(self, case: cases.Case, encoding: SerializeType) -> tuple[Run, Run]:
-        sizes = await self.sizes(case, encoding)
+        sizes = await sizes_of(case, self.name_server, encoding)
 
         async def ours() -> cases.Sample:
             client, operation = await case.open(self.name_server, encoding, None)
@@ -86,7 +65,7 @@ class Bench:
 
     async def drain_case(self, batch_size: int, encoding: SerializeType) -> tuple[Run, Run]:
         """Compared with an echo of pulls of 32, one at a time: a drain needs no more of the network."""
-        sizes = await self.sizes(cases.CALLS["pull_32"], encoding)
+        sizes = await sizes_of(cases.CALLS["pull_32"], self.name_server, encoding)
         return (
             lambda: cases.drain(self.name_server, encoding, batch_size, self.options.messages),
             lambda: self.echo(sizes, 1, cases.PULL_COUNT),
@@ -94,7 +73,7 @@ class Bench:
 
     async def ordered_case(self, encoding: SerializeType) -> tuple[Run, Run]:
         """Compared with an echo of sends, with as many in flight."""
-        sizes = await self.sizes(cases.CALLS["send_64"], encoding)
+        sizes = await sizes_of(cases.CALLS["send_64"], self.name_server, encoding)
         in_flight = cases.CALLS["send_64"].in_flight
         return (
             lambda: cases.ordered(self.name_server, encoding, self.options.seconds, in_flight),
@@ -179,7 +158,7 @@ def show(results: dict[str, dict[str, float]], console: Console) -> None:
     for column in ("case", "rate", "echo", "ratio", "p50", "p99", "floor"):
         table.add_column(column, justify="left" if column == "case" else "right")
     for name, figures in results.items():
-        if name in ("start", "store", key_order.NAME):
+        if name in ("start", "store", key_order.NAME, protection.NAME):
             continue
         floor = FLOORS.get(name)
         passed = "" if floor is None else f"{floor} {'ok' if figures['ratio'] >= floor else 'MISSED'}"
@@ -213,6 +192,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=40_000 if small else 200_000, help="to drain")
     parser.add_argument("--only", action="append", default=[], choices=[*cases.NAMES, *APART, "start"])
     given = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a start would compile all modules each time
     console = Console()
     options = Options(given.rounds, given.seconds, given.messages, tuple(given.only))
     in_memory = not options.only or any(name not in APART for name in options.only)
@@ -224,6 +204,10 @@ def main() -> int:
         figures = uvloop.run(key_order.measure_key_order(rounds, 4 * options.seconds, messages))
         results[key_order.NAME] = figures
         key_order.show_key_order(figures, console)
+    if not options.only or protection.NAME in options.only:
+        protected = uvloop.run(protection.measure_protection(options.rounds, options.seconds))
+        results |= {f"{protection.NAME}: {name}": found for name, found in protected.items()}
+        protection.show_protection(protected, console)
     if not options.only or any(name in store.NAMES for name in options.only):
         megabytes = 64 if small else 1000
         folder = OUTPUT.parent / "bench-store"
@@ -231,11 +215,15 @@ def main() -> int:
         rounds = min(options.rounds, 3)
         results["store"] = uvloop.run(store.measure_store(folder, rounds, options.seconds, megabytes, options.only))
         store.show_store(results["store"], console)
+    if many_brokers.NAME in options.only:
+        return many_brokers.main([f"--rounds={options.rounds}", f"--seconds={options.seconds}"])
     if handover.NAME in options.only:  # it takes minutes
         return handover.run(handover.SMALL if small else handover.FULL, 1, console)
     if not options.only:
         OUTPUT.parent.mkdir(exist_ok=True)
-        OUTPUT.write_text(json.dumps(results, indent=2) + "\n")
+        known = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
+        results |= {"apache": known["apache"]} if "apache" in known else {}
+        OUTPUT.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         console.print(f"written to {OUTPUT.relative_to(Path.cwd()) if OUTPUT.is_relative_to(Path.cwd()) else OUTPUT}")
     short = missed(results)
     if short:

@@ -15,12 +15,15 @@ from typing import Any, NamedTuple, cast
 
 import uvloop
 
+from lockstep.protocol.codes import SerializeType
 from lockstep.remoting.runtime import AsyncioRuntime, ProtocolFactory
 from lockstep.testing.process import ChildProcess
+from scripts.bench import cases
 
-__all__ = ["CountingRuntime", "EchoClient", "Sizes", "echo_process"]
+__all__ = ["Sizes", "echo_process", "echo_rate", "sizes_of"]
 
 ROOT = Path(__file__).parents[2]
+SIZE_CALLS = 200
 _LENGTH = struct.Struct(">I")
 
 
@@ -56,7 +59,7 @@ class _EchoServer(_FrameProtocol):
         self.transport.writelines(replies)
 
 
-class EchoClient(_FrameProtocol):
+class _EchoClient(_FrameProtocol):
     """`call()` is one round trip."""
 
     def __init__(self, request_bytes: int, reply_bytes: int) -> None:
@@ -85,6 +88,16 @@ def echo_process() -> Iterator[int]:
         yield int(echo.wait_until(lambda: echo.stdout().partition("\n")[0], "its port"))
 
 
+async def echo_rate(port: int, sizes: "Sizes", seconds: float, in_flight: int, per_call: int = 1) -> cases.Sample:
+    """Round trips of frames of these sizes, for so many seconds."""
+    client = _EchoClient(*sizes)
+    await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", port)
+    try:
+        return await cases.latencies(client.call, seconds, in_flight, per_call)
+    finally:
+        client.transport.close()
+
+
 async def _serve() -> None:
     server = await asyncio.get_running_loop().create_server(_EchoServer, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -99,7 +112,21 @@ class Sizes(NamedTuple):
     reply_bytes: int
 
 
-class CountingRuntime(AsyncioRuntime):
+async def sizes_of(case: cases.Case, name_server: str, encoding: SerializeType) -> Sizes:
+    """Bytes of one operation in both directions, when it is alone."""
+    runtime = _CountingRuntime()
+    client, operation = await case.open(name_server, encoding, runtime)
+    try:
+        await operation()
+        runtime.written = runtime.read = 0
+        for _ in range(SIZE_CALLS):
+            await operation()
+        return Sizes(round(runtime.written / SIZE_CALLS), round(runtime.read / SIZE_CALLS))
+    finally:
+        await client.shutdown()
+
+
+class _CountingRuntime(AsyncioRuntime):
     def __init__(self) -> None:
         super().__init__()
         self.written = self.read = 0
@@ -113,7 +140,7 @@ class CountingRuntime(AsyncioRuntime):
 class _Tap(asyncio.Protocol):
     """Counts between a transport and its protocol."""
 
-    def __init__(self, inner: asyncio.Protocol, counter: CountingRuntime) -> None:
+    def __init__(self, inner: asyncio.Protocol, counter: _CountingRuntime) -> None:
         self._inner = inner
         self._counter = counter
         self.connection_lost = inner.connection_lost  # type: ignore[method-assign]
@@ -129,7 +156,7 @@ class _Tap(asyncio.Protocol):
 
 
 class _CountingTransport:
-    def __init__(self, transport: Any, counter: CountingRuntime) -> None:
+    def __init__(self, transport: Any, counter: _CountingRuntime) -> None:
         self._transport = transport
         self._counter = counter
 

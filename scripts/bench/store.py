@@ -16,7 +16,7 @@ from lockstep.protocol.codes import SerializeType
 from lockstep.testing.process import BrokerProcess
 from scripts.bench import cases
 
-__all__ = ["ASYNC_FLOOR", "NAMES", "measure_store", "show_store"]
+__all__ = ["ASYNC_FLOOR", "NAMES", "fsyncs", "measure_store", "show_store"]
 
 ASYNC_FLOOR = 0.8  # processor time of a send in memory, divided by that with --flush async
 NAMES = ("store_sends", "store_recovery")
@@ -60,7 +60,7 @@ async def _sends(scratch: Path, rounds: int, seconds: float) -> Figures:
                     per_fsync.append(await _messages_per_sync(broker))
                 elif name == "async":
                     plain_us.append(_plain_write_us(scratch / "plain", await _stored_bytes(broker)))
-        disk.append(_fsyncs(scratch / "fsync", seconds))
+        disk.append(fsyncs(scratch / "fsync", seconds, FSYNC_BYTES))
     medians = {name: statistics.median(found) for name, found in rates.items()}
     spent = {f"{name}_cpu_us": round(statistics.median(found), 1) for name, found in cpu_us.items()}
     return {
@@ -121,9 +121,9 @@ async def _messages_per_sync(broker: BrokerProcess) -> float:
     return int(table["putMessageTimesTotal"]) / max(1, int(table["commitLogSyncCount"]))
 
 
-def _fsyncs(path: Path, seconds: float) -> float:
-    """Fsyncs a second of the disk itself, each after a few messages."""
-    data, count = os.urandom(FSYNC_BYTES), 0
+def fsyncs(path: Path, seconds: float, size_bytes: int) -> float:
+    """Fsyncs a second of the disk itself, each after so many bytes."""
+    data, count = os.urandom(size_bytes), 0
     with path.open("wb", buffering=0) as file:
         began = time.perf_counter()
         while time.perf_counter() - began < seconds:

@@ -16,6 +16,9 @@ MIB = 1024 * 1024
 UNFINISHED, UNFINISHED_BYTES = 80, 15 * MIB
 SLOW, SLOW_SECONDS, SLOW_DEADLINE_MS = 200, 12.0, 5000
 CONNECTIONS = 6000
+CONNECTIONS_OF_ONE = 3000
+REQUESTS = 100_000
+OTHER_HOST = "127.0.0.2"
 HUGE = 15 * MIB
 _GROUP_OF_LOCK = b'{"consumerGroup":"g","clientId":"c","mqSet":['
 
@@ -47,6 +50,19 @@ async def slow_frames(target: Target) -> str:
         await asyncio.sleep(1)
         open_still = sum([await peer.send(b"x") for peer in peers])
     return f"{open_still} of {SLOW} are open after {SLOW_SECONDS:.0f} s"
+
+
+async def connections_of_an_address(target: Target) -> str:
+    """From another address than the probe's, which has the limit too."""
+    peers = [await target.connect(host=OTHER_HOST) for _ in range(CONNECTIONS_OF_ONE)]
+    answered = [await peer.ask(json_request(9999)) for peer in peers]
+    return f"{sum(reply is not None for reply in answered)} of {CONNECTIONS_OF_ONE:,} are served"
+
+
+async def requests_without_end(target: Target) -> str:
+    """As many as one connection can send, from another address than the probe's."""
+    peer = await target.connect(host=OTHER_HOST)
+    return str(await peer.ask_all((json_request(9999) for _ in range(REQUESTS)), 1000))
 
 
 async def many_connections(target: Target) -> str:
@@ -163,6 +179,10 @@ FRAME_ATTACKS = (
            unfinished_frames, 60.0, ("--memory-limit", "256MiB")),
     Attack("slow-frames", 13, f"{SLOW} connections, a byte of a frame each second (deadline {SLOW_DEADLINE_MS} ms)",
            slow_frames, 60.0, ("-D", f"frame_timeout_ms={SLOW_DEADLINE_MS}")),
+    Attack("connections-of-an-address", 13, f"{CONNECTIONS_OF_ONE:,} connections from an address that may have 100",
+           connections_of_an_address, 60.0, ("-D", "connections_per_peer_max=100")),
+    Attack("requests-without-end", 13, f"{REQUESTS:,} requests from an address that may send 1,000 a second",
+           requests_without_end, 60.0, ("-D", "requests_per_second_max=1000")),
     Attack("many-connections", 13, f"{CONNECTIONS:,} connections, a request each", many_connections, 60.0),
     Attack("header-json", 15, "a JSON header of 15 MiB", json_header),
     Attack("header-binary", 15, "a binary header of 15 MiB", binary_header),

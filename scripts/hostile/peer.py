@@ -109,10 +109,10 @@ class Target:
         self.pid, self.port, self.name_server_port = pid, port, name_server_port
         self._peers: list[Peer] = []
 
-    async def connect(self, *, name_server: bool = False) -> Peer:
-        """Raises OSError when the broker does not accept."""
+    async def connect(self, *, name_server: bool = False, host: str = "127.0.0.1") -> Peer:
+        """`host` is the address to come from. Raises OSError when the broker does not accept."""
         port = self.name_server_port if name_server else self.port
-        peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0)))
         self._peers.append(peer)
         return peer
 

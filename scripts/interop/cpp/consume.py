@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any
 
-from librocketmq import arguments, check, dll, emit, ffi, message_fields, quiet, wait_for_the_end
+from librocketmq import arguments, check, configure, dll, emit, ffi, message_fields, wait_for_the_end
 
 SUCCESS, LATER = 0, 1
 MODELS = {"broadcasting": ffi.MessageModel.BROADCASTING, "clustering": ffi.MessageModel.CLUSTERING}
@@ -21,8 +21,7 @@ def main() -> None:
     parser.add_argument("--model", choices=sorted(MODELS), default="clustering")
     given = arguments(parser)
     consumer = dll.CreatePushConsumer(given.group.encode())
-    dll.SetPushConsumerNameServerAddress(consumer, given.name_server.encode())
-    quiet(dll.SetPushConsumerLogLevel, dll.SetPushConsumerLogPath, consumer)
+    configure("PushConsumer", consumer, given)
     dll.SetPushConsumerThreadCount(consumer, given.threads)
     dll.SetPushConsumerMessageModel(consumer, MODELS[given.model])
     dll.SetPushConsumerMessageBatchMaxSize(consumer, 1)

@@ -13,7 +13,6 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from rocketmq import ffi
@@ -23,17 +22,17 @@ __all__ = [
     "SendResult",
     "arguments",
     "check",
+    "configure",
     "dll",
     "emit",
     "ffi",
     "message_fields",
-    "quiet",
     "wait_for_the_end",
 ]
 
 SHARDING_KEY = "__SHARDINGKEY"
 BODY_SHOWN_MAX = 64
-FATAL = 1  # librocketmq's log levels
+LOG_LEVELS = {"fatal": 1, "error": 2, "warn": 3}  # librocketmq's
 
 dll = ffi.dll
 SendResult = ffi._CSendResult  # noqa: SLF001  the wheel has no public name for it
@@ -46,6 +45,9 @@ def arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--group", required=True)
     parser.add_argument("--story", default="")
+    parser.add_argument("--access-key", default="")
+    parser.add_argument("--secret-key", default="")
+    parser.add_argument("--log-level", choices=sorted(LOG_LEVELS), default="fatal")
     return parser.parse_args()
 
 
@@ -64,10 +66,19 @@ def check(status: int, what: str) -> None:
         )
 
 
-def quiet(set_level: Callable[[Any, int], int], set_path: Callable[[Any, bytes], int], handle: Any) -> None:
-    """Keep the library's log out of the home folder."""
-    set_path(handle, str(Path.cwd() / "librocketmq.log").encode())
-    set_level(handle, FATAL)
+def configure(kind: str, handle: Any, given: argparse.Namespace) -> None:
+    """What a Producer, a PushConsumer and a PullConsumer take alike; without --access-key the key is empty.
+
+    The library logs to logs/rocketmq-cpp in the home folder.
+    """
+
+    def put(setting: str, *values: Any) -> None:
+        check(getattr(dll, f"Set{kind}{setting}")(handle, *values), setting)
+
+    put("NameServerAddress", given.name_server.encode())
+    put("LogLevel", LOG_LEVELS[given.log_level])
+    if given.access_key:
+        put("SessionCredentials", given.access_key.encode(), given.secret_key.encode(), b"")
 
 
 def message_fields(handle: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from librocketmq import SHARDING_KEY, SendResult, arguments, check, dll, emit, ffi, quiet
+from librocketmq import SHARDING_KEY, SendResult, arguments, check, configure, dll, emit, ffi
 
 TRIES = 3
 ANSWER_TIMEOUT_S = 60
@@ -26,8 +26,7 @@ def main() -> None:
     parser.add_argument("--pause-ms", type=int, default=0)
     given = arguments(parser)
     producer = dll.CreateProducer(given.group.encode())
-    dll.SetProducerNameServerAddress(producer, given.name_server.encode())
-    quiet(dll.SetProducerLogLevel, dll.SetProducerLogPath, producer)
+    configure("Producer", producer, given)
     check(dll.StartProducer(producer), "StartProducer")
     try:
         KINDS[given.kind](producer, given)

@@ -4,7 +4,7 @@ import argparse
 import ctypes
 from typing import Any
 
-from librocketmq import arguments, check, dll, emit, ffi, message_fields, quiet
+from librocketmq import arguments, check, configure, dll, emit, ffi, message_fields
 
 FOUND, NO_NEW_MESSAGE = 0, 1
 
@@ -15,8 +15,7 @@ def main() -> None:
     parser.add_argument("--expression", default="*")
     given = arguments(parser)
     consumer = dll.CreatePullConsumer(given.group.encode())
-    dll.SetPullConsumerNameServerAddress(consumer, given.name_server.encode())
-    quiet(dll.SetPullConsumerLogLevel, dll.SetPullConsumerLogPath, consumer)
+    configure("PullConsumer", consumer, given)
     check(dll.StartPullConsumer(consumer), "StartPullConsumer")
     queues, count = ctypes.POINTER(ffi._CMessageQueue)(), ctypes.c_int()  # noqa: SLF001  it has no public name
     fetched = dll.FetchSubscriptionMessageQueues(

@@ -30,16 +30,19 @@ var (
 	keys       = flags.Int("keys", 1, "produce: sharding keys in turn")
 	bodyBytes  = flags.Int("body-bytes", 0, "produce: each body is filled up with text that compresses")
 	ordered    = flags.String("ordered", "true", "consume: one message of a queue after the other")
+	accessKey  = flags.String("access-key", "", "of an account, with --secret-key")
+	secretKey  = flags.String("secret-key", "", "")
+	logLevel   = flags.String("log-level", "error", "what the client tells on stderr: warn or error")
 )
 
 func main() {
-	rlog.SetLogLevel("error")
 	parts := map[string]func() error{"produce": produce, "consume": consume}
 	if len(os.Args) < 2 || parts[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "usage: driver produce|consume --name-server HOST:PORT --topic T --group G ...")
 		os.Exit(2)
 	}
 	flags.Parse(os.Args[2:])
+	rlog.SetLogLevel(*logLevel)
 	if err := parts[os.Args[1]](); err != nil {
 		emit("failed", event{"error": err.Error()})
 		os.Exit(1)
@@ -47,10 +50,15 @@ func main() {
 	emit("closed", event{})
 }
 
+// account is empty without --access-key: then the client signs nothing.
+func account() primitive.Credentials {
+	return primitive.Credentials{AccessKey: *accessKey, SecretKey: *secretKey}
+}
+
 // produce sends numbers as bodies; the queue is chosen by the hash of the sharding key.
 func produce() error {
 	sender, err := rocketmq.NewProducer(producer.WithNameServer(primitive.NamesrvAddr{*nameServer}),
-		producer.WithGroupName(*group), producer.WithSendMsgTimeout(sendTimeout),
+		producer.WithGroupName(*group), producer.WithSendMsgTimeout(sendTimeout), producer.WithCredentials(account()),
 		producer.WithQueueSelector(producer.NewHashQueueSelector()))
 	if err != nil {
 		return err
@@ -82,7 +90,7 @@ func produce() error {
 func consume() error {
 	receiver, err := rocketmq.NewPushConsumer(consumer.WithNameServer(primitive.NamesrvAddr{*nameServer}),
 		consumer.WithGroupName(*group), consumer.WithConsumerOrder(*ordered == "true"),
-		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithCredentials(account()))
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 // A push consumer of ali-ons: --expression, --answers 3=THROW*2,5=RETRY (seq, answer, attempts), --max-reconsume-times, --broadcast true.
 
 const { Consumer } = require('ali-ons');
-const { bodyFields, closeAtTheEnd, emit, httpclient, logger, parseArguments } = require('./driver');
+const { bodyFields, clientOptions, closeAtTheEnd, emit, parseArguments } = require('./driver');
 
 const given = parseArguments({
   expression: '*', answers: '', 'max-reconsume-times': 16, from: 'CONSUME_FROM_FIRST_OFFSET', broadcast: 'false',
@@ -20,13 +20,11 @@ function answerTo(seq) {
 
 async function main() {
   const consumer = new Consumer({
-    nameSrv: given['name-server'],
     consumerGroup: given.group,
     consumeFromWhere: given.from,
     isBroadcast: given.broadcast === 'true',
     maxReconsumeTimes: given['max-reconsume-times'],
-    httpclient,
-    logger,
+    ...clientOptions(given),
   });
   consumer.on('error', error => console.error(error.message));
   consumer.subscribe(given.topic, given.expression, async message => {

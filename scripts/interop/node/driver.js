@@ -13,7 +13,9 @@ const CRC_TABLE = Array.from({ length: 256 }, (_, byte) => {
 
 /** The options of the command line over their defaults; numbers where the default is one. */
 function parseArguments(defaults) {
-  const given = { 'name-server': undefined, topic: undefined, group: undefined, story: '', ...defaults };
+  const given = {
+    'name-server': undefined, topic: undefined, group: undefined, story: '', 'access-key': '', 'secret-key': '', ...defaults,
+  };
   const argv = process.argv.slice(2);
   for (let i = 0; i < argv.length; i += 2) {
     const name = argv[i].slice(2);
@@ -24,6 +26,12 @@ function parseArguments(defaults) {
     if (given[name] === undefined) throw new Error(`--${name} is missing`);
   }
   return given;
+}
+
+/** What producers and consumers are made with alike; without --access-key they sign nothing. */
+function clientOptions(given) {
+  const account = given['access-key'] ? { accessKey: given['access-key'], secretKey: given['secret-key'] } : {};
+  return { nameSrv: given['name-server'], httpclient, logger, ...account };
 }
 
 /** One event as one line; it is written before this returns. */
@@ -77,4 +85,4 @@ const httpclient = {
   },
 };
 
-module.exports = { bodyFields, closeAtTheEnd, emit, httpclient, logger, parseArguments };
+module.exports = { bodyFields, clientOptions, closeAtTheEnd, emit, parseArguments };

@@ -3,7 +3,7 @@
 // key, --body-bytes, --tags a,b in turn, --delay-level.
 
 const { Message, Producer } = require('ali-ons');
-const { bodyFields, emit, httpclient, logger, parseArguments } = require('./driver');
+const { bodyFields, clientOptions, emit, parseArguments } = require('./driver');
 
 const given = parseArguments({
   messages: 10, first: 0, keys: 1, sharded: 'false', tags: '', 'body-bytes': 0, 'delay-level': 0,
@@ -24,7 +24,7 @@ function message(seq, key) {
 }
 
 async function main() {
-  const producer = new Producer({ nameSrv: given['name-server'], producerGroup: given.group, httpclient, logger });
+  const producer = new Producer({ producerGroup: given.group, ...clientOptions(given) });
   producer.on('error', error => console.error(error));
   await producer.ready();
   for (let seq = given.first; seq < given.first + given.messages; seq++) {

@@ -1,0 +1,110 @@
+"""Write the tables of docs/benchmarks.md and README.md from the figures of a run.
+
+    python -m scripts.bench.apache.publish [build/bench.json]
+
+The figures are kept in docs/benchmarks.json. Without a file the tables are written from these again.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from scripts.bench.apache.report import GROUPS, HEAD, Report, rate_text
+from scripts.bench.apache.servers import APACHE, FILES, MEMORY
+
+__all__ = ["FIGURES", "PAGES", "main", "published", "rewritten"]
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+FIGURES: Final = ROOT / "docs" / "benchmarks.json"
+BLOCK: Final = re.compile(r"(<!-- bench -->\n).*?(<!-- /bench -->)", re.DOTALL)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="?", type=Path, help="the figures of a run")
+    given = parser.parse_args()
+    if given.run:
+        data = json.loads(given.run.read_text(encoding="utf-8"))["apache"]
+        FIGURES.write_text(_compact(data), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(rewritten(path), encoding="utf-8")
+    return 0
+
+
+def published() -> Report:
+    """The figures in docs/benchmarks.json."""
+    return Report.from_json(json.loads(FIGURES.read_text(encoding="utf-8")))
+
+
+def rewritten(path: Path) -> str:
+    """A page of PAGES with its tables made anew. Raises ValueError for a page without the two markers."""
+    lines = "\n".join(PAGES[path](published()))
+    text, count = BLOCK.subn(lambda found: f"{found[1]}{lines}\n{found[2]}", path.read_text(encoding="utf-8"))
+    if count != 1:
+        raise ValueError(f"{path.name}: {count} blocks of generated figures instead of 1")
+    return text
+
+
+def _compact(data: object) -> str:
+    """JSON with the samples of a case and a broker on one line."""
+    text = json.dumps(data, indent=1)
+    return re.sub(r"\[[^\[\]{}]*\]|\[\s*\[[^{}]*?\]\s*\]", lambda found: re.sub(r"\s+", " ", found[0]), text) + "\n"
+
+
+def _table(head: list[str], rows: list[list[str]], left: int = 1) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "|".join("---" if place < left else "---:" for place in range(len(head))) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _benchmarks(report: Report) -> Iterator[str]:
+    machine = report.machine
+    yield (
+        f"A run of {machine['took_s'] / 60:.0f} minutes on {machine['cores']} cores ({machine['cpu']}), "
+        f"{machine['date']}, Python {machine['python']}, Java {machine['java']}. Rates are a second."
+    )
+    if machine["note"]:
+        yield machine["note"]
+    for group, title in GROUPS.items():
+        if rows := report.rows(group):
+            yield from ("", f"**With {title}:**", "")
+            yield from _table(list(HEAD), rows)
+    yield from ("", "**Start, memory, handovers:**", "")
+    yield from _table(["", "Apache 4.9.7", "Lockstep"], report.other_rows())
+    yield from ("", "**Floors**, which Lockstep should reach:", "")
+    rows = [[one.work, one.against, one.how, one.floor, one.seen, "met" if one.met else "**missed**"]
+            for one in report.verdicts()]  # fmt: skip
+    yield from _table(["work", "against", "compared", "floor", "seen", ""], rows, 3)
+    if better := report.apache_is_better():
+        yield from ("", "**Apache's broker is faster at** (Lockstep's rate over Apache's, with the same client):", "")
+        yield from (f"- {one}" for one in better)
+
+
+def _readme(report: Report) -> Iterator[str]:
+    """A short one: README has little room."""
+
+    def row(text: str, ours: str, theirs: str) -> list[str]:
+        return [text, rate_text(report.cases[ours].median(FILES)), rate_text(report.cases[theirs].median(APACHE))]
+
+    rows = [
+        row("sends in order, 64 in flight", "client_send_64", "java_send_64"),
+        row("the same, Java's client with both", "java_send_64", "java_send_64"),
+        row("drained in order, batches of 32", "client_drain_32", "java_drain_32"),
+        ["memory", *[f"{report.start_of(key, 'rss_mb'):.0f} MB" for key in (MEMORY, APACHE)]],
+    ]
+    yield from _table(["a second", "Lockstep, our client", "Apache 4.9.7, Java's"], rows)
+
+
+PAGES: Final[dict[Path, Callable[[Report], Iterator[str]]]] = {
+    ROOT / "docs" / "benchmarks.md": _benchmarks,
+    ROOT / "README.md": _readme,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

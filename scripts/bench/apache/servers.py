@@ -1,0 +1,88 @@
+"""The brokers that are measured side by side: Apache's with its name server, and ours with and without files.
+
+All answer a send before it is on the disk (async flush), and log warnings only. Apache's broker has its own defaults
+but for these: a heap of 1 GB instead of 8, because messages are outside of the heap, with the garbage collector that
+its start script chooses; and sends may wait 10 s in its queue before it refuses them.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from lockstep.testing.process import BrokerProcess
+from tests.interop.harness.servers import Server, apache_server
+
+__all__ = ["APACHE", "FILES", "MEMORY", "TITLES", "Contender", "cpu_s", "served"]
+
+APACHE, FILES, MEMORY = "apache", "lockstep", "lockstep_memory"
+TITLES: Final = {APACHE: "Apache 4.9.7", FILES: "Lockstep", MEMORY: "Lockstep, in memory"}
+JVM: Final = (
+    "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25",
+    "-XX:InitiatingHeapOccupancyPercent=30", "-XX:-UseBiasedLocking", "-XX:MaxDirectMemorySize=2g",
+)  # fmt: skip
+# What the settings of the tests change, back at RocketMQ's defaults.
+DEFAULTS: Final = {
+    "mappedFileSizeCommitLog": 1 << 30,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "enablePropertyFilter": "false",
+    "transactionTimeOut": 6000,
+    "transactionCheckInterval": 60_000,
+}
+LOCK_LIFE_MS: Final = 60_000
+MEMORY_LIMIT: Final = "4GiB"  # more than a run sends
+
+
+class Contender(NamedTuple):
+    key: str
+    server: Server
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.key]
+
+
+@contextmanager
+def served(
+    folder: Path, keys: Iterable[str], topics: Iterable[tuple[str, int]], flush: str = "async"
+) -> Iterator[dict[str, Contender]]:
+    """Start each broker of `keys` in a folder of its own below `folder`, with the topics.
+
+    Args:
+        topics: Names and numbers of queues.
+        flush: "async", or "sync": a send is answered when it is on the disk.
+    """
+    with ExitStack() as stack:
+        contenders: dict[str, Contender] = {}
+        for key in keys:
+            home = folder / key
+            home.mkdir()
+            contenders[key] = Contender(key, stack.enter_context(_server(key, home, tuple(topics), flush)))
+        yield contenders
+
+
+@contextmanager
+def _server(key: str, home: Path, topics: tuple[tuple[str, int], ...], flush: str) -> Iterator[Server]:
+    if key == APACHE:
+        settings = DEFAULTS | {"flushDiskType": f"{flush.upper()}_FLUSH"}
+        with apache_server(home, settings, lock_life_ms=LOCK_LIFE_MS, jvm=JVM) as server:
+            asyncio.run(_make(server, topics))
+            yield server
+        return
+    kept = ("--memory-limit", MEMORY_LIMIT) if key == MEMORY else ("--data-dir", str(home / "data"), "--flush", flush)
+    made = (f"--topic={topic}:{queues}" for topic, queues in topics)
+    with BrokerProcess("--log-level", "warning", *kept, *made, folder=home) as broker:
+        yield Server(TITLES[key], "", broker.name_server, broker.address, broker.tail, pids=(broker.pid,))
+
+
+async def _make(server: Server, topics: Iterable[tuple[str, int]]) -> None:
+    for topic, queues in topics:
+        await server.create_topic(topic, queues)
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of all threads of a process so far, in user mode and in the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
