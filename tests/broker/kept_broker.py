@@ -25,7 +25,7 @@ from tests.broker.helpers import NOW_MS, FakeConnection, RecordingLog, over_the_
 
 __all__ = ["DEADLINE_S", "Disk", "Kept", "kept", "until"]
 
-DEADLINE_S = 5
+DEADLINE_S = 30
 SMALL: dict[str, Any] = {
     "queue_file_bytes": 2000, "segment_bytes": 1 << 17, "max_message_bytes": 4096, "index_slot_count": 64,
     "index_item_count": 1000, "flush_interval_ms": 20, "flush_offsets_interval_ms": 20, "checkpoint_interval_ms": 20,
@@ -36,6 +36,7 @@ SMALL: dict[str, Any] = {
 class Disk(OsStorage):
     """The real one; `sync_error` and `write_error` are raised by files of the log while they are set.
 
+    `zeroed`: the position and the size in bytes of what a failed sync of the log replaces by zeros.
     Syncs of all other files wait while `others_may_sync` is clear; `synced` has their paths, in order. A sync of a file
     whose path has `bad_name` in it fails while that is set, one with `slow_name` waits until it is empty.
     `sync_threads`: who has synced anything.
@@ -43,6 +44,7 @@ class Disk(OsStorage):
 
     def __init__(self) -> None:
         self.sync_error = 0
+        self.zeroed = (0, 0)
         self.write_error = 0
         self.writes_left: int | None = None
         self.syncs = 0
@@ -111,6 +113,8 @@ class _LogFile:
     def sync(self) -> None:
         self._disk.syncs += 1
         if self._disk.sync_error:
+            position, size_bytes = self._disk.zeroed
+            self._file.write_at(position, bytes(size_bytes))
             raise OSError(self._disk.sync_error, os.strerror(self._disk.sync_error))
         self._file.sync()
 

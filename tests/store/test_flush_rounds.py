@@ -163,14 +163,12 @@ async def test_what_a_failed_sync_has_lost_is_never_acknowledged(tmp_path: Path)
         opened.send(b"safe")
         opened.flusher.check()
         await until(lambda: opened.connection.replies, "the first send is answered")
-        safe_end = opened.store.log.synced_offset
+        opened.disk.zeroed = (opened.store.log.synced_offset + 2000, 1500)
         opened.disk.sync_error = errno.EIO
         opened.send(b"x" * 3000)
         opened.flusher.check()
         await until(lambda: len(opened.connection.replies) == 2, "the second send is answered")
         assert opened.connection.replies[1].code == ResponseCode.FLUSH_DISK_TIMEOUT
-        opened.store.log.segments.write(safe_end + 2000, bytes(1500))
-        opened.disk.sync_error = 0
         await until(lambda: "lost" in opened.store.refusal, "the log is in doubt")
         assert opened.bodies() == [b"safe"]
     assert (tmp_path / "abort").exists()
