@@ -264,7 +264,6 @@ class PushMember(GroupMember):
         If the broker's log lost its newest messages, those before them may be cached here and not handled yet. The
         queue begins there then; RocketMQ begins at the end, and skips them.
         """
-        if result.min_offset <= process_queue.position < result.next_begin_offset:
-            process_queue.next_offset = process_queue.position
         process_queue.dropped = True
-        await self._reset.correct(process_queue, self.config.offset_illegal_delay_ms)
+        offsets = range(result.min_offset, result.next_begin_offset)
+        await self._reset.correct(process_queue, offsets, self.config.offset_illegal_delay_ms)

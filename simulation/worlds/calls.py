@@ -131,7 +131,9 @@ class Calls:
             if not self.database.write(call.queue, message, call.epoch, call.process):
                 return False
         self.succeeded.update(message.body.decode() for message in messages)
-        self.done[call.queue, call.epoch] = messages[-1].queue_offset + 1
+        for message in messages:
+            if not self.database.is_void(message.body.decode()):  # a commit cannot be beyond the end of a log
+                self.done[call.queue, call.epoch] = message.queue_offset + 1
         return True
 
     def _end(self, call: _Call) -> None:

@@ -70,6 +70,10 @@ class Database:
         """Whether a broker came back without some of its messages."""
         return bool(self._void)
 
+    def is_void(self, text: str) -> bool:
+        """Whether a broker came back without this message."""
+        return text in self._void
+
     def log_lost(self, texts: set[str]) -> None:
         """A broker came back without these messages: their offsets are given to others."""
         self._void |= texts

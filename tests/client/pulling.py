@@ -79,7 +79,7 @@ class Pulling:
         self.instance, self.offsets = member.instance, member.offsets
         self.loop, self.flow = member._pulls, member._flow
         self.submitted: list[ProcessQueue] = []
-        self.corrected: list[tuple[int, int]] = []
+        self.corrected: list[tuple[range, int]] = []
         now_ms = stage.client.now_ms()
         self.queue = ProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms)
 
@@ -90,8 +90,8 @@ class Pulling:
         if process_queue.put_messages(messages):
             self.submitted.append(process_queue)
 
-    async def correct(self, process_queue: ProcessQueue, delay_ms: int) -> None:
-        self.corrected.append((process_queue.next_offset, delay_ms))
+    async def correct(self, _: ProcessQueue, offsets: range, delay_ms: int) -> None:
+        self.corrected.append((offsets, delay_ms))
 
     @property
     def pulls(self) -> list[PullMessageRequestHeader]:

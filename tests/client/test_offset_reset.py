@@ -1,17 +1,20 @@
 """Queues that begin again at an offset that an administrator or the broker set (wire.md 12.9), and their locks."""
 
+from collections.abc import Callable
+
 import pytest
 
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
+from tests.client.messages import messages_at
 from tests.client.rebalancing import FIRST, LOCK, UNLOCK, Rebalancing, rebalancing
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 
 async def correct_to(reset: OffsetReset, process_queue: ProcessQueue, offset: int) -> None:
-    """As after a pull whose offset was illegal."""
+    """As after a pull whose offset was illegal, when the broker's lowest offset is the one that it gives."""
     process_queue.next_offset = offset
-    await reset.correct(process_queue, 0)
+    await reset.correct(process_queue, range(offset, offset), 0)
 
 
 def reset_of(it: Rebalancing) -> OffsetReset:
@@ -109,7 +112,7 @@ async def test_a_corrected_offset_waits_for_the_running_listener(stage: Stage) -
     it, busy = await owner_of_one(stage)
     busy.dropped, busy.next_offset, busy.listener_running = True, 5, True
     reset = reset_of(it)
-    correcting = stage.client.create_task(reset.correct(busy, 10_000), name="correct")
+    correcting = stage.client.create_task(reset.correct(busy, range(5), 10_000), name="correct")
     await stage.world.sleep_ms(5_000)
     reset.start(TOPIC, {queue_at(0): 7})
     await stage.world.sleep_ms(60_000)
@@ -132,3 +135,43 @@ async def test_a_reset_that_fails_leaves_the_queue_to_the_rebalance(stage: Stage
     await correct_to(reset_of(it), busy, 7)
     assert not busy.resetting
     assert stage.events("error") == ["offset_reset_failed"]
+
+
+async def corrected_during_a_call(stage: Stage, end: Callable[[ProcessQueue], object]) -> list[tuple[int, int]]:
+    """The broker's log loses its offsets from 6 on during the call of offset 4. Returns what is committed."""
+    it, busy = await owner_of_one(stage)
+    busy.put_messages(messages_at(4, 5, 6, 7))
+    busy.take_messages(1)
+    busy.dropped, busy.next_offset, busy.listener_running = True, 6, True
+    correcting = stage.client.create_task(reset_of(it).correct(busy, range(6), 0), name="correct")
+    await stage.world.sleep_ms(5_000)
+    busy.listener_returned()
+    end(busy)
+    await correcting
+    await stage.world.sleep_ms(100)
+    return it.committed()
+
+
+@on_stage
+async def test_a_corrected_queue_begins_behind_the_call_that_ended(stage: Stage) -> None:
+    """A call that ends well after the correction is not repeated."""
+    assert await corrected_during_a_call(stage, ProcessQueue.commit) == [(0, 5)]
+
+
+@on_stage
+async def test_a_corrected_queue_begins_at_the_call_that_failed(stage: Stage) -> None:
+    """None is skipped."""
+    assert await corrected_during_a_call(stage, ProcessQueue.rollback) == [(0, 4)]
+
+
+@on_stage
+async def test_a_corrected_queue_begins_where_the_log_ends(stage: Stage) -> None:
+    """The handled message, and those behind it, are not in the log any more."""
+    it, busy = await owner_of_one(stage)
+    busy.put_messages(messages_at(4, 5, 6, 7))
+    busy.take_messages(1)
+    busy.dropped, busy.next_offset = True, 3
+    busy.commit()
+    await reset_of(it).correct(busy, range(3), 0)
+    await stage.world.sleep_ms(100)
+    assert it.committed() == [(0, 3)]

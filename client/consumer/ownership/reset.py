@@ -27,7 +27,7 @@ class OffsetReset:
         self._locks = locks
         self._rebalance = rebalance
         self._done = done
-        self._wanted: dict[ProcessQueue, int] = {}  # offsets of process queues that are `resetting`
+        self._wanted: dict[ProcessQueue, int | range] = {}  # of those that are `resetting`; a range: of a correction
         self._waiting: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -56,19 +56,30 @@ class OffsetReset:
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
 
-    async def correct(self, process_queue: ProcessQueue, delay_ms: int) -> None:
-        """Start again at the next offset that a broker gave, after `delay_ms` (wire.md 12.6).
+    async def correct(self, process_queue: ProcessQueue, offsets: range, delay_ms: int) -> None:
+        """Start again at the offset that a broker gave, after `delay_ms` (wire.md 12.6).
 
-        The offset of a reset replaces it, whether the reset comes later or waits already.
+        If messages before that offset are not handled when the listener has ended, start again at the first of them.
+        The offset of a reset replaces both, whether the reset comes later or waits already.
+
+        Args:
+            offsets: From the lowest offset of the broker to the one that it gave, which is not included.
         """
         if not process_queue.resetting:
-            self._want(process_queue, process_queue.next_offset)
+            self._want(process_queue, offsets)
             await asyncio.sleep(delay_ms / 1000)
             await self._when_idle([process_queue])
 
-    def _want(self, process_queue: ProcessQueue, offset: int) -> None:
+    def _want(self, process_queue: ProcessQueue, wanted: int | range) -> None:
         process_queue.resetting = True  # else a rebalance would remove it and store the offset of handled messages
-        self._wanted[process_queue] = offset
+        self._wanted[process_queue] = wanted
+
+    def _first_offset(self, process_queue: ProcessQueue) -> int:
+        """Where the next period begins. Call it when no listener runs: a call that ended well moves the position."""
+        wanted, position = self._wanted[process_queue], process_queue.position
+        if isinstance(wanted, int):
+            return wanted
+        return position if position in wanted else wanted.stop
 
     async def _when_idle(self, process_queues: list[ProcessQueue]) -> None:
         """Wait until no listener runs, however long that takes, as a rebalance does.
@@ -115,7 +126,7 @@ class OffsetReset:
 
     async def _reset_fenced(self, process_queue: ProcessQueue) -> None:
         """Move the offset with a request under the epoch. The lock goes on under a new epoch, with a new period."""
-        queue, offset = process_queue.queue, self._wanted[process_queue]
+        queue, offset = process_queue.queue, self._first_offset(process_queue)
         self._member.record("reset", process_queue, offset=offset)
         done = await self._locks.reset_offset(process_queue, offset)
         if self._table.get(queue) is process_queue:
@@ -127,7 +138,7 @@ class OffsetReset:
                 self._locks.unlock(queue)
 
     def _leave_table(self, process_queue: ProcessQueue, *, owned: bool) -> None:
-        queue, offset = process_queue.queue, self._wanted[process_queue]
+        queue, offset = process_queue.queue, self._first_offset(process_queue)
         if owned:
             self._member.offsets.update(queue, offset)
             self._member.record("reset", process_queue, offset=offset)
