@@ -27,6 +27,7 @@ MESSAGES, SETTLED = 50, 40
 TIMEOUT_S = 30
 # The first round of transaction checks makes two topics. On a busy machine one broker's round comes within the test and
 # the other's does not, so neither begins one.
+QUEUES = {"orders": 4, "busy": 1, "history": 1}  # by topic
 SETTINGS = {"transactionTimeOut": 6_000, "transactionCheckInterval": 3_600_000}
 OURS = {"enablePropertyFilter": "true", **SETTINGS}
 
@@ -68,6 +69,7 @@ class Admin:
             "OrderedProducer",
             name_server=self.server.name_server,
             topic=topic,
+            queues=QUEUES.get(topic, 1),  # where it sends when it gets no route within 3 s
             producer_group=group,
             messages=messages,
             keys=8,
@@ -145,7 +147,7 @@ async def prepare(admin: Admin) -> None:
     server = admin.server
     admin.names = {"broker": server.broker}
     await admin.driver.wait_for("ready")
-    for topic, queues in {"orders": 4, "busy": 1, "history": 1}.items():
+    for topic, queues in QUEUES.items():
         await admin.ask(f"updateTopic -b {server.broker} -t {topic} -r {queues} -w {queues}")
         await until(partial(has_topic, server, topic), f"topic {topic}")
     first = admin.producer("orders", "p", SETTLED)

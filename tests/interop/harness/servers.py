@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,7 +68,8 @@ class Ports(NamedTuple):
     replication: int
 
 
-class Server(NamedTuple):
+@dataclass(frozen=True)
+class Server:
     """A broker with its name server; addresses are host:port."""
 
     name: str  # "Lockstep" or "Apache RocketMQ"
@@ -77,6 +79,7 @@ class Server(NamedTuple):
     log_tail: Callable[[], str]
     log: Callable[[], str] = str  # all of it; of Lockstep's broker alone
     pids: tuple[int, ...] = ()  # of the broker, then of its name server if that is a process of its own
+    queue_counts: dict[str, int] = field(default_factory=dict)  # of the topics that `create_topic` made
 
     @property
     def is_apache(self) -> bool:
@@ -89,6 +92,7 @@ class Server(NamedTuple):
         """Make a topic; returns once the name server gives its route."""
         async with self.admin() as admin:
             await admin.create_topic(topic, queues)
+            self.queue_counts[topic] = queues
             deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
             while topic not in await admin.topics():
                 assert asyncio.get_running_loop().time() < deadline, f"no route for {topic}"
