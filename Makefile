@@ -84,7 +84,7 @@ interop: $(VENV)/.dev $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(INTEROP)/%/.ready)
 fidelity: $(VENV)/.dev $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same, and write docs/FIDELITY.md
 	$(BIN)/python -m pytest tests/differential --write-fidelity -q $(ARGS)
 
-bench: $(VENV)/.dev $(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker; also in build/bench.json (QUICK=1, ARGS=)
+bench: $(VENV)/.dev $(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker; also in build/bench.json (SMALL=1, ARGS=)
 	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache) $(ARGS)
 
 growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, groups or the log grow; pictures in build/ (ARGS=--docs)

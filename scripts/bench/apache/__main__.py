@@ -3,7 +3,7 @@
     python -m scripts.bench.apache [--only raw] [--without-apache]
 
 Apache's broker and Java drivers are set up by `make bench APACHE=1`. Rates depend on the machine and on other work
-there: compare the ratios, and CPU time of the broker a message. QUICK=1 has fewer and shorter rounds, and no handovers.
+there: compare the ratios, and CPU time of the broker a message. SMALL=1 has fewer and shorter rounds, and no handovers.
 """
 
 import argparse
@@ -41,18 +41,18 @@ WARM_UP_S: Final = 24.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    quick = os.environ.get("QUICK") == "1"
+    small = os.environ.get("SMALL") == "1"
     parser.add_argument("--only", action="append", choices=PARTS, help="a part of the run")
-    parser.add_argument("--rounds", type=int, default=3 if quick else 5)
-    parser.add_argument("--seconds", type=float, default=0.5 if quick else 1.0, help="of each measurement")
-    parser.add_argument("--messages", type=int, default=200_000 if quick else 1_000_000, help="of each drain")
-    parser.add_argument("--warm-up-seconds", type=float, default=WARM_UP_S / 2 if quick else WARM_UP_S)
+    parser.add_argument("--rounds", type=int, default=3 if small else 5)
+    parser.add_argument("--seconds", type=float, default=0.5 if small else 1.0, help="of each measurement")
+    parser.add_argument("--messages", type=int, default=200_000 if small else 1_000_000, help="of each drain")
+    parser.add_argument("--warm-up-seconds", type=float, default=WARM_UP_S / 2 if small else WARM_UP_S)
     parser.add_argument("--without-apache", action="store_true", help="measure our broker alone: no Java is needed")
     parser.add_argument("--add", action="store_true", help="add the parts to the run that is in build/bench.json")
     parser.add_argument("--note", default="", help="a sentence about the run, for the tables")
     given = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a start would compile all modules each time
-    usual = WITHOUT_JAVA if given.without_apache else tuple(part for part in PARTS if part != "handover" or not quick)
+    usual = WITHOUT_JAVA if given.without_apache else tuple(part for part in PARTS if part != "handover" or not small)
     parts = tuple(part for part in PARTS if part in (given.only or usual))
     console = Console(width=None if Console().is_terminal else 140)
     (ROOT / "build").mkdir(exist_ok=True)
