@@ -89,7 +89,7 @@ def default_account(access_key: str | None, secret_key: str | None) -> None:
         return
     from lockstep.client.credentials import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE  # imported here: slow
 
-    if ACCESS_KEY_VARIABLE not in os.environ and SECRET_KEY_VARIABLE not in os.environ:
+    if not os.environ.get(ACCESS_KEY_VARIABLE) and not os.environ.get(SECRET_KEY_VARIABLE):
         use_account(access_key, secret_key)
 
 

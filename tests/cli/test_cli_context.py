@@ -96,12 +96,15 @@ def test_an_account_is_kept_and_its_secret_not_shown(
     assert "reader" in shown
     assert "hidden-words" not in shown
     assert json.loads((tmp_path / FILE).read_text("utf-8"))["contexts"]["dev"]["secret_key"] == "hidden-words"
-    monkeypatch.setenv("LOCKSTEP_ACCESS_KEY", "")
-    monkeypatch.delenv("LOCKSTEP_ACCESS_KEY")
-    monkeypatch.delenv("LOCKSTEP_SECRET_KEY")
-    inside("topic", "list")
-    given = {name: os.environ.pop(f"LOCKSTEP_{name}_KEY") for name in ("ACCESS", "SECRET")}
-    assert given == {"ACCESS": "reader", "SECRET": "hidden-words"}
+    for empty in (None, ""):  # a variable that is empty is not set
+        for name in ("ACCESS", "SECRET"):
+            if empty is None:
+                monkeypatch.delenv(f"LOCKSTEP_{name}_KEY")
+            else:
+                monkeypatch.setenv(f"LOCKSTEP_{name}_KEY", empty)
+        inside("topic", "list")
+        given = {name: os.environ[f"LOCKSTEP_{name}_KEY"] for name in ("ACCESS", "SECRET")}
+        assert given == {"ACCESS": "reader", "SECRET": "hidden-words"}
 
 
 def test_the_current_contexts_account_and_tls_are_for_its_own_servers(
