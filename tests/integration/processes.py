@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from typing import Any, Self, TypeVar, overload
 from lockstep.client import AdminClient, ClientConfig, SerializeType
 from lockstep.testing.process import BrokerProcess, ChildProcess
 
-__all__ = ["PATIENCE", "Broker", "ConsumerProcess", "Process", "Processes", "rss_bytes", "until"]
+__all__ = ["PATIENCE", "Broker", "ConsumerProcess", "Process", "Processes", "reserved_port", "rss_bytes", "until"]
 
 T = TypeVar("T")
 
@@ -88,6 +89,17 @@ class ConsumerProcess(Process):
     trace: Path
 
 
+def reserved_port() -> socket.socket:
+    """A free port, bound and not listened on: no other process gets it, and one that is told its number listens beside.
+
+    So a broker that starts again finds its port free, however many others look for one meanwhile.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
+
+
 @dataclass
 class Processes:
     """Starts processes in `folder` and ends all of them when left."""
@@ -96,6 +108,7 @@ class Processes:
 
     def __post_init__(self) -> None:
         self._started: list[Process] = []
+        self._reserved: list[socket.socket] = []
 
     def _note(self, process: Process) -> None:
         self._started.append(process)
@@ -105,11 +118,19 @@ class Processes:
 
     async def broker(self, *options: str, like: Broker | None = None) -> Broker:
         """A broker that listens; on the ports of `like`, which has ended, or on free ones."""
-        ports = (like.port, like.name_server_port) if like is not None else (0, 0)
+        ports = (like.port, like.name_server_port) if like is not None else self._ports(options)
         given = (f"--port={ports[0]}", f"--name-server-port={ports[1]}", "--log-format=json", *options)
         process = await asyncio.to_thread(Broker, *given, name=self._name("broker"), folder=self.folder)
         self._note(process)
         return process
+
+    def _ports(self, options: tuple[str, ...]) -> tuple[int, int]:
+        """Of a broker and its name server; 0 where the program has more ports, or fewer."""
+        if {"--brokers", "--role", "--name-server"} & {*options}:
+            return 0, 0
+        found = [reserved_port(), reserved_port()]
+        self._reserved += found
+        return found[0].getsockname()[1], found[1].getsockname()[1]
 
     async def consumer(self, broker: Broker, topic: str, *, group: str, **spec: Any) -> ConsumerProcess:
         """A consumer that has started; `spec` is as consumer_program.py describes it."""
@@ -135,5 +156,7 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._started):
             process.end()
+        for reserved in self._reserved:
+            reserved.close()
         for process in self._started:
             print(f"\n--- pid {process.pid}: {process.tail()}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.broker.state.topics import QUEUE_NUMS_MAX
+from tests.integration.processes import reserved_port
 
 MODULE = (sys.executable, "-m", "lockstep.broker")
 FREE_PORTS = ("--port", "0", "--name-server-port", "0")
@@ -98,10 +99,10 @@ def test_a_taken_port_ends_with_status_1(option: str, other: str) -> None:
 
 def test_the_same_port_twice_ends_with_status_1() -> None:
     """Broker and name server cannot share one."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
+    with reserved_port() as free:
         port = str(free.getsockname()[1])
-    words = (f"port {port} on 127.0.0.1 is in use", "--name-server-port")
-    check_one_line(run(*MODULE, "--port", port, "--name-server-port", port), 1, words)
+        words = (f"port {port} on 127.0.0.1 is in use", "--name-server-port")
+        check_one_line(run(*MODULE, "--port", port, "--name-server-port", port), 1, words)
 
 
 def test_an_address_that_is_not_ours_ends_with_status_1() -> None:

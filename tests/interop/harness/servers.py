@@ -10,7 +10,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +23,9 @@ from tests.interop.harness.installed import jars, version_of
 __all__ = ["LOCK_LIFE_MS", "Ports", "Server", "apache_server", "free_ports", "lockstep_server"]
 
 LOCK_LIFE_MS = 10_000  # as in the demo
-START_TIMEOUT_S = 45.0
+START_TIMEOUT_S = 180.0  # of a busy machine
 POLL_S = 0.1
+PORTS = (20_000, 32_000)
 _QUICK = ("--dead-letter-at-once",)  # nobody waits for the minutes that RocketMQ's take
 OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang", "java.util")
 MODULES = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
@@ -192,10 +193,12 @@ def in_a_loop(work: Coroutine[Any, Any, bool]) -> bool:
 
 
 def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Of a range from which systems give no ports to those who ask for any: it stays free until a JVM listens on it."""
+    while True:
+        port = random.randrange(*PORTS)
+        with closing(socket.socket()) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def free_ports() -> Ports:
@@ -205,7 +208,7 @@ def free_ports() -> Ports:
 def broker_ports() -> tuple[int, int]:
     """(listen port, port of the replication), with the port of the "VIP channel" two below the first free as well."""
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.randrange(*PORTS)
         with ExitStack() as stack:
             try:
                 for wanted in (port - 2, port, port + 1):
