@@ -37,8 +37,9 @@ class Disk(OsStorage):
     """The real one; `sync_error` and `write_error` are raised by files of the log while they are set.
 
     `zeroed`: the position and the size in bytes of what a failed sync of the log replaces by zeros.
-    Syncs of all other files wait while `others_may_sync` is clear; `synced` has their paths, in order. A sync of a file
-    whose path has `bad_name` in it fails while that is set, one with `slow_name` waits until it is empty.
+    Syncs of all other files wait while `others_may_sync` is clear, `waiting` has their paths; `synced` has the paths of
+    all, in order. A sync of a file whose path has `bad_name` in it fails while that is set, one with `slow_name` waits
+    until it is empty.
     `sync_threads`: who has synced anything.
     """
 
@@ -50,6 +51,7 @@ class Disk(OsStorage):
         self.syncs = 0
         self.others_may_sync = threading.Event()
         self.others_may_sync.set()
+        self.waiting: list[str] = []
         self.synced: list[str] = []
         self.sync_threads: set[int] = set()
         self.deleted: dict[str, int] = {}  # path -> the thread
@@ -82,10 +84,14 @@ class _OtherFile:
     def sync(self) -> None:
         self._disk.synced.append(self.path)
         self._disk.sync_threads.add(threading.get_ident())
-        self._disk.others_may_sync.wait(DEADLINE_S)
-        while self._disk.slow_name and self._disk.slow_name in self.path:
+        if not self._disk.others_may_sync.is_set():
+            self._disk.waiting.append(self.path)
+            self._disk.others_may_sync.wait(2 * DEADLINE_S)  # longer than a test waits for what should not wait for it
+            self._disk.waiting.remove(self.path)
+        while (slow := self._disk.slow_name) and slow in self.path:
             threading.Event().wait(0.005)
-        if self._disk.bad_name and self._disk.bad_name in self.path:
+        bad = self._disk.bad_name
+        if bad and bad in self.path:
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
         self._file.sync()
 

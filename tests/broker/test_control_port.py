@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lockstep.testing.process import BrokerProcess
+from tests.commands import END_S, TIMEOUT_S
 
 UNREAD_BYTES_MAX = 64 << 20  # of both ends' sockets, on any machine
 PROGRAM = (sys.executable, "-P", "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0")
@@ -22,7 +23,7 @@ def controlled() -> BrokerProcess:
 
 def connect(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    return socket.create_connection((host, int(port)), 10)
+    return socket.create_connection((host, int(port)), TIMEOUT_S)
 
 
 def test_calls_are_lines_answered_in_order() -> None:
@@ -119,14 +120,15 @@ def test_it_ends_when_its_stdin_closes() -> None:
     """With status 0, as after SIGTERM, and it says why."""
     with controlled() as broker:
         broker.ask_to_end()
-        assert broker.wait(10) == 0
+        assert broker.wait(END_S) == 0
         assert "stdin closed" in broker.stderr()
 
 
 def test_stdin_must_be_a_pipe_to_end_with_it() -> None:
     """A file has ended before it began, and a terminal is no program."""
     command = (*PROGRAM, "--end-with-stdin")
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False)
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    ended = subprocess.run(command, **pipes, timeout=TIMEOUT_S, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
     assert "stdin must be a pipe" in ended.stderr
 
@@ -136,5 +138,5 @@ def test_without_the_option_there_is_no_control_port() -> None:
     with BrokerProcess() as broker:
         assert broker.addresses.control == ""
     look = "import sys, lockstep.broker.__main__; print([name for name in sys.modules if 'fault_api' in name])"
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     assert done.stdout == "[]\n"

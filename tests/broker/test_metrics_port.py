@@ -90,6 +90,7 @@ async def test_a_peer_that_says_nothing_is_cut(port: Port) -> None:
 async def test_a_request_in_single_bytes_is_cut(port: Port) -> None:
     """Each byte comes before a deadline of its own would, but there is one for the whole connection."""
     reader, writer = await port.connect()
+    assert (await port.ask(GET + b"\r\n"))[0]  # the first connection is accepted by now
     for number in range(CONNECTION_LIFE_MS // 1000):
         writer.write(GET[number : number + 1])
         await writer.drain()

@@ -12,14 +12,20 @@ from pathlib import Path
 import pytest
 
 from lockstep.testing.process import Addresses, BrokerProcess
+from tests.commands import END_S, TIMEOUT_S
 
 PROGRAM = (sys.executable, "-m", "lockstep.broker")
 FREE_PORTS = ("--port", "0", "--name-server-port", "0")
 
 
+def run(*options: str) -> "subprocess.CompletedProcess[str]":
+    """The program, to its end."""
+    return subprocess.run((*PROGRAM, *options), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
 def connect(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    return socket.create_connection((host, int(port)), 10)
+    return socket.create_connection((host, int(port)), TIMEOUT_S)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -30,7 +36,7 @@ def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, statu
         connect(broker.name_server).close()
         with connect(broker.address):
             broker.send_signal(number)
-            assert broker.wait(10) == status
+            assert broker.wait(END_S) == status
         assert broker.stdout().count("\n") == 1
         assert "shutting_down" in broker.stderr()
 
@@ -47,7 +53,7 @@ def test_logs_are_json_when_asked_for() -> None:
     """Every line of stderr is an object with its event, level and time."""
     with BrokerProcess("--log-format", "json") as broker:
         broker.send_signal(signal.SIGTERM)
-        assert broker.wait(10) == 0
+        assert broker.wait(END_S) == 0
         lines = [json.loads(line) for line in broker.stderr().splitlines()]
     assert [line["event"] for line in lines] == ["listening", "shutting_down"]
     assert all(line["level"] == "info" and line["timestamp"] for line in lines)
@@ -57,7 +63,7 @@ def test_a_port_in_use_ends_with_one_line_and_status_1() -> None:
     """It names the port and the option."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = subprocess.run((*PROGRAM, "--port", str(port)), capture_output=True, text=True, timeout=10, check=False)
+        ended = run("--port", str(port))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.count("\n") == 1
     assert f"port {port} on 127.0.0.1 is in use" in ended.stderr
@@ -65,28 +71,27 @@ def test_a_port_in_use_ends_with_one_line_and_status_1() -> None:
 
 def test_an_unknown_option_ends_with_one_line_and_status_2() -> None:
     """Before anything is opened."""
-    ended = subprocess.run((*PROGRAM, "--nonsense"), capture_output=True, text=True, timeout=10, check=False)
+    ended = run("--nonsense")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
 
 
 def test_the_version_is_told() -> None:
     """One line on stdout, and nothing is started."""
-    ended = subprocess.run((*PROGRAM, "--version"), capture_output=True, text=True, timeout=20, check=True)
+    ended = run("--version")
     assert ended.stdout.startswith("lockstep-broker ")
-    assert ended.stderr == ""
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_an_address_nobody_could_use_is_refused() -> None:
     """It would stand in every route and message id."""
-    ended = subprocess.run((*PROGRAM, "--advertise", "x y"), capture_output=True, text=True, timeout=20, check=False)
+    ended = run("--advertise", "x y")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert "'x y' is neither a host name nor an IPv4 address" in ended.stderr
 
 
 def test_a_topic_that_cannot_be_ends_with_one_line_and_status_1() -> None:
     """A broker's own name is taken."""
-    arguments = (*PROGRAM, *FREE_PORTS, "--topic", "broker-a:4")
-    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=10, check=False)
+    ended = run(*FREE_PORTS, "--topic", "broker-a:4")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
 
 
@@ -127,15 +132,14 @@ def test_a_folder_is_opened_again_however_its_broker_ended(tmp_path: Path, numbe
     """The topic is there without being named again; a second broker on an open folder ends with one line, status 1."""
     options = ("--data-dir", str(tmp_path / "store"), "--flush", "sync")
     with BrokerProcess(*options, "--topic", "orders:3") as broker:
-        arguments = (*PROGRAM, *FREE_PORTS, *options)
-        second = subprocess.run(arguments, capture_output=True, text=True, timeout=20, check=False)
+        second = run(*FREE_PORTS, *options)
         assert (second.returncode, second.stdout, second.stderr.count("\n")) == (1, "", 1)
         assert "is open in another broker" in second.stderr
         broker.send_signal(number)
-        broker.wait(10)
+        broker.wait(END_S)
     assert (tmp_path / "store" / "abort").exists() is (number == signal.SIGKILL)
     with BrokerProcess(*options) as broker:
         assert '"orders"' in (tmp_path / "store" / "config" / "topics.json").read_text()
         broker.send_signal(signal.SIGTERM)
-        broker.wait(10)
+        broker.wait(END_S)
         assert ("recovered_after_crash" in broker.stderr()) is (number == signal.SIGKILL)

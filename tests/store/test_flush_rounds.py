@@ -21,15 +21,14 @@ async def test_replies_wait_for_the_log_alone(tmp_path: Path) -> None:
     async with kept(tmp_path) as opened:
         opened.broker.offsets.commit("G", "T", 0, 1)
         opened.send(b"first")
-        opened.disk.synced.clear()
         opened.disk.others_may_sync.clear()
         try:
-            await until(lambda: opened.disk.synced, "the first of these files waits for the disk")
+            await until(lambda: opened.disk.waiting, "the first of these files waits for the disk")
             for count in range(1, 4):
                 opened.send(b"next")
                 opened.flusher.check()
                 await until(lambda: len(opened.connection.replies) == count + 1, "the send is answered")  # noqa: B023
-            assert len(opened.disk.synced) <= 2  # one of the tables, one of what a checkpoint counts on
+            assert 1 <= len(opened.disk.waiting) <= 2  # one of the tables, one of what a checkpoint counts on
         finally:
             opened.disk.others_may_sync.set()
         assert {reply.code for reply in opened.connection.replies} == {ResponseCode.SUCCESS}

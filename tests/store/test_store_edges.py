@@ -18,7 +18,7 @@ from lockstep.store.data_dir import DataDir
 from lockstep.store.file.segments import Segments
 from lockstep.store.format.log_records import next_record
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept_broker import Kept, kept, until
+from tests.broker.kept_broker import DEADLINE_S, Kept, kept, until
 from tests.store.stores import record
 from tests.store.test_entry_repair import blank
 
@@ -78,7 +78,7 @@ async def test_searches_do_not_keep_the_log_from_the_disk(tmp_path: Path, monkey
 
         def slow(storage: OsStorage, path: str, **how: bool) -> StoredFile:
             if "/commitlog/" in path and threading.get_ident() != loop_thread:
-                go_on.wait(10)
+                go_on.wait(2 * DEADLINE_S)
             return read(storage, path, **how)
 
         monkeypatch.setattr(OsStorage, "open_file", slow)
@@ -202,7 +202,7 @@ async def test_a_delayed_message_whose_entry_is_damaged_is_delivered(tmp_path: P
         assert delivered(at_ms) == [b"0", b"1", b"2"]
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("size", [0, 3, 7, 8, 9, 20, 60])
 @pytest.mark.parametrize("position", [0, 1, 13])
 def test_a_search_in_a_file_that_was_cut_meanwhile_ends(tmp_path: Path, size: int, position: int) -> None:

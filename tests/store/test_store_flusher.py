@@ -259,7 +259,6 @@ async def test_old_files_go_by_age_and_by_size(tmp_path: Path) -> None:
         def kept_bytes() -> int:
             return store.max_commit_log_offset - store.min_commit_log_offset
 
-        opened.disk.deleted.clear()
         opened.flusher.retain(NOW_MS)
         await until(lambda: kept_bytes() <= 100_000, "the log is small enough")
         assert kept_bytes() > 45_000
