@@ -14,7 +14,7 @@ from tests.integration.raw import RawPeer, msgpack_request
 __all__ = ["BYSTANDER_TOPIC", "Bystander", "bystander"]
 
 BYSTANDER_TOPIC = "bystander"
-SERVED_WITHIN_S = 15.0
+SERVED_WITHIN_S = 90.0  # of a busy machine
 
 
 class Bystander:

@@ -15,13 +15,15 @@ import pytest
 import trustme
 
 from lockstep.client import AdminClient, ClientError, Message, MessageQueue, Producer
+from lockstep.order import check_files
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.admin import PutKvConfigRequestHeader
+from lockstep.remoting.manual_clock import HeldPort
 from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerFailed
-from tests.commands import Lockstep
+from tests.commands import TIMEOUT_S, Lockstep
 from tests.integration.processes import Broker, Processes, until
-from tests.integration.workload import drained, holders, orderly, producing, send_keyed, spread
+from tests.integration.workload import drained, holders, producing, send_keyed, spread
 
 TOPIC, GROUP, QUEUES, MESSAGES = "orders", "audit", 4, 300
 NAMES = ["broker-a", "broker-b", "broker-c"]
@@ -44,13 +46,31 @@ async def known(admin: AdminClient, names: list[str]) -> bool:
     return await names_at(admin) == names
 
 
+async def forgotten(broker: Broker, admin: AdminClient, left: list[str]) -> None:
+    """Kill the last broker and wait until the name server has only those that are left."""
+    last = NAMES[len(left)]
+    for _ in range(3):  # on a busy machine it may be back before anybody looks
+        killed = pid_of(broker, last)
+        os.kill(killed, signal.SIGKILL)
+        found = await names_at(admin)
+        while found != left and (found != [*left, last] or pid_of(broker, last) == killed):
+            found = await names_at(admin)
+        if found == left:
+            return
+    raise AssertionError(f"the name server has {found} though {last} was killed")
+
+
 async def queues_of(admin: AdminClient, topic: str) -> dict[str, int]:
     return {data.broker_name: data.write_queue_nums for data in (await admin.route(topic)).queue_datas}
 
 
 @pytest.mark.parametrize("mode", ["faithful", "fenced"])
 async def test_order_over_three_brokers_one_of_which_is_killed(processes: Processes, mode: str, tmp_path: Path) -> None:
-    """Topics are on all, members share all queues, and a killed broker is back with its messages: all in order."""
+    """Topics are on all, members share all queues, and a killed broker is back with its messages: all in order.
+
+    Faithful locks are gone with their broker. Who comes back first may have its queues until it hears of the other,
+    which goes on afterwards (docs/order.md): only fenced locks keep the order of these queues.
+    """
     broker = await processes.broker(
         "--brokers", "3", "--data-dir", str(tmp_path / "data"), *KEPT, "--topic", f"{TOPIC}:{QUEUES}",
         "--lock-mode", mode,
@@ -75,7 +95,11 @@ async def test_order_over_three_brokers_one_of_which_is_killed(processes: Proces
         await until(lambda: drained(admin, GROUP, TOPIC), "all is handled and committed", 30)
     for member in members:
         assert await member.stop() == 0
-    orderly([sent_trace, *(member.trace for member in members)], sent=2 * MESSAGES, handled=2 * MESSAGES)
+    report = check_files([sent_trace, *(member.trace for member in members)])
+    shown = "\n".join(report.lines())
+    assert (report.sent, report.handled, report.lost) == (2 * MESSAGES, 2 * MESSAGES, 0), shown
+    doubtful = {record["broker"] for violation in report.violations for record in violation.evidence}
+    assert doubtful <= ({"broker-b"} if mode == "faithful" else set()), shown
     (died,) = broker.events("broker_process_died")
     assert (died["process"], died["status"], died["restart_in_ms"]) == ("broker-b", -signal.SIGKILL, 200)
     assert await broker.stop() == 0
@@ -96,8 +120,7 @@ async def test_topics_are_on_all_brokers(processes: Processes) -> None:
         spread_to = {(await producer.send(Message("made", b"%d" % i))).queue.broker_name for i in range(6)}
         assert sorted(spread_to) == NAMES
         await admin.delete_topic("made")
-        os.kill(pid_of(broker, "broker-c"), signal.SIGKILL)
-        await until(partial(known, admin, NAMES[:2]), "the name server forgets it")
+        await forgotten(broker, admin, NAMES[:2])
         await until(partial(known, admin, NAMES), "it is back")
         assert await queues_of(admin, "sent") == dict.fromkeys(NAMES, QUEUES)
         assert "made" not in await admin.topics()
@@ -151,7 +174,7 @@ def test_they_end_with_stdin() -> None:
         assert running.stdout is not None
         assert running.stdout.readline().startswith(b"listening broker=")
         running.stdin.close()
-        assert running.wait(60) == 0
+        assert running.wait(TIMEOUT_S) == 0
 
 
 async def test_a_broker_that_dies_again_and_again_ends_the_command(processes: Processes) -> None:
@@ -171,16 +194,25 @@ def was_started(broker: Broker, times: int) -> bool:
 
 def test_a_broker_that_cannot_start_ends_the_command() -> None:
     """The port of the second one is in use: its own line says so, and nothing is left running."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1] - 10
+    with contextlib.ExitStack() as ports:
+        port = first_of_two(ports)
         command = [*PROGRAM, "--brokers", "2", "--port", str(port)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     lines = [line for line in ended.stderr.splitlines() if line.startswith("lockstep-broker: ")]
     assert lines[0].startswith(f"lockstep-broker: broker-b: port {port + 10} on 127.0.0.1 is in use")
     assert lines[-1] == "lockstep-broker: broker-b did not start: it ended with status 1"
+
+
+def first_of_two(ports: contextlib.ExitStack) -> int:
+    """A port that is free for the first broker, while that of the second one is in use."""
+    while True:
+        taken = ports.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = int(taken.getsockname()[1]) - 10
+        with contextlib.suppress(OSError):
+            held = HeldPort("127.0.0.1", port)
+            ports.callback(held.close)
+            return port
 
 
 async def test_a_key_keeps_its_queue_while_its_broker_is_away(processes: Processes) -> None:
@@ -191,8 +223,7 @@ async def test_a_key_keeps_its_queue_while_its_broker_is_away(processes: Process
         await admin._ask(broker.name_server, RequestCode.PUT_KV_CONFIG, conf)
         before = await places(broker)
         assert {queue.broker_name for queue in before.values()} == set(NAMES[:2])
-        os.kill(pid_of(broker, "broker-b"), signal.SIGKILL)
-        await until(partial(known, admin, NAMES[:1]), "the name server forgets it")
+        await forgotten(broker, admin, NAMES[:1])
         away = await places(broker)
         assert {key for key, queue in before.items() if queue.broker_name == "broker-a"} <= away.keys()
         assert away.items() <= before.items()

@@ -97,7 +97,7 @@ async def restart(
             )
             await send_once_it_is_back(producer, range(BEFORE + at_once * AT_ONCE, BEFORE + at_once * AT_ONCE + AFTER))
             await until(lambda: drained(admin, GROUP, TOPIC), "the new messages are handled", 30)
-            assert await spread(admin, GROUP, TOPIC, QUEUES, started), "the same consumers hold the queues again"
+            await until(lambda: spread(admin, GROUP, TOPIC, QUEUES, started), "the same consumers hold the queues")
     for consumer in started:
         assert await consumer.stop() == 0
     assert not again.events("request_failed")
