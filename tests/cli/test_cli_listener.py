@@ -56,7 +56,7 @@ def test_an_orderly_listener_works_on_one_message_at_a_time(lockstep: Lockstep, 
 def test_a_concurrent_listener_works_on_many(lockstep: Lockstep, tmp_path: Path) -> None:
     """With --mode concurrent all calls of a queue run at once, without a lock."""
     trace = tmp_path / "concurrent.jsonl"
-    options = ("--mode", "concurrent", "--work", "500ms", "--trace", str(trace))
+    options = ("--mode", "concurrent", "--work", "3s", "--trace", str(trace))
     result = lockstep("consume", "orders", "-g", "concurrent", "-e", "-f", "%k", *options)
     assert (result.status, sorted(result.out)) == (0, list("aaabbb"))
     done = calls(trace)

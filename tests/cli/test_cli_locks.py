@@ -1,4 +1,4 @@
-"""`lockstep lock` sees queues change hands, with a lock life of 3 s; a foreign broker has no such call."""
+"""`lockstep lock` sees queues change hands, with a lock life of 6 s; a foreign broker has no such call."""
 
 import json
 import os
@@ -16,13 +16,13 @@ import pytest
 from lockstep.protocol.codes import RequestCode, SerializeType
 from tests.commands import END_S, Lockstep, Running, running_broker
 
-LIVE_MS = "3000"
+LIVE_MS = "6000"
 TAKEN = {"acquired", "held"}  # held, where the consumer was quicker than the watch's first look
 
 
 @pytest.fixture(scope="module")
 def lockstep() -> Iterator[Lockstep]:
-    """The command with a broker whose locks live for 3 s."""
+    """The command with a broker whose locks live for 6 s."""
     with running_broker("--lock-live-ms", LIVE_MS, "--topic", "orders:2", "--topic", "watched:2") as command:
         yield command
 

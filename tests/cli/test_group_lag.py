@@ -93,6 +93,7 @@ def test_a_group_is_watched() -> None:
             with lockstep.start("consume", "orders", "-g", "shop") as consumer:
                 while (seen := json.loads(watch.line()))["members"] == 0 or seen["queues"][0]["owner"] is None:
                     pass
+                assert json.loads(consumer.line())["body"] == "c"  # it is handled, and so committed at the end
                 assert consumer.stop(signal.SIGINT).status == 130
             while (seen := json.loads(watch.line()))["total_lag"]:
                 pass

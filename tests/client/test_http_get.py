@@ -107,6 +107,6 @@ def server() -> Iterator[str]:
 async def test_a_page_of_a_real_server(server: str) -> None:
     """Python's own, over a socket."""
     runtime = AsyncioRuntime()
-    assert await http_get(runtime, f"{server}/rocketmq/nsaddr", 10_000) == "127.0.0.1:9876\n"
+    assert await http_get(runtime, f"{server}/rocketmq/nsaddr", 100_000) == "127.0.0.1:9876\n"
     with pytest.raises(HttpGetFailed, match="status 404"):
-        await http_get(runtime, f"{server}/elsewhere", 10_000)
+        await http_get(runtime, f"{server}/elsewhere", 100_000)

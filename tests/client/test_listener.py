@@ -125,7 +125,7 @@ async def test_an_exception_suspends_and_is_logged(error: BaseException, is_asyn
         raise error
 
     log = RecordingLog()
-    assert await asyncio.wait_for(call(fail_later if is_async else fail, log), 10) is SUSPEND
+    assert await asyncio.wait_for(call(fail_later if is_async else fail, log), 100) is SUSPEND
     ((level, event, fields),) = log.events
     assert (level, event, fields["consequence"]) == ("error", "listener_failed", "queue suspended")
     assert (fields["queue"], fields["offset"]) == ("T@broker-a:3", 7)

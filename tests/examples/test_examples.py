@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import AdminClient
-from tests.commands import Lockstep, Running, running_broker
+from tests.commands import TIMEOUT_S, Lockstep, Running, running_broker
 from tests.integration.processes import until
 from tests.testing.plugin_project import Project
 
@@ -76,11 +77,9 @@ def test_metrics(lockstep: Lockstep) -> None:
     handled = 'outcome="handled",topic="orders"} 9.0'
     with lockstep.program(EXAMPLES / "metrics.py") as program:
         address = program.line().strip()
-        for _ in range(10_000):
-            text = urllib.request.urlopen(address).read().decode()
-            if handled in text:
-                break
-        assert handled in text
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while handled not in (text := urllib.request.urlopen(address, timeout=TIMEOUT_S).read().decode()):
+            assert time.monotonic() < deadline_s, text
 
 
 def test_plain_listener(lockstep: Lockstep) -> None:

@@ -19,7 +19,7 @@ BY_FOCUSED: Final = sorted({found[:3] for found in BY_ONE_WORLD.values() if foun
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BY_ONE_WORLD)
 def test_a_world_finds_it_again(name: str) -> None:
     """The seed of found.json, in a process without the protection."""
@@ -36,7 +36,7 @@ def test_with_all_protections_the_same_world_is_silent(experiment: str, mode: st
     assert not world.fails(outcome), outcome.texts
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", LockMode)
 @pytest.mark.parametrize("experiment", [one.name for one in (*FOCUSED, PRODUCERS_WORLDS)])
 def test_focused_worlds_keep_order(experiment: str, mode: LockMode) -> None:

@@ -53,10 +53,10 @@ def test_msgpack_is_spoken_only_where_it_is_agreed(topic: Topic) -> None:
     """Our broker agrees, and a client that is told JSON does not ask."""
     header = QueueRequestHeader(topic.name, 0)
     for asked, agreed in ((SerializeType.MSGPACK, True), (SerializeType.JSON, False)):
-        wire = Wire(topic.broker.address, 3000, asked)
-        reply = wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 3000)
+        wire = Wire(topic.broker.address, 60_000, asked)
+        reply = wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)
         assert (reply.code, wire.agreed) == (0, agreed)
-        reply = wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 3000)
+        reply = wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)
         assert reply.serialize_type == asked
         wire.close()
 

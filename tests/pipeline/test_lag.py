@@ -18,7 +18,7 @@ GROUP, TOPIC = "board", "orders"
 
 
 def watched(name_server: str, *topics: str) -> Watched:
-    return Watched(Addresses((name_server,), retries=0, timeout_ms=2_000), GROUP, topics or (TOPIC,))
+    return Watched(Addresses((name_server,), retries=0, timeout_ms=60_000), GROUP, topics or (TOPIC,))
 
 
 async def filled(name_server: str) -> None:

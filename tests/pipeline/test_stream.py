@@ -34,7 +34,7 @@ class Streams:
         writer = frame.writeStream.foreachBatch(self._keep).option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()
         try:
-            query.awaitTermination(120)
+            query.awaitTermination(600)
         finally:
             query.stop()
         return self.batches

@@ -53,7 +53,7 @@ def test_a_stream_shows_its_lag(spark: SparkSession, topic: Topic, tmp_path: Pat
         rows = frame.option("maxOffsetsPerTrigger", "16").option("columns", "offset").load()
         writer = rows.writeStream.format("noop").queryName("board").option("checkpointLocation", str(tmp_path))
         query = writer.trigger(availableNow=True).start()
-        query.awaitTermination(120)
+        query.awaitTermination(600)
         batches = [found for one in query.recentProgress if (found := stream_progress(one)).rows]
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     finally:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import socket
 import threading
 import time
@@ -181,7 +182,7 @@ async def test_now_never_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's wall clock is read once; setting it back an hour changes nothing."""
     runtime = AsyncioRuntime()
     before_ms = runtime.now_ms()
-    assert abs(before_ms - time.time() * 1000) < 5000
+    assert abs(before_ms - time.time() * 1000) < 60_000
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() - 3_600_000_000_000)
     readings = [runtime.now_ms() for _ in range(10_000)]
@@ -294,6 +295,9 @@ def test_the_door_is_for_the_running_loop() -> None:
         runtime_module.AsyncioRuntime()
 
 
+STUCK = r'"stuck listener-1" thread\n(?:  .*\n)*  File .*, in wait\n'
+
+
 async def test_stacks_name_threads_and_tasks() -> None:
     """A listener that is stuck, and a task that waits, are shown with the line they stand at."""
     runtime, gate = AsyncioRuntime(), threading.Event()
@@ -309,10 +313,8 @@ async def test_stacks_name_threads_and_tasks() -> None:
 
     job, task = pool.submit(gate.wait), runtime.create_task(outer(), name="a patient task")
     try:
-        await until(lambda: reached)
+        await until(lambda: reached and re.search(STUCK, runtime.stacks()))  # a thread begins when it can
         text = runtime.stacks()
-        assert '"stuck listener-1" thread' in text
-        assert "gate.wait" in text or "in wait" in text
         assert '"a patient task" task' in text
         assert text.index("await wait_for_it()") < text.index("await waiting.wait()")
     finally:

@@ -143,7 +143,7 @@ def test_the_simulation_predicts_reality(story: Story) -> None:
 
     async def real() -> list[str]:
         runtime = AsyncioRuntime()
-        return await asyncio.wait_for(story(runtime, runtime, "127.0.0.1"), 10)
+        return await asyncio.wait_for(story(runtime, runtime, "127.0.0.1"), 100)
 
     async def scenario(world: World) -> list[str]:
         client, server = world.host("c1"), world.host("broker")

@@ -19,7 +19,7 @@ def run_elsewhere(hash_seed: str, ballast: int, *seeds: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=50,
+        timeout=200,
     )
     return done.stdout.split("\n")
 

@@ -54,6 +54,7 @@ KILLED_OWNER = """
         deadline = time.monotonic() + 100
         while not true():
             assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
     async def send(broker, *bodies):

@@ -186,8 +186,8 @@ def test_calls_that_are_interrupted_or_made_at_once_get_their_own_answers(projec
 
         def test_interrupted(lockstep_broker):
             before = signal.signal(signal.SIGALRM, interrupt)
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
             with pytest.raises(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
                 lockstep_broker.advance(20 * 24 * 3600)
             signal.signal(signal.SIGALRM, before)
             assert lockstep_broker.requests() == []
@@ -282,8 +282,8 @@ def test_the_broker_ends_with_pytest(project: Project, number: signal.Signals) -
 
 
 def wait_for(process: int) -> bool:
-    """Whether the process has ended within some seconds."""
+    """Whether the process has ended soon, on a busy machine too."""
     try:
-        return bool(select.select([process], [], [], 20)[0])
+        return bool(select.select([process], [], [], 100)[0])
     finally:
         os.close(process)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser import BROWSER, needed_arguments
 from tests.console.browser.site import TIMEOUT_MS, Site, running_site
@@ -30,7 +30,8 @@ def errors() -> list[str]:
 
 @pytest.fixture
 def page(browser: Browser, errors: list[str]) -> Iterator[Page]:
-    """A page whose errors are written down."""
+    """A page whose errors are written down. What is expected of it may take its time."""
+    expect.set_options(timeout=TIMEOUT_MS)
     context = browser.new_context(locale="en-US")
     opened = context.new_page()
     opened.set_default_timeout(TIMEOUT_MS)
