@@ -19,7 +19,8 @@ __all__ = ["ANSWER_TIMEOUT_S", "SILENCE_S", "Answer", "Connection", "Received", 
 
 ANSWER_TIMEOUT_S: Final = 60.0  # a parked pull's longest wait included
 SILENCE_S: Final = 0.25  # how long no reply is silence
-ONE_WAY_S: Final = 0.04
+RAW_SILENCE_S: Final = 2.0  # the same, where an answer or an end may come late
+ONE_WAY_S: Final = 0.15
 PUSHES_S: Final = 10.0  # how long pushes may take to come after the reply
 _LENGTHS = struct.Struct(">II")
 _BINARY = struct.Struct(">hBhii")
@@ -191,7 +192,7 @@ class Side:
         """Bytes on a connection of their own: the first frame that comes back, silence, or the end."""
         connection = self.connection("raw")
         connection.send(data)
-        self.pump(lambda: connection.closed or bool(connection.received), SILENCE_S)
+        self.pump(lambda: connection.closed or bool(connection.received), RAW_SILENCE_S)
         reply = connection.received[0] if connection.received else None
         closed = connection.closed
         self.drop("raw")

@@ -283,7 +283,10 @@ async def test_tools_see_all_brokers(processes: Processes) -> None:
     status = commands.run("lockstep", "status")
     assert status.status == 0, status.err
     assert all(name in status.out for name in NAMES[:2])
-    assert commands.run("lockstep", "doctor").status == 0
+    looks = [commands.run("lockstep", "doctor")]
+    while looks[-1].status and len(looks) < 10:  # a renewal may be late on a busy machine
+        looks.append(commands.run("lockstep", "doctor"))
+    assert looks[-1].status == 0, looks
     locks = commands.run("lockstep", "lock", "list", "-o", "json")
     assert sorted({row["broker"] for row in locks.rows}) == NAMES[:2]
     page = processes.folder / "order.html"

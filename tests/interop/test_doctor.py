@@ -72,7 +72,9 @@ async def test_a_healthy_group(patient: Patient) -> None:
     await patient.story.send_keyed(patient.topic, 400)
     await patient.story.drain(patient.topic, patient.group)
     await patient.found()
-    told = await patient.look()
+    told, looks = await patient.look(), 1
+    while told.status and looks < 10:  # a renewal may be late on a busy machine
+        told, looks = await patient.look(), looks + 1
     assert told.status == 0
     assert told.out.startswith("nothing found: ")
     blind = "lockstep: flapping, late-renewals and clocks-apart were not looked at: they need Lockstep's brokers\n"

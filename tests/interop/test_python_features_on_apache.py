@@ -155,7 +155,7 @@ async def test_broadcasting(story: PythonStory, fresh_topic: Fresh, fresh_group:
 
 async def test_delayed_messages(story: PythonStory, fresh_topic: Fresh, fresh_group: Fresh) -> None:
     """A message with a delay level comes when its time is over, in its own queue, behind what was sent meanwhile."""
-    row = story.row("delay levels 1 and 2")
+    row = story.row("delay levels 2 and 3")
     topic, group = await story.server.create_topic(fresh_topic(), 1), fresh_group()
     came_ms: dict[bytes, tuple[int, MessageExt]] = {}
     runtime = AsyncioRuntime()
@@ -167,11 +167,11 @@ async def test_delayed_messages(story: PythonStory, fresh_topic: Fresh, fresh_gr
         return len(came_ms) == 3
 
     async with story.consumer(topic, group, listen), story.producer() as producer:
-        for body, level in ((b"5 s", 2), (b"1 s", 1), (b"now", 0)):
+        for body, level in ((b"10 s", 3), (b"5 s", 2), (b"now", 0)):
             await producer.send(Message(topic, body, delay_level=level))
         await eventually(all_came, "three messages")
-    assert list(came_ms) == [b"now", b"1 s", b"5 s"]
-    for body, wait_ms in ((b"1 s", 1_000), (b"5 s", 5_000)):
+    assert list(came_ms) == [b"now", b"5 s", b"10 s"]
+    for body, wait_ms in ((b"5 s", 5_000), (b"10 s", 10_000)):
         at_ms, message = came_ms[body]
         assert at_ms - message.born_timestamp >= wait_ms
         assert message.topic == topic
@@ -219,7 +219,7 @@ async def test_a_lite_pull_consumer(story: PythonStory, fresh_topic: Fresh, fres
     async def take(consumer: LitePullConsumer, count: int) -> dict[MessageQueue, list[int]]:
         found: dict[MessageQueue, list[int]] = {}
         while sum(map(len, found.values())) < count:
-            messages = await consumer.poll(20_000)
+            messages = await consumer.poll(100_000)
             assert messages
             for message in messages:
                 queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
@@ -238,7 +238,7 @@ async def test_a_lite_pull_consumer(story: PythonStory, fresh_topic: Fresh, fres
     second = LitePullConsumer(group, name_server=story.server.name_server, config=LITE_CONFIG)
     second.subscribe(topic)
     async with second:
-        [message] = await second.poll(20_000)
+        [message] = await second.poll(100_000)
         assert message.body == b"last"
     third = LitePullConsumer(fresh_group(), name_server=story.server.name_server, config=LITE_CONFIG)
     [queue, *_] = sorted(found)
@@ -246,7 +246,7 @@ async def test_a_lite_pull_consumer(story: PythonStory, fresh_topic: Fresh, fres
     async with third:
         await take(third, len(found[queue]))
         await third.seek(queue, 5)
-        assert (await third.poll(20_000))[0].queue_offset == 5
+        assert (await third.poll(100_000))[0].queue_offset == 5
     row.messages, row.order_kept, row.duplicates = 301, True, 0
 
 

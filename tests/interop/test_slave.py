@@ -105,7 +105,7 @@ async def test_a_slave_goes_on_without_its_master(
 
     async def poll_until(count: int, consumer: LitePullConsumer) -> None:
         while len(offsets) < count:
-            messages = await consumer.poll(30_000)
+            messages = await consumer.poll(100_000)
             assert messages, f"{len(offsets)} of {count} came; {pair.server.log_tail()}"
             offsets.extend(message.queue_offset for message in messages)
 
