@@ -19,7 +19,7 @@ from tests.differential.conftest import side_of
 from tests.differential.side import Received, Side
 from tests.interop.harness.servers import apache_server, lockstep_server
 
-INTERVAL_MS: Final = 6000
+INTERVAL_MS: Final = 12_000
 SETTINGS: Final = {"transactionCheckInterval": INTERVAL_MS, "transactionTimeOut": 500}
 PRODUCERS: Final = "DiffDeciders"
 TOPIC: Final = "DiffRounds"
@@ -29,7 +29,7 @@ TIMEOUT_S: Final = 60.0
 
 @pytest.fixture(params=["apache", "lockstep"])
 def side(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Side]:
-    """A broker that asks every six seconds, with a producer's connection."""
+    """A broker that asks every twelve seconds, with a producer's connection."""
     options = [word for name, value in SETTINGS.items() for word in ("-D", f"{name}={value}")]
     opened = apache_server(tmp_path, SETTINGS) if request.param == "apache" else lockstep_server(tmp_path, *options)
     with opened as server, side_of(server) as side:
@@ -87,7 +87,7 @@ def seen(side: Side) -> dict[str, tuple[bool, int, int, str | None]]:
     return found
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_rounds_and_their_topics(side: Side) -> None:
     """A lone half message is asked about in the broker's next round, half an interval after it was sent; the first
     round makes the half topic, and nothing makes that of the marks."""

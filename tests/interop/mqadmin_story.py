@@ -24,10 +24,11 @@ from tests.interop.java_story import drained
 __all__ = ["MESSAGES", "Admin", "Answer", "both_brokers", "has_topic", "make_home", "signing_admin"]
 
 MESSAGES, SETTLED = 50, 40
+QUEUES = {"orders": 4, "busy": 1, "history": 1}  # by topic
 TIMEOUT_S = 30
+TIMED_OUT = "RemotingTimeoutException"
 # The first round of transaction checks makes two topics. On a busy machine one broker's round comes within the test and
 # the other's does not, so neither begins one.
-QUEUES = {"orders": 4, "busy": 1, "history": 1}  # by topic
 SETTINGS = {"transactionTimeOut": 6_000, "transactionCheckInterval": 3_600_000}
 OURS = {"enablePropertyFilter": "true", **SETTINGS}
 
@@ -82,6 +83,14 @@ class Admin:
         return asyncio.run(self.ask(words))
 
     async def ask(self, words: str) -> Answer:
+        """As `run`; again when a broker did not answer within Java's few seconds, as on a busy machine."""
+        for _ in range(2):
+            answer = await self._ask(words)
+            if TIMED_OUT not in str(answer):
+                return answer
+        return await self._ask(words)
+
+    async def _ask(self, words: str) -> Answer:
         command = [word.format(**self.names) for word in words.split()]
         self.driver.write(json.dumps([*command, "-n", self.server.name_server]))
         self.asked += 1
