@@ -22,6 +22,7 @@ from tests.integration.processes import until
 from tests.testing.plugin_project import Project
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+ORDERS = 100  # so many that the first of two processes is stopped before it has written all
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +194,7 @@ async def test_fenced_effects(tmp_path: Path) -> None:
             closing(sqlite3.connect(path, timeout=30)) as database,
         ):
             _wait_for(first, "example-orders@broker-a:0 acquired")
-            feed(command, "example-orders", "-k", "a", lines=range(40))
+            feed(command, "example-orders", "-k", "a", lines=range(ORDERS))
             await until(lambda: _written(database) > 3, "the first process writes")
             first.popen.send_signal(signal.SIGSTOP)
             try:
@@ -202,12 +203,12 @@ async def test_fenced_effects(tmp_path: Path) -> None:
                     await until(lambda: _written(database) > 10, "the second one continues")
                     first.popen.send_signal(signal.SIGCONT)
                     _wait_for(first, "example-orders@broker-a:0 is lost")
-                    await until(lambda: _written(database) == 40, "all is written")
+                    await until(lambda: _written(database) == ORDERS, "all is written")
                     assert first.stop(signal.SIGINT).status == 0
             finally:
                 first.popen.send_signal(signal.SIGCONT)
             rows = database.execute("SELECT epoch, body FROM effect ORDER BY queue_offset").fetchall()
-    assert [int(body) for _, body in rows] == list(range(40))
+    assert [int(body) for _, body in rows] == list(range(ORDERS))
     epochs = [epoch for epoch, _ in rows]
     assert epochs == sorted(epochs)
     assert len(set(epochs)) >= 2
