@@ -16,13 +16,24 @@ from typing import Any, Self, TypeVar, overload
 from lockstep.client import AdminClient, ClientConfig, SerializeType
 from lockstep.testing.process import BrokerProcess, ChildProcess
 
-__all__ = ["PATIENCE", "Broker", "ConsumerProcess", "Process", "Processes", "reserved_port", "rss_bytes", "until"]
+__all__ = [
+    "ANSWER_MS",
+    "PATIENCE",
+    "Broker",
+    "ConsumerProcess",
+    "Process",
+    "Processes",
+    "reserved_port",
+    "rss_bytes",
+    "until",
+]
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 CONSUMER_PROGRAM = "tests.integration.consumer_program"
 POLL_S = 0.02
+ANSWER_MS = 20_000  # for a request of a test's own client; RocketMQ's 3 s are short on a busy machine
 PATIENCE = 6  # times the seconds a condition should take: machines are shared, and what comes true waits for nothing
 END_S = 10.0  # from a signal to the end of a process
 UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -81,7 +92,9 @@ class Broker(BrokerProcess, Process):
     """A broker with its name server; it logs JSON lines on stderr."""
 
     def admin(self, serialize_type: SerializeType = SerializeType.MSGPACK) -> AdminClient:
-        return AdminClient(name_server=self.name_server, config=ClientConfig(serialize_type=serialize_type))
+        """A client that waits on a busy machine for as long as it must."""
+        config = ClientConfig(serialize_type=serialize_type, connect_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS)
+        return AdminClient(name_server=self.name_server, config=config)
 
 
 class ConsumerProcess(Process):

@@ -11,7 +11,7 @@ from typing import Any, Self
 from lockstep.client import AdminClient, Message, MessageQueue, Producer, ProducerConfig, SerializeType
 from lockstep.order import OrderReport, Record, check_files
 from lockstep.protocol.bodies.locks import LockTableRow
-from tests.integration.processes import Broker, ConsumerProcess
+from tests.integration.processes import ANSWER_MS, Broker, ConsumerProcess
 
 __all__ = [
     "BROKER_LOCK_LIFE_MS",
@@ -52,6 +52,9 @@ async def producing(
     config = ProducerConfig(
         serialize_type=serialize_type,
         compress_msg_body_over_howmuch=0,  # padding weighs as given
+        connect_timeout_ms=ANSWER_MS,
+        request_timeout_ms=ANSWER_MS,
+        send_timeout_ms=ANSWER_MS,
         heartbeat_broker_interval_ms=1000,  # some tests' brokers close what is silent for 2.5 s
     )
     async with Producer("shop", name_server=broker.name_server, config=config, trace=str(trace)) as producer:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lockstep.client import AdminClient, ClientError
+from lockstep.client import AdminClient, ClientConfig, ClientError
 from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import BrokerProcess, ChildProcess
+from tests.integration.processes import ANSWER_MS
 from tests.interop.harness.installed import jars, version_of
 
 __all__ = ["LOCK_LIFE_MS", "Ports", "Server", "apache_server", "free_ports", "lockstep_server"]
@@ -87,7 +88,8 @@ class Server:
         return self.name != "Lockstep"
 
     def admin(self) -> AdminClient:
-        return AdminClient(name_server=self.name_server)
+        config = ClientConfig(connect_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS)
+        return AdminClient(name_server=self.name_server, config=config)
 
     async def create_topic(self, topic: str, queues: int = 4) -> str:
         """Make a topic; returns once the name server gives its route."""
