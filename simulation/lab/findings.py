@@ -29,13 +29,16 @@ class Wrong(StrEnum):
     UNLOCKED_UNDER_CALL = "unlocked-under-call"  # a planned handover while a call ran
     NOT_DRAINED = "not-drained"  # a planned handover before all that was handled was committed
     RESET_UNDONE = "reset-undone"  # an administrator's reset was not stored, or a commit was stored over it
+    OFFSETS_FORGOTTEN = "offsets-forgotten"  # the broker ended and came back, with another offset than it had stored
     LATE_CALL = "late-call"  # a call began after its lease had ended
+    BEFORE_ACQUIRED = "before-acquired"  # a call began in a period whose on_acquired has not returned
     TRUSTED_TOO_LONG = "trusted-too-long"  # a call began in time, but later than a client may trust its lock
     TWO_CALLS = "two-calls"  # one process ran two calls at once on one queue; by key: of one key
     OVERLAP = "overlap"  # calls of two processes ran at once on one queue
     EFFECT_OUT_OF_ORDER = "effect-out-of-order"
     EFFECT_AGAIN = "effect-again"  # twice in one period, although it had succeeded
     COMMIT_BACK = "commit-back"
+    COMMIT_BEYOND = "commit-beyond"  # an owner's commit beyond the end of its queue was stored
     LOST = "lost"
     STORED_OUT_OF_ORDER = "stored-out-of-order"  # a message of a key behind one that was sent later
     STORED_LATE = "stored-late"  # after its answer, or that of a message that was sent later

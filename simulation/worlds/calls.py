@@ -100,6 +100,9 @@ class Calls:
         elif -late_ms < self._distrusted_ms(epoch):
             text = f"{call.process} {queue} {_about(call)}: {-late_ms} ms before the end of its lease"
             self.findings.add(Wrong.TRUSTED_TOO_LONG, text, queue=place_of(queue))
+        if self.database.fences.get(queue, 0) < epoch:  # on_acquired raises it
+            text = f"{call.process} {queue} {_about(call)}: its on_acquired has not returned"
+            self.findings.add(Wrong.BEFORE_ACQUIRED, text, queue=place_of(queue))
         for other in self.running:
             if other.queue == queue and other.process == call.process and self._in_one_order(other, call):
                 text = f"{queue}: {call.process} began {_about(call)} while it handled {_about(other)}"

@@ -15,7 +15,7 @@ from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
 from lockstep.simulation.lab.faults.actions import holding, latency
 from lockstep.simulation.lab.faults.by_name import FAULTS
-from lockstep.simulation.lab.findings import Findings
+from lockstep.simulation.lab.findings import Findings, Wrong
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.worlds.calls import Calls
 from lockstep.simulation.worlds.plan import MEMBERS, Fault, Plan, Store
@@ -39,7 +39,7 @@ class Faults:
     findings: Findings
     calls: Calls
     fenced: bool
-    on_broker_started: Callable[[bool], None]  # whether its log may have lost messages
+    on_broker_started: Callable[[bool, bool], None]  # whether its log may have lost messages, and its locks are lost
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(MEMBERS, "down"))
     ends: dict[int, int] = field(default_factory=dict)  # of the queues, when the broker ended last
     busy_percent: int = 0  # of the requests to brokers that are refused unread
@@ -164,7 +164,10 @@ class Faults:
         elif event.fault == Fault.BROKER_TABLE_LOST:
             self._lose_locks()
         await self.cluster.world.sleep_ms(event.duration_ms // 4)
-        await self.start_broker(log_may_shrink=shrinks)
+        await self.start_broker(log_may_shrink=shrinks, table_lost=event.fault == Fault.BROKER_TABLE_LOST)
+        forgotten = self.cluster.forgotten_offsets(BROKER, ended_well=event.fault == Fault.BROKER_STOP)
+        for text in forgotten if not shrinks else ():
+            self.findings.add(Wrong.OFFSETS_FORGOTTEN, text)
         self.findings.saw("broker restarts")
         self._broker_changes = False
 
@@ -176,12 +179,12 @@ class Faults:
             if path.endswith(LOCK_TABLE):
                 disk.delete(path)
 
-    async def start_broker(self, name: str = BROKER, *, log_may_shrink: bool = False) -> None:
+    async def start_broker(self, name: str = BROKER, *, log_may_shrink: bool = False, table_lost: bool = False) -> None:
         plan = self.plan
         self.cluster.world.disk(name).sync_ms = plan.sync_ms
         await self.cluster.broker(name, queues=plan.queues, **broker_settings(plan, fenced=self.fenced))
         self.cluster.witness_offsets(plan.queues, name)
-        self.on_broker_started(log_may_shrink)
+        self.on_broker_started(log_may_shrink, table_lost)
 
     async def busy(self, event: FaultEvent) -> None:
         self.busy_percent = event.amount

@@ -73,7 +73,7 @@ FOCUSED: Final = (
     Focused("worlds/restarts", "The broker starts again, and its disk is slow.", draws.broker_restarts,
             ("takeovers", "broker restarts", "slow-disk"), _FORGOTTEN),
     Focused("worlds/power", "The broker loses its power when queues change their owners.", draws.power_cuts,
-            ("takeovers", "broker power cut", "stall"), _FORGOTTEN),
+            ("takeovers", "broker power cut", "stall"), _FORGOTTEN | _STOPPED | {"judge: stale-repeat"}),
     Focused("worlds/links", "Requests and answers come late, by a part of a lease or by more.", draws.slow_links,
             ("takeovers", "late", "slow answers"), _LATE),
     Focused("worlds/resets", "An administrator resets offsets while queues change their owners.", draws.resets,

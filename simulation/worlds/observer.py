@@ -65,6 +65,7 @@ class Observer:
         self.beyond_end: set[int] = set()  # queue ids where a commit without an epoch skips messages of a new log
         self.skips: Callable[[int, int, int], bool] = lambda _queue_id, _first, _end: False
         self._log_lost = False
+        self._stored: dict[MessageQueue, int] = {}
         self.refuses: Callable[[RemotingCommand], bool] = lambda _: False
         self.on_unlock: Callable[[str, MessageQueue, int], object] = lambda _address, _queue, _epoch: None
 
@@ -72,9 +73,17 @@ class Observer:
         """Until when a client holds a queue under an epoch, by the last answer that was sent to it; 0: never."""
         return self._owners.of(queue).leases.get((address, epoch), 0)
 
-    def broker_started(self, *, log_lost: bool) -> None:
+    def forgotten_offsets(self, committed: Callable[[MessageQueue], int]) -> list[str]:
+        """Where the broker came back with a lower offset than the one at which the period of a kept lock began."""
+        began = [(queue, at, committed(queue)) for queue, at in self._owners.kept_offsets()]
+        return [
+            f"{queue}: its period began at {at}, and {found} is stored now" for queue, at, found in began if found < at
+        ]
+
+    def broker_started(self, *, log_lost: bool, table_lost: bool) -> None:
         """The broker starts again."""
-        self._owners.broker_started()
+        self._stored.clear()
+        self._owners.broker_started(offsets_lost=log_lost or table_lost)
         self._waiting.clear()
         self._reset_marks.clear()
         self._log_lost |= log_lost
@@ -163,12 +172,14 @@ class Observer:
         """The broker stores an offset. Below one that lies beyond the end of the queue it may (wire.md 6.3)."""
         if queue.topic != self._topic:
             return
+        self._stored[queue] = offset
         current = self._commits.get(queue, self._current)
         if self._commits:
             self._findings.saw("commits together")
         if self._resetting:
             self._findings.saw("resets")
             self._reset_marks.pop(queue, None)
+            self._owners.of(queue).began_at = -1
             if self._resetting == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET:
                 self._reset_marks[queue] = (offset, self._now_ms + _RESET_MARK_MS)
         elif self._fenced:
@@ -183,6 +194,9 @@ class Observer:
             self._findings.add(Wrong.COMMIT_BACK, f"{queue}: from {before} to {offset} by {by}", queue=place_of(queue))
         if current is not None:
             self._check(Wrong.STALE_COMMIT, current, queue)
+        if current is not None and current.epoch is not None and offset > max(before, queue_end):
+            text = f"{queue}: {offset} by {current.told}, and the queue ends at {queue_end}"
+            self._findings.add(Wrong.COMMIT_BEYOND, text, queue=place_of(queue))
 
     def _check_mark(self, queue: MessageQueue, offset: int) -> None:
         target, end_ms = self._reset_marks.get(queue, (offset, 0))
@@ -241,3 +255,4 @@ class Observer:
                 grant = Grant(epoch, asked.address)
                 if self._owners.granted(asked, queue, grant, lease_ms, presented.get(queue, 0)):
                     self._reset_marks.pop(queue, None)  # the new owner begins at the offset that is stored
+                    self._owners.of(queue).began_at = self._stored.get(queue, -1)

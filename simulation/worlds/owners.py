@@ -1,5 +1,6 @@
 """Who owned which queue, by the answers that a broker sent, and when it may give a queue to another."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ class _Queue:
     unlocks: list[tuple[int, Grant]] = field(default_factory=list)  # when each arrived, with epoch 0 for none
     forgotten: bool = False  # a faithful broker started again since the last grant
     released: str = ""  # how the last period ended before its lease did
+    began_at: int = -1  # the stored offset when the last period began; -1: unknown, or it was moved, or the queue freed
 
     def follows(self, asked: Asked) -> Grant | None:
         """A grant that followed the one under which this was asked; None if there is none."""
@@ -125,7 +127,7 @@ class Owners:
         of.unlocks.append((asked.handled_ms, Grant(epoch or 0, asked.address)))
         if not of.grants or Grant(epoch or 0, asked.address) != of.grants[-1]:
             return False
-        live = asked.handled_ms < of.free_ms
+        live, of.began_at = asked.handled_ms < of.free_ms, -1
         of.ended_ms = of.leases[of.grants[-1].address, of.grants[-1].epoch] = asked.handled_ms  # no call begins later
         self._released(of, asked.handled_ms, "handovers")
         return live
@@ -134,6 +136,7 @@ class Owners:
         """UNREGISTER_CLIENT."""
         for of in self._queues.values():
             if of.client_id == client_id:
+                of.began_at = -1
                 self._released(of, self._findings.world.clock_ms(BROKER), "handovers")
 
     def connection_ended(self, connection: Endpoint) -> None:
@@ -150,11 +153,22 @@ class Owners:
         if free_ms < of.free_ms:
             of.free_ms, of.released = free_ms, how
 
-    def broker_started(self) -> None:
-        """With a store in memory the broker has forgotten its locks, else they hold for at least what was left."""
+    def kept_offsets(self) -> Iterator[tuple[MessageQueue, int]]:
+        """Queues whose last period a broker keeps with the offset at which it began."""
+        for queue, of in self._queues.items():
+            if of.began_at > 0 and of.grants[-1].epoch:
+                yield queue, of.began_at
+
+    def broker_started(self, *, offsets_lost: bool) -> None:
+        """With a store in memory the broker has forgotten its locks, else they hold for at least what was left.
+
+        Args:
+            offsets_lost: those at which the periods began are lost, or beyond the end of a log that was cut.
+        """
         self._kept = {queue: of.grants[-1] for queue, of in self._queues.items() if of.grants}
         for of in self._queues.values():
             of.connection = None
             of.forgotten = not self._fenced
+            of.began_at = -1 if offsets_lost else of.began_at
             if self._plan.store is Store.MEMORY:
                 of.free_ms = 0

@@ -12,6 +12,7 @@ from lockstep.simulation.world import World
 from lockstep.simulation.worlds.calls import Calls
 from lockstep.simulation.worlds.database import Database
 from lockstep.simulation.worlds.faults import Faults
+from lockstep.simulation.worlds.handovers import undrained
 from lockstep.simulation.worlds.observer import Observer
 from lockstep.simulation.worlds.plan import MEMBERS, Fault, Plan, Store
 from lockstep.simulation.worlds.watched import WatchedCluster
@@ -32,6 +33,7 @@ _FENCED_OUT: Final = frozenset(
 _OF_LOST_LOG: Final = frozenset({
     Kind.WRONG_MESSAGE, Kind.NEVER_SENT, Kind.REPEATED_ID, Kind.COMMIT_BEYOND_END, Kind.REWIND_BELOW_COMMIT,
 })  # fmt: skip
+_HANDOVERS: Final = (Fault.JOIN, Fault.LEAVE)
 _RESET_ENDS: Final = (Fault.RESET, Fault.JOIN, Fault.LEAVE)
 _RESET_DROPS: Final = "its offset is reset"
 _RESET_REFUSED: Final = "offset_reset_refused"
@@ -113,8 +115,8 @@ class RandomWorld:
         else:
             self._acknowledged[text] = result.queue
 
-    def _broker_started(self, log_may_shrink: bool) -> None:
-        self.observer.broker_started(log_lost=log_may_shrink)
+    def _broker_started(self, log_may_shrink: bool, table_lost: bool) -> None:
+        self.observer.broker_started(log_lost=log_may_shrink, table_lost=table_lost)
         self.calls.done.clear()  # commits may be gone
         if log_may_shrink:
             self._log_cut = self.plan.store is not Store.MEMORY
@@ -212,12 +214,22 @@ class RandomWorld:
                     text = f"{queue}: {name} dropped it to reset its offset, and stored none"
                     self.findings.add(Wrong.RESET_UNDONE, text, queue=place_of(queue), at_ms=time_of(one))
 
+    def _check_handovers(self) -> None:
+        """Where faithful members only come and go, one that gives a queue away commits before what it has handled."""
+        if self.plan.fenced or self.plan.by_key or any(event.fault not in _HANDOVERS for event in self.plan.events):
+            return
+        for name in filter(MEMBERS.__contains__, self.cluster.traced_hosts):
+            for queue, done, committed, dropped in undrained(self.cluster.records(name)):
+                text = f"{queue}: {done} messages are handled, {committed} committed by {name}"
+                self.findings.add(Wrong.NOT_DRAINED, text, queue=place_of(queue), at_ms=time_of(dropped))
+
     def _judge(self) -> None:
         """What the judge of order finds in the traces, and requests whose handler failed."""
         for line in self.cluster.log:
             if line.event == "request_failed":
                 self.findings.add(Wrong.REQUEST_FAILED, f"{line.host}: {line.fields.get('reason')}")
         self._check_resets()
+        self._check_handovers()
         report = self.cluster.judge()
         for kind, count in sorted(report.violation_counts.items()):
             skipped = self.plan.fenced and bool(self.observer.beyond_end) and kind in _OF_SKIPPED

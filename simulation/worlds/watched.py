@@ -22,6 +22,7 @@ class WatchedCluster(Cluster):
         self._observers = observers
         self._witnessed: set[str] = set()  # brokers that have started
         self._starts: dict[str, list[int]] = {}  # how long a member's trace was when its processes began
+        self._kept: dict[MessageQueue, int] = {}  # the offset that a broker stored last
 
     async def consumer(self, name: str, **arguments: Any) -> PushConsumer:
         disk = self.world.disk(name)
@@ -43,6 +44,7 @@ class WatchedCluster(Cluster):
             before = self.core(name).offsets.query(consumer_group, queue.topic, queue.queue_id)
             end = self.store(name).max_offset(queue.topic, queue.queue_id)
             observer.commit_stored(queue, committed_offset, before, end)
+            self._kept[queue] = committed_offset
             if observer.resetting:
                 self._witness_offset("reset", queue.queue_id, name, committed_offset)
         super().on_commit(consumer_group, queue, committed_offset)
@@ -71,6 +73,18 @@ class WatchedCluster(Cluster):
         self._witnessed.add(name)
         for queue_id in range(queues):
             self._witness_offset(event, queue_id, name, max(self.committed(MessageQueue(TOPIC, name, queue_id)), 0))
+
+    def forgotten_offsets(self, name: str, *, ended_well: bool) -> list[str]:
+        """What a broker that came back has forgotten of the offsets that it had stored, as sentences.
+
+        One that ended well has them all; else those at which the periods began whose fenced locks it has kept.
+        """
+        kept = {queue: offset for queue, offset in self._kept.items() if queue.broker_name == name}
+        now = {queue: self.committed(queue) for queue in kept}
+        self._kept |= now
+        if not ended_well:
+            return self._observers[name].forgotten_offsets(self.committed)
+        return [f"{queue}: {at} was stored, and is {now[queue]} now" for queue, at in kept.items() if at != now[queue]]
 
     def _witness_offset(self, event: str, queue_id: int, name: str, offset: int) -> None:
         self.witness(event, group=GROUP, offset=offset, topic=TOPIC, broker=name, queue_id=queue_id)
