@@ -132,6 +132,21 @@ async def test_the_pool_shrinks_at_once(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_queue_is_idle_when_the_calls_of_all_keys_have_ended(stage: Stage) -> None:
+    """A rebalance that waits for its calls waits for the last of them."""
+    service = Service(stage, work_ms=200)
+    service.put(0)
+    await service.quiet(100)
+    service.put(1)
+    await service.quiet(150)
+    assert [call[3] >= 0 for call in service.calls] == [True, False]
+    running = [service.queue.listener_running]
+    await service.quiet(100)
+    assert [*running, service.queue.listener_running] == [True, False]
+    await service.end()
+
+
+@on_stage
 async def test_a_listener_that_never_waits_lets_others_run(stage: Stage) -> None:
     """After 64 calls the loop serves others."""
     service = Service(stage)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lockstep.client import Message, ProducerConfig, SendError, SendOutcome
+from lockstep.client import Message, ProducerConfig, SendError, SendOutcome, select_by_hash
 from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -35,6 +35,29 @@ async def test_a_keyed_send_goes_to_its_keys_queue(stage: Stage) -> None:
     sent = broker.requests(SEND)
     keys = [decode_properties(header_of(command).properties or "").get("__SHARDINGKEY") for command in sent]
     assert keys == ["hello", "hello", "hello", None, None]
+
+
+@on_stage
+async def test_a_key_keeps_its_queue(stage: Stage) -> None:
+    """Whichever brokers are connected, and while a send of the key waits to be repeated."""
+    brokers = [await stage.broker(name) for name in ("broker-a", "broker-b")]
+    stage.route_to({"broker-a": 2, "broker-b": 2})
+    for broker in brokers:
+        store(broker)
+    async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:
+        queues = await producer.queues(TOPIC)
+        for key in ("k0", "k1", "k2", "k3", "k4"):
+            result = await producer.send(Message(TOPIC, b"x"), sharding_key=key)
+            assert result.queue == select_by_hash(queues, None, key)
+        (of_key,) = [broker for broker in brokers if broker.name == result.queue.broker_name]
+        of_key.answers(SEND, ResponseCode.SYSTEM_BUSY, STORED, STORED)
+        first = asyncio.ensure_future(producer.send(Message(TOPIC, b"first"), sharding_key=key))
+        await asyncio.sleep(0.05)
+        assert not first.done()
+        await asyncio.gather(first, producer.send(Message(TOPIC, b"second"), sharding_key=key))
+    attempts = [command for command in of_key.requests(SEND) if command.body != b"x"]
+    assert [command.body for command in attempts] == [b"first", b"first", b"second"]
+    assert {header_of(command).queue_id for command in attempts} == {result.queue_id}
 
 
 @on_stage

@@ -152,4 +152,59 @@ LOCKS: Final = (
         "if self._locks",
         (RESETS,),
     ),
+    Protection(
+        "broker-refused-claim",
+        "A refused claim lengthens the lock of the owner.",
+        "broker/state/locks.py",
+        "        return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)",
+        "        entry.last_update_ms = now_ms\n"
+        "        return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)",
+        ("tests/broker/test_lock_manager.py",),
+    ),
+    Protection(
+        "broker-takeover-owner",
+        "A queue that was taken over still belongs to its last owner.",
+        "broker/state/locks.py",
+        "            self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))\n            old,",
+        "            self._put(entries, consumer_group, queue, LockEntry(entry.client_id, now_ms, now_ms))\n"
+        "            old,",
+        ("tests/broker/test_lock_manager.py",),
+    ),
+    Protection(
+        "broker-unlock-asked",
+        "An unlock frees all queues of its client.",
+        "broker/state/locks.py",
+        "        for queue in queues:\n            entry = entries.get(queue)",
+        "        for queue in list(entries):\n            entry = entries.get(queue)",
+        ("tests/broker/test_lock_manager.py",),
+    ),
+    Protection(
+        "broker-grant-each",
+        "A client is told that it has all queues that it asked for when it has some.",
+        "broker/processors/lock.py",
+        "granted = tuple([answer.queue for answer in answers if answer.outcome.owned])",
+        "granted = body.mq_set if any(answer.outcome.owned for answer in answers) else ()",
+        ("tests/broker/test_processors.py",),
+    ),
+    Protection(
+        "broker-lock-kept",
+        "A lock is forgotten half a second after its last renewal.",
+        "broker/state/locks.py",
+        "self._expire_before(now_ms - KEPT_LIVES * self.max_live_time_ms, count_max)",
+        "self._expire_before(now_ms - 500, count_max)",
+        ("tests/broker/test_lock_manager.py",),
+    ),
+    Protection(
+        "broker-lock-connection",
+        "The end of a connection frees the locks of its clients.",
+        "broker/state/broker.py",
+        "        yield from self.notices(departure.consumer_group)\n\n    def _on_silent",
+        "        if self.fenced is None:\n"
+        "            held = self.locks._table.get(departure.consumer_group, {})\n"
+        "            self.locks.unlock_batch(departure.consumer_group, departure.client_id, list(held), 0)\n"
+        "        yield from self.notices(departure.consumer_group)\n"
+        "\n"
+        "    def _on_silent",
+        ("tests/broker/test_processors.py",),
+    ),
 )

@@ -9,6 +9,7 @@ from typing import Final
 from tests.mutants.beside_order import BESIDE_ORDER
 from tests.mutants.consuming import CONSUMING
 from tests.mutants.fenced import FENCED
+from tests.mutants.kept import KEPT
 from tests.mutants.late import LATE
 from tests.mutants.locks import LOCKS
 from tests.mutants.protection import ROOT, Protection
@@ -18,5 +19,5 @@ from tests.mutants.unreadable import UNREADABLE
 __all__ = ["PROTECTIONS", "ROOT", "Protection"]
 
 PROTECTIONS: Final[tuple[Protection, ...]] = (
-    *LOCKS, *FENCED, *CONSUMING, *LATE, *SENDING, *BESIDE_ORDER, *UNREADABLE,
+    *LOCKS, *FENCED, *CONSUMING, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE,
 )  # fmt: skip

@@ -85,4 +85,83 @@ SENDING: Final = (
         "special or size > together.bytes_max:\n",
         TOGETHER,
     ),
+    Protection(
+        "key-put-back-in-order",
+        "By key, a message whose call failed comes behind later ones of its key.",
+        "client/consumer/dispatch/key_queues.py",
+        "        key_queue.waiting.extendleft(reversed(key_queue.taken))",
+        "        key_queue.waiting.extend(key_queue.taken)",
+        ("tests/client/test_key_queues.py",),
+    ),
+    Protection(
+        "key-calls-all-ended",
+        "By key, the queue counts as idle while calls of other keys run.",
+        "client/consumer/dispatch/by_key.py",
+        "        if not key_queues.running:\n            del self._running[process_queue]",
+        "        process_queue.listener_returned()\n"
+        "        if not key_queues.running:\n"
+        "            del self._running[process_queue]",
+        ("tests/client/test_consume_by_key.py",),
+    ),
+    Protection(
+        "key-keeps-its-queue",
+        "The queue of a key changes with the brokers that are connected.",
+        "client/producer/producer.py",
+        "            queue = select_by_hash(queues, message, key)\n            sending",
+        "            reachable = [one for one in queues if parts.instance.open_sender(one.broker_name)]\n"
+        "            queue = select_by_hash(reachable or queues, message, key)\n"
+        "            sending",
+        ("tests/client/test_keyed_sends.py",),
+    ),
+    Protection(
+        "key-stays-on-failure",
+        "A key goes to another queue while a send of it waits to be repeated.",
+        "client/producer/producer.py",
+        "            queue = select_by_hash(queues, message, key)\n            sending",
+        "            queue = select_by_hash(queues, message, key)\n"
+        "            if self._parts.ordered._sequences.get(queue) and self._parts.ordered._sequences[queue]._held:\n"
+        "                queue = queues[(queues.index(queue) + 1) % len(queues)]\n"
+        "            sending",
+        ("tests/client/test_keyed_sends.py",),
+    ),
+    Protection(
+        "sends-given-up-together",
+        "A send that waits behind one that failed leaves.",
+        "client/producer/sequencer.py",
+        "sorted(waiting for waiting in self._waiting if waiting > ticket)",
+        "()",
+        ("tests/client/test_send_sequence.py",),
+    ),
+    Protection(
+        "sends-told-first",
+        "Later sends leave before the callers of those that failed know of it.",
+        "client/producer/sequencer.py",
+        "                self._failing += 1\n                future.set_exception",
+        "                self._failing += 0\n                future.set_exception",
+        ("tests/client/test_send_sequence.py",),
+    ),
+    Protection(
+        "sends-behind-a-refused-one",
+        "A frame is stored on behind a message that the store refused.",
+        "broker/processors/send_together.py",
+        "                    failed.add(lane.key)\n                    self.broker.send_sequences.failed(lane.key)",
+        "                    pass",
+        ("tests/broker/test_send_together.py",),
+    ),
+    Protection(
+        "sends-behind-a-lost-one",
+        "Sends behind one whose sync failed are stored.",
+        "broker/state/send_sequences.py",
+        "            self._sequences[key].next_sequence = -1",
+        "            pass",
+        ("tests/broker/test_unsafe_answers.py",),
+    ),
+    Protection(
+        "sends-of-one-queue",
+        "The numbers of all queues of a producer are one sequence.",
+        "broker/processors/send.py",
+        '            sequence_key = (header.lane_id or "", header.topic, header.queue_id)',
+        '            sequence_key = (header.lane_id or "", header.topic, 0)',
+        ("tests/scenarios/test_sends.py",),
+    ),
 )
