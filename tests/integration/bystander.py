@@ -8,7 +8,7 @@ from lockstep.client import AdminClient, Message, MessageQueue, Producer
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.protocol.message import decode_messages
-from tests.integration.processes import Broker
+from tests.integration.processes import PATIENT_PRODUCER, Broker
 from tests.integration.raw import RawPeer, msgpack_request
 
 __all__ = ["BYSTANDER_TOPIC", "Bystander", "bystander"]
@@ -49,7 +49,7 @@ async def bystander(broker: Broker) -> AsyncIterator[Bystander]:
     """Connected on entering; at the end it must be undisturbed."""
     async with (
         broker.admin() as admin,
-        Producer("bystanders", name_server=broker.name_server) as producer,
+        Producer("bystanders", name_server=broker.name_server, config=PATIENT_PRODUCER) as producer,
         RawPeer(broker.port) as peer,
     ):
         client = Bystander(broker, admin, producer, peer)

@@ -11,14 +11,16 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar, overload
 
-from lockstep.client import AdminClient, ClientConfig, SerializeType
+from lockstep.client import AdminClient, ClientConfig, ProducerConfig, SerializeType
 from lockstep.testing.process import BrokerProcess, ChildProcess
 
 __all__ = [
     "ANSWER_MS",
     "PATIENCE",
+    "PATIENT",
+    "PATIENT_PRODUCER",
     "Broker",
     "ConsumerProcess",
     "Process",
@@ -34,6 +36,8 @@ ROOT = Path(__file__).parents[2]
 CONSUMER_PROGRAM = "tests.integration.consumer_program"
 POLL_S = 0.02
 ANSWER_MS = 20_000  # for a request of a test's own client; RocketMQ's 3 s are short on a busy machine
+PATIENT: Final[dict[str, Any]] = {"connect_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
+PATIENT_PRODUCER: Final = ProducerConfig(**PATIENT, send_timeout_ms=ANSWER_MS)
 PATIENCE = 6  # times the seconds a condition should take: machines are shared, and what comes true waits for nothing
 END_S = 10.0  # from a signal to the end of a process
 UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -93,8 +97,7 @@ class Broker(BrokerProcess, Process):
 
     def admin(self, serialize_type: SerializeType = SerializeType.MSGPACK) -> AdminClient:
         """A client that waits on a busy machine for as long as it must."""
-        config = ClientConfig(serialize_type=serialize_type, connect_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS)
-        return AdminClient(name_server=self.name_server, config=config)
+        return AdminClient(name_server=self.name_server, config=ClientConfig(serialize_type=serialize_type, **PATIENT))
 
 
 class ConsumerProcess(Process):
@@ -103,10 +106,7 @@ class ConsumerProcess(Process):
 
 
 def reserved_port() -> socket.socket:
-    """A free port, bound and not listened on: no other process gets it, and one that is told its number listens beside.
-
-    So a broker that starts again finds its port free, however many others look for one meanwhile.
-    """
+    """A free port, bound and not listened on: a program that is told its number may listen beside."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("127.0.0.1", 0))
@@ -121,7 +121,6 @@ class Processes:
 
     def __post_init__(self) -> None:
         self._started: list[Process] = []
-        self._reserved: list[socket.socket] = []
 
     def _note(self, process: Process) -> None:
         self._started.append(process)
@@ -131,19 +130,11 @@ class Processes:
 
     async def broker(self, *options: str, like: Broker | None = None) -> Broker:
         """A broker that listens; on the ports of `like`, which has ended, or on free ones."""
-        ports = (like.port, like.name_server_port) if like is not None else self._ports(options)
+        ports = (like.port, like.name_server_port) if like is not None else (0, 0)
         given = (f"--port={ports[0]}", f"--name-server-port={ports[1]}", "--log-format=json", *options)
         process = await asyncio.to_thread(Broker, *given, name=self._name("broker"), folder=self.folder)
         self._note(process)
         return process
-
-    def _ports(self, options: tuple[str, ...]) -> tuple[int, int]:
-        """Of a broker and its name server; 0 where the program has more ports, or fewer."""
-        if {"--brokers", "--role", "--name-server"} & {*options}:
-            return 0, 0
-        found = [reserved_port(), reserved_port()]
-        self._reserved += found
-        return found[0].getsockname()[1], found[1].getsockname()[1]
 
     async def consumer(self, broker: Broker, topic: str, *, group: str, **spec: Any) -> ConsumerProcess:
         """A consumer that has started; `spec` is as consumer_program.py describes it."""
@@ -169,7 +160,5 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._started):
             process.end()
-        for reserved in self._reserved:
-            reserved.close()
         for process in self._started:
             print(f"\n--- pid {process.pid}: {process.tail()}")

@@ -16,7 +16,7 @@ from lockstep.protocol.command import decode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from tests.integration.bystander import BYSTANDER_TOPIC, Bystander, bystander
-from tests.integration.processes import Broker, Processes, rss_bytes, until
+from tests.integration.processes import ANSWER_MS, PATIENT, Broker, Processes, rss_bytes, until
 from tests.integration.raw import RawPeer, frame, json_request, msgpack_request
 
 MIB = 1024 * 1024
@@ -48,7 +48,7 @@ def pulls_of_large_messages(count: int, offset: int, hold: bool = False) -> byte
 
 
 async def store_large_messages(broker: Broker, count: int) -> None:
-    config = ProducerConfig(compress_msg_body_over_howmuch=0)
+    config = ProducerConfig(compress_msg_body_over_howmuch=0, send_timeout_ms=ANSWER_MS, **PATIENT)
     async with Producer("shop", name_server=broker.name_server, config=config) as producer:
         for _ in range(count):
             await producer.send(Message(TOPIC, bytes(MIB)), queue=MessageQueue(TOPIC, "broker-a", 0))

@@ -22,7 +22,7 @@ from lockstep.remoting.manual_clock import HeldPort
 from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerFailed
 from tests.commands import TIMEOUT_S, Lockstep
-from tests.integration.processes import Broker, Processes, until
+from tests.integration.processes import PATIENT_PRODUCER, Broker, Processes, until
 from tests.integration.workload import drained, holders, producing, send_keyed, spread
 
 TOPIC, GROUP, QUEUES, MESSAGES = "orders", "audit", 4, 300
@@ -109,7 +109,10 @@ async def test_order_over_three_brokers_one_of_which_is_killed(processes: Proces
 async def test_topics_are_on_all_brokers(processes: Processes) -> None:
     """Those of an administrator, and those that a send creates, in the route all at once and again after a crash."""
     broker = await processes.broker("--brokers", "3")
-    async with broker.admin() as admin, Producer("shop", name_server=broker.name_server) as producer:
+    async with (
+        broker.admin() as admin,
+        Producer("shop", name_server=broker.name_server, config=PATIENT_PRODUCER) as producer,
+    ):
         await admin.create_topic("made", 2)
         assert await queues_of(admin, "made") == dict.fromkeys(NAMES, 2)
         first = await producer.send(Message("sent", b"1"), sharding_key="1")
@@ -234,7 +237,7 @@ async def test_a_key_keeps_its_queue_while_its_broker_is_away(processes: Process
 async def places(broker: Broker) -> dict[str, MessageQueue]:
     """The queue of each key, by a new producer; keys whose sends fail are left out."""
     found = {}
-    async with Producer("shop", name_server=broker.name_server) as producer:
+    async with Producer("shop", name_server=broker.name_server, config=PATIENT_PRODUCER) as producer:
         for key in map(str, range(16)):
             with contextlib.suppress(ClientError):
                 found[key] = (await producer.send(Message(TOPIC, b"x"), sharding_key=key, timeout_ms=5000)).queue

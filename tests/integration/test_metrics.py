@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, Message, MessageExt, Producer, PushConsumer
 from lockstep.testing.process import BrokerProcess
+from tests.integration.processes import PATIENT_PRODUCER
 from tests.integration.prometheus import prometheus
 
 TIMEOUT_S = 60
@@ -31,7 +32,7 @@ def scraped(url: str) -> dict[str, float]:
 
 async def work(name_server: str, count: int = 40) -> None:
     """A producer, and two members of a group, one after the other."""
-    async with Producer("senders", name_server=name_server) as producer:
+    async with Producer("senders", name_server=name_server, config=PATIENT_PRODUCER) as producer:
         for _ in range(2):
             for number in range(count):
                 await producer.send(Message("orders", str(number).encode()), sharding_key=f"key{number}")

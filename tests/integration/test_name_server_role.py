@@ -3,8 +3,8 @@
 import signal
 from functools import partial
 
-from lockstep.client import AdminClient, ConsumerConfig, Message, MessageSelector, Producer, PushConsumer
-from tests.integration.processes import Broker, Processes, until
+from lockstep.client import AdminClient, ClientConfig, ConsumerConfig, Message, MessageSelector, Producer, PushConsumer
+from tests.integration.processes import PATIENT, Broker, Processes, until
 
 TOPIC, GROUP = "orders", "audit"
 
@@ -17,7 +17,7 @@ async def started(processes: Processes, *options: str) -> tuple[Broker, str]:
 
 
 async def broker_names(name_server: str) -> list[str]:
-    async with AdminClient(name_server=name_server) as admin:
+    async with AdminClient(name_server=name_server, config=ClientConfig(**PATIENT)) as admin:
         return sorted(data.broker_name for data in await admin.brokers())
 
 

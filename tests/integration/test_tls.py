@@ -11,6 +11,7 @@ import trustme
 
 from lockstep.client import (
     AdminClient,
+    ClientConfig,
     ClientError,
     ConsumeFromWhere,
     ConsumeOrderlyContext,
@@ -24,9 +25,10 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerFailed, BrokerProcess
 from tests.integration.certificates import Files, make_files
-from tests.integration.processes import PATIENCE
+from tests.integration.processes import PATIENCE, PATIENT, PATIENT_PRODUCER
 
 TOPIC = "orders"
+PATIENT_CONFIG = ClientConfig(**PATIENT)
 LARGE = os.urandom(3_000_000)  # several reads and writes, and a write buffer that fills
 
 
@@ -57,7 +59,7 @@ async def logged(broker: BrokerProcess, event: str, times: int = 1) -> None:
 async def accepted(broker: BrokerProcess, ca: str) -> bool:
     """Whether a client that trusts `ca` is served."""
     try:
-        async with AdminClient(name_server=broker.name_server, tls=TlsOptions(ca=ca)) as admin:
+        async with AdminClient(name_server=broker.name_server, config=PATIENT_CONFIG, tls=TlsOptions(ca=ca)) as admin:
             await admin.topics()
     except (ClientError, RemotingError):
         return False
@@ -75,7 +77,7 @@ async def handled(name_server: str, tls: TlsOptions | bool | None, bodies: list[
             done.set()
 
     config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    async with Producer("senders", name_server=name_server, tls=tls) as producer:
+    async with Producer("senders", name_server=name_server, config=PATIENT_PRODUCER, tls=tls) as producer:
         for body in bodies:
             await producer.send(Message(TOPIC, body, sharding_key="one"))
         consumer = PushConsumer("shop", name_server=name_server, config=config, listener=listener, tls=tls)

@@ -20,7 +20,7 @@ from lockstep.client import (
     SendResult,
 )
 from lockstep.order import OrderReport, check_files
-from tests.integration.processes import PATIENCE, until
+from tests.integration.processes import PATIENCE, PATIENT_PRODUCER, until
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import Row, RowMaker
 
@@ -96,7 +96,8 @@ class PythonStory:
         return str(self.traces[-1])
 
     def producer(self, config: ProducerConfig | None = None) -> Producer:
-        return Producer("interop-producers", name_server=self.server.name_server, config=config, trace=self.trace())
+        name_server, config = self.server.name_server, config or PATIENT_PRODUCER
+        return Producer("interop-producers", name_server=name_server, config=config, trace=self.trace())
 
     def consumer(
         self, topic: str, group: str, listener: OrderlyListener, config: ConsumerConfig = FAST_CONFIG
