@@ -309,4 +309,20 @@ FENCED: Final = (
         "may_reclaim = lock is None and",
         ("tests/broker/test_fenced_restarts.py",),
     ),
+    Protection(
+        "fence-cancelled-comes-again",
+        "A message whose call was cancelled counts as handled.",
+        "client/consumer/dispatch/orderly.py",
+        "            begun = False\n        if not begun:",
+        "            status = _Status.SUCCESS\n        if not begun:",
+        ("tests/client/test_fenced_calls.py",),
+    ),
+    Protection(
+        "fence-reset-owner",
+        "A reset of a period that another has followed is stored.",
+        "broker/processors/offset.py",
+        "    check_owner(broker, connection, header, Act.RESET, now_ms)\n",
+        "",
+        ("tests/broker/test_fence_epochs.py",),
+    ),
 )
