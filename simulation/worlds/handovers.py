@@ -26,9 +26,8 @@ class _Period:
     done: int = 0  # the offset behind what was handled
     committed: int = 0
     dropped: Record | None = None
-    in_doubt: bool = (
-        False  # a call ended later, or its lock was lost, or not renewed while a shutdown waited for a call
-    )
+    # A call ended later, or the lock was lost, or not renewed while a shutdown waited for a call.
+    in_doubt: bool = False
 
 
 def undrained(records: Iterable[Record]) -> Iterator[Undrained]:
