@@ -61,9 +61,10 @@ _LATE: Final = frozenset({Wrong.STALE_PULL, Wrong.STALE_COMMIT, Wrong.COMMIT_BAC
 _FORGOTTEN: Final = frozenset(
     {
         *(Wrong.LOCK_FORGOTTEN, Wrong.STALE_PULL, Wrong.LOST),
-        *("judge: stale-owner", "judge: stale-commit", "judge: commit-beyond-end"),
+        *("judge: stale-owner", "judge: stale-commit", "judge: commit-beyond-end", "judge: lost-write"),
     }
 )
+_TWO_OWNERS: Final = frozenset({Wrong.COMMIT_BACK, "judge: stale-repeat", "judge: stored-regress"})
 
 FOCUSED: Final = (
     Focused("worlds/goings", "Members join and leave within seconds, while messages wait.", draws.comings_and_goings,
@@ -71,7 +72,7 @@ FOCUSED: Final = (
     Focused("worlds/stops", "Members stop for longer than a lease, and others take over.", draws.stops,
             ("takeovers", "stall", "sleep"), _STOPPED),
     Focused("worlds/restarts", "The broker starts again, and its disk is slow.", draws.broker_restarts,
-            ("takeovers", "broker restarts", "slow-disk"), _FORGOTTEN),
+            ("takeovers", "broker restarts", "slow-disk"), _FORGOTTEN | _TWO_OWNERS),
     Focused("worlds/power", "The broker loses its power when queues change their owners.", draws.power_cuts,
             ("takeovers", "broker power cut", "stall"), _FORGOTTEN | _STOPPED | {"judge: stale-repeat"}),
     Focused("worlds/links", "Requests and answers come late, by a part of a lease or by more.", draws.slow_links,
