@@ -21,8 +21,7 @@ public final class LitePullConsumer {
 
     private static AutoCloseable start(Arguments arguments) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(arguments.need("group"));
-        consumer.setNamesrvAddr(arguments.need("name-server"));
-        consumer.setInstanceName(arguments.instance());
+        Clients.configure(consumer, arguments);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(arguments.getBoolean("auto-commit", false));
         consumer.setAutoCommitIntervalMillis(1000);

@@ -10,8 +10,7 @@ final class Producers {
     private Producers() {}
 
     static DefaultMQProducer configure(DefaultMQProducer producer, Arguments arguments) {
-        producer.setNamesrvAddr(arguments.need("name-server"));
-        producer.setInstanceName(arguments.instance());
+        Clients.configure(producer, arguments);
         if (arguments.has("namespace")) {
             producer.setNamespace(arguments.need("namespace"));
         }

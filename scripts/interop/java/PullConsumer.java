@@ -18,8 +18,7 @@ public final class PullConsumer {
     @SuppressWarnings("deprecation") // 4.9.8 still ships it
     private static AutoCloseable start(Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.need("group"));
-        consumer.setNamesrvAddr(arguments.need("name-server"));
-        consumer.setInstanceName(arguments.instance());
+        Clients.configure(consumer, arguments);
         consumer.start();
         try {
             read(consumer, arguments);

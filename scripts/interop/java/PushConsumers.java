@@ -16,8 +16,7 @@ final class PushConsumers {
     static DefaultMQPushConsumer make(Arguments arguments) throws MQClientException {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
                 arguments.need("group"), Accounts.hook(arguments), new AllocateMessageQueueAveragely());
-        consumer.setNamesrvAddr(arguments.need("name-server"));
-        consumer.setInstanceName(arguments.instance());
+        Clients.configure(consumer, arguments);
         if (arguments.has("namespace")) {
             consumer.setNamespace(arguments.need("namespace"));
         }

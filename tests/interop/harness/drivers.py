@@ -29,6 +29,7 @@ FAST = {
     "rocketmq.client.rebalance.lockMaxLiveTime": "5000",
     "rocketmq.client.unlockDelayTimeMills": "1500",
 }
+PATIENT = {"com.rocketmq.remoting.client.connect.timeout": "15000"}  # as for answers: Clients.java
 JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m"]
 POLL_S = 0.02
 END_S = 15.0
@@ -179,7 +180,7 @@ class Drivers:
         require(part.replace("java", "drivers"))
         class_path = f"{BUILD / part / 'classes'}:{jars(part)}/*"
         home = [f"-Duser.home={self.folder}", f"-Drocketmq.client.logRoot={self.folder}/rocketmq-logs"]
-        defined = [f"-D{name}={value}" for name, value in {**FAST, **properties}.items()]
+        defined = [f"-D{name}={value}" for name, value in {**FAST, **PATIENT, **properties}.items()]
         command = ["java", *JVM, *home, *defined, "-cp", class_path, main_class, *words(arguments)]
         return self.start(main_class, command, {})
 
