@@ -15,7 +15,7 @@ from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
 from lockstep.simulation.lab.faults.actions import holding, latency
 from lockstep.simulation.lab.faults.by_name import FAULTS
-from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.worlds.calls import Calls
 from lockstep.simulation.worlds.plan import MEMBERS, Fault, Plan, Store
@@ -166,8 +166,8 @@ class Faults:
         await self.cluster.world.sleep_ms(event.duration_ms // 4)
         await self.start_broker(log_may_shrink=shrinks, table_lost=event.fault == Fault.BROKER_TABLE_LOST)
         forgotten = self.cluster.forgotten_offsets(BROKER, ended_well=event.fault == Fault.BROKER_STOP)
-        for text in forgotten if not shrinks else ():
-            self.findings.add(Wrong.OFFSETS_FORGOTTEN, text)
+        for queue, text in forgotten if not shrinks else ():
+            self.findings.add(Wrong.OFFSETS_FORGOTTEN, f"{queue}: {text}", queue=place_of(queue))
         self.findings.saw("broker restarts")
         self._broker_changes = False
 

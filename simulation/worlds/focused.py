@@ -55,7 +55,9 @@ class Focused:
 
 # RocketMQ's broker answers any pull and stores any commit, however late it comes.
 _LATE_PULLS: Final = frozenset({Wrong.STALE_PULL})
-_STOPPED: Final = frozenset({Wrong.STALE_PULL, Wrong.OVERLAP, "judge: overlap", "judge: stale-owner"})
+_STOPPED: Final = frozenset(
+    {Wrong.STALE_PULL, Wrong.OVERLAP, "judge: overlap", "judge: stale-owner", "judge: stale-repeat"}
+)
 _LATE: Final = frozenset({Wrong.STALE_PULL, Wrong.STALE_COMMIT, Wrong.COMMIT_BACK, "judge: stored-regress"})
 # A broker of RocketMQ forgets its locks, and a store in memory its messages.
 _FORGOTTEN: Final = frozenset(
@@ -74,7 +76,7 @@ FOCUSED: Final = (
     Focused("worlds/restarts", "The broker starts again, and its disk is slow.", draws.broker_restarts,
             ("takeovers", "broker restarts", "slow-disk"), _FORGOTTEN | _TWO_OWNERS),
     Focused("worlds/power", "The broker loses its power when queues change their owners.", draws.power_cuts,
-            ("takeovers", "broker power cut", "stall"), _FORGOTTEN | _STOPPED | {"judge: stale-repeat"}),
+            ("takeovers", "broker power cut", "stall"), _FORGOTTEN | _STOPPED),
     Focused("worlds/links", "Requests and answers come late, by a part of a lease or by more.", draws.slow_links,
             ("takeovers", "late", "slow answers"), _LATE),
     Focused("worlds/resets", "An administrator resets offsets while queues change their owners.", draws.resets,
@@ -92,14 +94,14 @@ FOCUSED: Final = (
     Focused("worlds/moves", "A reset waits for a call while queues change their owners.", draws.moves,
             ("takeovers", "reset", "join", "leave"), _LATE_PULLS | {"judge: stale-owner"}),
     Focused("worlds/mixed", "Requests of unmodified members arrive when others own the queues.", draws.unmodified_links,
-            ("takeovers", "hold to the broker"), _LATE | _STOPPED | {"judge: stale-repeat"}),
+            ("takeovers", "hold to the broker"), _LATE | _STOPPED),
     Focused("worlds/brokers", "One of two brokers is out of reach, while the other one works.", draws.two_brokers,
             ("takeovers", "hold", "stall"), _LATE | _STOPPED),
     Focused("worlds/leaves", "Members leave under long calls, and come back at once.", draws.leaves,
             ("takeovers", "join", "leave", "restart"), _STOPPED),
     Focused("worlds/clocks", "Clocks are set and drift, and the broker comes back without its locks.", draws.clocks,
             ("takeovers", "clock", "broker clock", "broker table lost", "drift"),
-            _FORGOTTEN | _STOPPED | {"judge: stale-repeat"}),
+            _FORGOTTEN | _STOPPED),
     Focused("worlds/busy", "The broker refuses requests while queues change their owners.", draws.busy_broker,
             ("takeovers", "busy", "join", "leave"), _STOPPED),
 )  # fmt: skip

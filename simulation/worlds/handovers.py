@@ -31,7 +31,10 @@ class _Period:
 
 
 def undrained(records: Iterable[Record]) -> Iterator[Undrained]:
-    """Periods of one member that ended without a commit of what was handled. A call that ends later commits nothing."""
+    """Periods of one member that ended without a commit of what was handled. A call that ends later commits nothing.
+
+    A call that ends after its process leaves no record: there a period may look undrained that is not.
+    """
     periods: dict[tuple[str, MessageQueue, int], _Period] = {}
     for one in records:
         if "period" not in one:

@@ -73,11 +73,16 @@ class Observer:
         """Until when a client holds a queue under an epoch, by the last answer that was sent to it; 0: never."""
         return self._owners.of(queue).leases.get((address, epoch), 0)
 
-    def forgotten_offsets(self, committed: Callable[[MessageQueue], int]) -> list[str]:
-        """Where the broker came back with a lower offset than the one at which the period of a kept lock began."""
-        began = [(queue, at, committed(queue)) for queue, at in self._owners.kept_offsets()]
+    def forgotten_offsets(
+        self, committed: Callable[[MessageQueue], int], end: Callable[[MessageQueue], int]
+    ) -> list[tuple[MessageQueue, str]]:
+        """Where the broker came back with a lower offset than the one at which the period of a kept lock began.
+
+        An offset beyond the `end` of its queue may be lowered to that.
+        """
+        began = [(queue, min(at, end(queue)), committed(queue)) for queue, at in self._owners.kept_offsets()]
         return [
-            f"{queue}: its period began at {at}, and {found} is stored now" for queue, at, found in began if found < at
+            (queue, f"its period began at {at}, and {found} is stored now") for queue, at, found in began if found < at
         ]
 
     def broker_started(self, *, log_lost: bool, table_lost: bool) -> None:
@@ -194,7 +199,8 @@ class Observer:
             self._findings.add(Wrong.COMMIT_BACK, f"{queue}: from {before} to {offset} by {by}", queue=place_of(queue))
         if current is not None:
             self._check(Wrong.STALE_COMMIT, current, queue)
-        if current is not None and current.epoch is not None and offset > max(before, queue_end):
+        beyond = offset > max(before, queue_end) and not self._resetting
+        if current is not None and current.epoch is not None and beyond:
             text = f"{queue}: {offset} by {current.told}, and the queue ends at {queue_end}"
             self._findings.add(Wrong.COMMIT_BEYOND, text, queue=place_of(queue))
 

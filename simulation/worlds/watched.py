@@ -74,8 +74,8 @@ class WatchedCluster(Cluster):
         for queue_id in range(queues):
             self._witness_offset(event, queue_id, name, max(self.committed(MessageQueue(TOPIC, name, queue_id)), 0))
 
-    def forgotten_offsets(self, name: str, *, ended_well: bool) -> list[str]:
-        """What a broker that came back has forgotten of the offsets that it had stored, as sentences.
+    def forgotten_offsets(self, name: str, *, ended_well: bool) -> list[tuple[MessageQueue, str]]:
+        """What a broker that came back has forgotten of the offsets that it had stored, as queues and sentences.
 
         One that ended well has them all; else those at which the periods began whose fenced locks it has kept.
         """
@@ -83,8 +83,11 @@ class WatchedCluster(Cluster):
         now = {queue: self.committed(queue) for queue in kept}
         self._kept |= now
         if not ended_well:
-            return self._observers[name].forgotten_offsets(self.committed)
-        return [f"{queue}: {at} was stored, and is {now[queue]} now" for queue, at in kept.items() if at != now[queue]]
+            store = self.store(name)
+            return self._observers[name].forgotten_offsets(
+                self.committed, lambda queue: store.max_offset(queue.topic, queue.queue_id)
+            )
+        return [(queue, f"{at} was stored, and is {now[queue]} now") for queue, at in kept.items() if at != now[queue]]
 
     def _witness_offset(self, event: str, queue_id: int, name: str, offset: int) -> None:
         self.witness(event, group=GROUP, offset=offset, topic=TOPIC, broker=name, queue_id=queue_id)

@@ -114,7 +114,7 @@ class Crashes:
         return broker
 
     async def _offsets_are_written(self, consumer: ConsumerProcess) -> dict[int, int]:
-        """What was committed to this broker so far, once it is on the disk: within the interval."""
+        """What was committed to this broker so far, once it is on the disk; a busy machine gets more time."""
         committed: dict[int, int] = {}
         for record in records(consumer.trace, "committed"):
             if record["topic"] == TOPIC and record["mono_ns"] > self._served_ns:

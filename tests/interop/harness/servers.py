@@ -204,7 +204,11 @@ def free_port() -> int:
 
 
 def free_ports() -> Ports:
-    return Ports(free_port(), *broker_ports())
+    listen, replication = broker_ports()
+    name_server = free_port()
+    while name_server in range(listen - 2, listen + 2):
+        name_server = free_port()
+    return Ports(name_server, listen, replication)
 
 
 def broker_ports() -> tuple[int, int]:
