@@ -66,6 +66,7 @@ _FORGOTTEN: Final = frozenset(
         *("judge: stale-owner", "judge: stale-commit", "judge: commit-beyond-end", "judge: lost-write"),
     }
 )
+# The old owner goes on in its period beside the new one, as docs/order.md says of a broker that restarts.
 _TWO_OWNERS: Final = frozenset({Wrong.COMMIT_BACK, "judge: stale-repeat", "judge: stored-regress"})
 
 FOCUSED: Final = (

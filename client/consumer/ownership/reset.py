@@ -27,7 +27,8 @@ class OffsetReset:
         self._locks = locks
         self._rebalance = rebalance
         self._done = done
-        self._wanted: dict[ProcessQueue, int | range] = {}  # of those that are `resetting`; a range: of a correction
+        # Of process queues that are `resetting`: the offset of a reset, or what `correct` was given.
+        self._wanted: dict[ProcessQueue, int | range] = {}
         self._waiting: set[asyncio.Task[None]] = set()
         self._stopped = False
 
