@@ -15,6 +15,7 @@ The errors of one request to one broker are RequestRefused, RequestTimeout and C
 `lockstep.remoting.errors`.
 """
 
+import asyncio
 from enum import Enum
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "SendForbiddenError",
     "SendOutcome",
     "TopicNotFoundError",
+    "ends_more_than_user_code",
 ]
 
 
@@ -95,3 +97,15 @@ class SendError(ClientError):
             return self
         reason = f"{self.reason} (after an attempt without an answer)"
         return SendError(reason, SendOutcome.UNKNOWN, msg_id=self.msg_id, code=self.code)
+
+
+def ends_more_than_user_code(error: BaseException) -> bool:
+    """Return whether an exception out of the user's code ends the program, or the task that called this code.
+
+    All others are failures of that code only: also a CancelledError of its own making, and errors that are no
+    Exception, such as a panic in a library that is written in Rust.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)

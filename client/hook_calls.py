@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lockstep.client.errors import SendForbiddenError
+from lockstep.client.errors import SendForbiddenError, ends_more_than_user_code
 from lockstep.client.hooks import (
     CheckForbiddenHook,
     CommunicationMode,
@@ -150,7 +150,9 @@ def _call_all(calls: Sequence[Callable[[Any], object]], context: object, log: Ev
     for call in calls:
         try:
             call(context)
-        except Exception as error:
+        except BaseException as error:
+            if ends_more_than_user_code(error):
+                raise
             log_exception(log, "hook_failed", error, hook=_name(call))
 
 

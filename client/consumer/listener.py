@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import LockLostError
+from lockstep.client.errors import LockLostError, ends_more_than_user_code
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
 from lockstep.protocol.epochs import epoch_text
@@ -240,14 +240,13 @@ class ListenerCall(Generic[S]):
                 result = await self._listener(messages, context)
             else:
                 return self._not_begun
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError):
-                if start.cancelled:
-                    queue = str(context.message_queue)
-                    self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
-                    return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
-                if _being_cancelled():
-                    raise  # the consume task is cancelled, not the listener
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and start.cancelled:
+                queue = str(context.message_queue)
+                self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
+                return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
+            if ends_more_than_user_code(error):
+                raise
             reason = f"{type(error).__name__}: {error}"
             log_exception(
                 self._log,
@@ -273,11 +272,6 @@ class ListenerCall(Generic[S]):
             consequence=contract.consequence,
         )
         return Outcome(contract.failure, f"the listener returned {returned}", returned_none=result is None)
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 _Call = Callable[[list[MessageExt], ListenerContext, Start], Coroutine[Any, Any, Outcome[Any]]]

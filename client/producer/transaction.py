@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Unpack
 
-from lockstep.client.errors import NoRouteError
+from lockstep.client.errors import NoRouteError, ends_more_than_user_code
 from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, LocalTransactionState
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.producer.producer import Producer, ProducerOptions, ProducerParts
@@ -226,7 +226,9 @@ class TransactionProducer(Producer):
                 state = await pool.submit(call)
                 if inspect.isawaitable(state):  # a plain function that returned a coroutine
                     state = await state
-        except Exception as error:
+        except BaseException as error:
+            if ends_more_than_user_code(error):
+                raise
             reason = f"{failing}: {type(error).__name__}: {error}"
             log_exception(self._log, "transaction_listener_failed", error, consequence="state UNKNOWN")
             return _Decision(_State.UNKNOWN, reason)

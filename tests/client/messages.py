@@ -6,7 +6,11 @@ from types import MappingProxyType
 from lockstep.protocol.message import MessageExt, Record, decode_messages, encode_stored_message
 from lockstep.protocol.properties import encode_properties
 
-__all__ = ["message_at", "messages_at", "stored_bytes"]
+__all__ = ["Panic", "message_at", "messages_at", "stored_bytes"]
+
+
+class Panic(BaseException):
+    """No Exception, as a panic in a library that is written in Rust."""
 
 
 def stored_bytes(

@@ -10,7 +10,7 @@ import pytest
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt, MessageQueue
 from lockstep.client.consumer.listener import ORDERLY, ListenerCall
 from lockstep.remoting.runtime import AsyncioRuntime
-from tests.client.messages import messages_at
+from tests.client.messages import Panic, messages_at
 from tests.remoting.helpers import RecordingLog
 
 SUCCESS, SUSPEND = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
@@ -110,12 +110,13 @@ async def test_nonsense_suspends_and_is_named(kind: Any, nonsense: Any) -> None:
 @pytest.mark.rule("article-1/2.2.7/exception-suspends")
 @pytest.mark.parametrize(
     "error",
-    [ValueError("bad order"), StopIteration("empty"), TimeoutError(), asyncio.CancelledError(), KeyError(1)],
+    [ValueError("bad order"), StopIteration("empty"), TimeoutError(), asyncio.CancelledError(), Panic("in Rust")],
     ids=repr,
 )
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_an_exception_suspends_and_is_logged(error: BaseException, is_async: bool) -> None:
-    """Also one that futures cannot carry, and a CancelledError of the listener's own making."""
+    """Also one that futures cannot carry, a CancelledError of the listener's own making, and one that is no
+    Exception."""
 
     def fail(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
         raise error
@@ -130,6 +131,17 @@ async def test_an_exception_suspends_and_is_logged(error: BaseException, is_asyn
     assert (level, event, fields["consequence"]) == ("error", "listener_failed", "queue suspended")
     assert (fields["queue"], fields["offset"]) == ("T@broker-a:3", 7)
     assert fields["exc_info"].__traceback__ is not None
+
+
+@pytest.mark.parametrize("error", [SystemExit(7), KeyboardInterrupt()], ids=repr)
+async def test_a_listener_may_end_the_program(error: BaseException) -> None:
+    """`sys.exit` in a listener is no failure of a message."""
+
+    async def leave(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        call(leave).send(None)
 
 
 async def test_a_client_that_is_taken_down_is_not_a_failed_listener() -> None:

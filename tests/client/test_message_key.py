@@ -9,12 +9,14 @@ from lockstep.client import MessageExt, PushConsumer
 from lockstep.client.consumer.dispatch.key_queues import KeyQueues, key_function
 from lockstep.client.errors import ConsumerError
 from lockstep.remoting.logs import StdlibLog
-from tests.client.messages import message_at
+from tests.client.messages import Panic, message_at
 
 LOG = StdlibLog("tests.key")
 
 
 def from_body(message: MessageExt) -> Any:
+    if message.body == b"panic":
+        raise Panic
     return {b"none": None, b"number": 7}.get(message.body, message.body.decode())
 
 
@@ -30,7 +32,7 @@ def test_what_a_key_may_be(key: Any, expected: str | None) -> None:
     assert key_function(key, LOG)(message) == expected
 
 
-@pytest.mark.parametrize("body", [b"number", b"\xff"])
+@pytest.mark.parametrize("body", [b"number", b"\xff", b"panic"])
 def test_a_function_that_fails_stops_no_queue(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Its message has no key then; an error says where it stands and what was raised, with the traceback."""
     message = message_at(5, body, __SHARDINGKEY="N1")

@@ -37,7 +37,7 @@ from lockstep.protocol.headers.messaging import (
 )
 from lockstep.protocol.ids import encode_offset_message_id, pack_host
 from lockstep.remoting.errors import RequestRefused, RequestTimeout
-from tests.client.messages import message_at, stored_bytes
+from tests.client.messages import Panic, message_at, stored_bytes
 from tests.client.pull_stage import beats, stored_offsets
 from tests.client.slaves import pulls_of, serves
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
@@ -177,7 +177,7 @@ async def test_changes_of_its_queues(stage: Stage) -> None:
 
     def hear(topic: str, everything: list[Any], mine: list[Any]) -> None:
         heard.append((topic, len(everything), len(mine)))
-        raise ValueError("deaf")
+        raise Panic("deaf")
 
     consumer.register_message_queue_listener(TOPIC, hear)
     await stage.world.until(lambda: heard)

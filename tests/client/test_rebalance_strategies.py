@@ -1,11 +1,13 @@
 """Rebalance and its strategy (wire.md 12.3): the strategy's arguments, and results that are refused."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from lockstep.client import MessageQueue, allocate_averagely
+from tests.client.messages import Panic
 from tests.client.rebalancing import FIRST, GROUP, LAST, rebalancing
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
@@ -37,22 +39,26 @@ async def test_what_a_strategy_is_given(stage: Stage) -> None:
 
 
 @pytest.mark.rule("article-5/2-balance/topic-by-topic", "article-5/2-balance/strategy")
-@on_stage
-async def test_a_strategy_that_fails(stage: Stage) -> None:
+@pytest.mark.parametrize("error", [LookupError("no such room"), Panic("in Rust"), asyncio.CancelledError("mine")])
+def test_a_strategy_that_fails(error: BaseException) -> None:
     """Its topic stays as it is, with an error in the log; the other topics are rebalanced."""
 
     def choosy(group: str, me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
         if queues[0].topic == TOPIC:
-            raise LookupError("no such room")
+            raise error
         return allocate_averagely(group, me, queues, members)
 
-    it = await rebalancing(stage, strategy=choosy)
-    stage.route_to({"broker-a": 2}, "Other")
-    it.subscribed = [TOPIC, "Other"]
-    await it.run()
-    assert sorted(it.table) == [queue_at(i, topic="Other") for i in range(2)]
-    errors = [fields["error"] for level, _, fields in stage.log.events if level == "error"]
-    assert errors == ["LookupError: no such room"]
+    @on_stage
+    async def play(stage: Stage) -> None:
+        it = await rebalancing(stage, strategy=choosy)
+        stage.route_to({"broker-a": 2}, "Other")
+        it.subscribed = [TOPIC, "Other"]
+        await it.run()
+        assert sorted(it.table) == [queue_at(i, topic="Other") for i in range(2)]
+        errors = [fields["error"] for level, _, fields in stage.log.events if level == "error"]
+        assert errors == [f"{type(error).__name__}: {error}"]
+
+    play()
 
 
 @pytest.mark.rule("article-5/2-balance/failing-strategy")

@@ -20,6 +20,7 @@ from lockstep.client import (
 )
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
+from tests.client.messages import Panic
 from tests.client.send_stage import SEND, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
@@ -50,7 +51,7 @@ class Raising:
         raise ValueError("before")
 
     def after(self, _context: SendMessageContext) -> None:
-        raise ValueError("after")
+        raise Panic("after")
 
 
 class Forbidding:
@@ -130,7 +131,7 @@ async def test_a_raising_hook_is_logged_and_harms_nobody(stage: Stage) -> None:
     assert stored == [b"1", b"2", b"3"]
     assert hook.kinds == ["before", "after"] * 3
     logged = [fields for level, event, fields in stage.log.events if (level, event) == ("error", "hook_failed")]
-    assert [fields["error"] for fields in logged] == ["ValueError: before", "ValueError: after"] * 3
+    assert [fields["error"] for fields in logged] == ["ValueError: before", "Panic: after"] * 3
     assert {fields["hook"] for fields in logged} == {"Raising.before", "Raising.after"}
 
 

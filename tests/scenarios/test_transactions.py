@@ -46,7 +46,7 @@ class Shop:
         self.executed.append(message.transaction_id)
         if isinstance(arg, asyncio.Event):
             await arg.wait()
-        if isinstance(arg, Exception):
+        if isinstance(arg, BaseException):
             raise arg
         return arg if isinstance(arg, LocalTransactionState) else None
 
@@ -186,6 +186,16 @@ async def test_a_lost_end_is_asked_for(cluster: Cluster) -> None:
     await cluster.world.until(lambda: cluster.seen.all, timeout_ms=3 * ROUND_MS)
     assert (len(shop.executed), len(shop.asked)) == (1, 1)
     assert shop.asked[0][1] == result.transaction_id
+
+
+@scenario()
+async def test_a_cancelled_future_in_a_local_transaction(cluster: Cluster) -> None:
+    """The listener awaited it. The sender is not cancelled: it gets UNKNOWN, as after any error."""
+    await cluster.broker()
+    await _member(cluster, "shop-1", UNKNOWN)
+    result = await _send(cluster, "shop-1", asyncio.CancelledError())
+    assert result.local_transaction_state is UNKNOWN
+    assert cluster.events("transaction_listener_failed")
 
 
 @scenario()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from lockstep.client.admin.queues import QueueQueries
-from lockstep.client.errors import ClientError, TopicNotFoundError
+from lockstep.client.errors import ClientError, TopicNotFoundError, ends_more_than_user_code
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog, log_exception
@@ -48,5 +48,7 @@ class QueueWatch:
     def _notify(self, topic: str, listener: TopicMessageQueueChangeListener, queues: list[MessageQueue]) -> None:
         try:
             listener(topic, list(queues))
-        except Exception as error:
+        except BaseException as error:
+            if ends_more_than_user_code(error):
+                raise
             log_exception(self._log, "queue_listener_failed", error, topic=topic)
