@@ -125,14 +125,16 @@ class MessageExt:
 
     Attributes:
         reconsume_times: The number of earlier attempts; each local retry increases it.
+        body_bytes: The length of the body before a listener changed it.
         bounds: Set by a pull: (min offset, max offset) of the queue at that moment. They are also the properties
             MIN_OFFSET and MAX_OFFSET (wire.md 4.2).
     """
 
-    __slots__ = ("_buffer", "_fixed", "_properties", "_tail", "_topic", "body", "bounds", "broker_name", "queue_offset",
-                 "reconsume_times")  # fmt: skip
+    __slots__ = ("_buffer", "_fixed", "_properties", "_tail", "_topic", "body", "body_bytes", "bounds", "broker_name",
+                 "queue_offset", "reconsume_times")  # fmt: skip
 
     body: bytes
+    body_bytes: int
     queue_offset: int
     reconsume_times: int
     broker_name: str
@@ -145,6 +147,7 @@ class MessageExt:
         self._topic: str | None = None
         self._properties: dict[str, str] | None = None
         self.body = body
+        self.body_bytes = len(body)
         self.bounds = None
         self.broker_name = broker_name
         self.queue_offset = fixed[5]
@@ -294,6 +297,7 @@ class MessageExt:
             self.body = decompress(self.body, self._fixed[7])
         except BodyError as error:
             return self.unreadable(str(error))
+        self.body_bytes = len(self.body)
         return self
 
     def unreadable(self, why: str) -> "MessageExt":

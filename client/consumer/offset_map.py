@@ -37,7 +37,7 @@ class OffsetMap:
             self._offsets = deque(self._by_offset)
         else:
             offsets.extend(new)
-        return sum([len(messages[offset].body) for offset in new])
+        return sum([messages[offset].body_bytes for offset in new])
 
     def take(self, count: int, into: dict[int, MessageExt]) -> list[MessageExt]:
         """Move the first `count` messages, or all if they are fewer, to `into` and return them; lowest first."""

@@ -106,7 +106,7 @@ class ProcessQueue:
         offset = max(in_hand) + 1
         self.message_count -= len(in_hand)
         for message in in_hand.values():
-            self.message_bytes -= len(message.body)
+            self.message_bytes -= message.body_bytes
         in_hand.clear()
         if self._below is not None:
             self._freed()
@@ -133,7 +133,7 @@ class ProcessQueue:
         for message in messages:
             if held.pop(message.queue_offset) is not None:
                 self.message_count -= 1
-                self.message_bytes -= len(message.body)
+                self.message_bytes -= message.body_bytes
         self._freed()
         return held.first if held else self.queue_offset_max + 1
 

@@ -72,7 +72,7 @@ class InnerProducer:
         Args:
             reconsume_times: goes into the header; from `limit` on the broker makes a dead letter (wire.md 10.3, 12.7).
         """
-        # The body as it is stored: one that cannot be unpacked stays unchanged, and the others stay small.
+        # The body as it is stored: a listener may have changed `body`; one that cannot be unpacked stays as it is.
         packed = message.sys_flag & _PACKED if message.sys_flag & SysFlag.COMPRESSED else 0
         properties = {name: value for name, value in message.properties.items() if name not in _TAKEN_OUT}
         properties.setdefault(names.RETRY_TOPIC, message.first_topic)
@@ -81,7 +81,7 @@ class InnerProducer:
         return Outgoing(
             RequestCode.SEND_MESSAGE_V2,
             self._topic,
-            message.stored_body if packed else message.body,
+            message.stored_body,
             message.flag,
             encode_properties(properties),
             message.msg_id,

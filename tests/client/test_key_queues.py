@@ -72,6 +72,16 @@ def test_the_commit_is_the_lowest_that_is_not_handled() -> None:
     assert key_queues.is_empty
 
 
+def test_a_listener_may_change_the_body() -> None:
+    """The bytes of the cache go back to 0 with the last message."""
+    key_queues, by_key = key_queues_with("a", "b")
+    for key in ("a", "b"):
+        (message,) = key_queues.take(by_key[key], 1)
+        message.body = None  # type: ignore[assignment]  # as a listener may
+        key_queues.handled(by_key[key])
+    assert key_queues.message_bytes == 0
+
+
 def test_a_batch_is_of_one_key_in_offset_order() -> None:
     """At most so many; the rest follows."""
     key_queues, by_key = key_queues_with("a", "b", "a", "a")

@@ -11,7 +11,7 @@ from tests.fuzz.strategies import fuzz
 
 
 def message(offset: int, size: int = 1) -> Any:
-    return SimpleNamespace(queue_offset=offset, body=bytes(size))
+    return SimpleNamespace(queue_offset=offset, body_bytes=size)
 
 
 def put(held: OffsetMap, *offsets: int) -> int:

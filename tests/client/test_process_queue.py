@@ -1,6 +1,7 @@
 """ProcessQueue: the table of wire.md 12.5, row by row, and against a naive model."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -122,6 +123,24 @@ def test_commit_is_the_last_taken_plus_one() -> None:
     assert process_queue.commit() == 8
     assert (process_queue.message_count, process_queue.message_bytes) == (1, 1)
     assert process_queue.commit() == -1
+
+
+@pytest.mark.parametrize("changed", [None, b"", b"decoded", {"a": 1}], ids=repr)
+def test_a_listener_may_change_the_body(changed: Any) -> None:
+    """Count and bytes still go back to 0; otherwise the limits of the cache would stop the pulls some day."""
+    process_queue = queue_with(1, 2, 3)
+    (first,) = process_queue.take_messages(1)
+    first.body = changed
+    process_queue.rollback()
+    (first,) = process_queue.take_messages(1)
+    first.body = changed
+    process_queue.commit()
+    (last, other) = process_queue.take_messages(2)
+    last.body = other.body = changed
+    process_queue.make_messages_to_consume_again([other])
+    assert process_queue.remove_messages([other]) == 4
+    process_queue.commit()
+    assert (process_queue.message_count, process_queue.message_bytes) == (0, 0)
 
 
 @pytest.mark.rule("article-4/3.2/2.3-manual-rollback", "article-5/2-process-queue/rollback")

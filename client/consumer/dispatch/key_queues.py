@@ -85,7 +85,7 @@ class KeyQueues:
                 continue
             highest = offset
             unhandled.append(offset)
-            size += len(message.body)
+            size += message.body_bytes
             if offset - unhandled[0] < self.span_max:
                 within.append(message)
             else:
@@ -159,7 +159,7 @@ class KeyQueues:
         unhandled, handled = self._unhandled, self._handled
         for message in done:
             offset = message.queue_offset
-            self.message_bytes -= len(message.body)
+            self.message_bytes -= message.body_bytes
             if offset != unhandled[0]:
                 handled.add(offset)
                 continue
