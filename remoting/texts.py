@@ -19,7 +19,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def date_time(epoch_ms: int) -> str:
-    """Local time, as in "2026-11-21 05:00:00.123+01:00"; a dash for 0."""
+    """Local time, as in "2026-11-21 05:00:00.123+01:00"; a dash for 0; the number itself where no year has it."""
     if not epoch_ms:
         return "-"
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{epoch_ms} ms"

@@ -43,6 +43,7 @@ _STATISTICS = (
     "consume_failed_msgs",
 )
 _ASKED_AT_ONCE = 32
+_DIGITS_MAX = 18
 _ORDERLY = {"true": "orderly", "false": "concurrently", None: "orderly or not"}
 
 
@@ -219,9 +220,14 @@ def _member_row(
         "message_model": members.message_model.name,
         "consume_from_where": members.consume_from_where.name,
         "orderly": _orderly_of(properties),
-        "threads": int(threads) if threads.isdigit() else None,
-        "started": int(started_ms) if started_ms.isdigit() else None,
+        "threads": _number(threads),
+        "started": _number(started_ms),
     }
+
+
+def _number(text: str) -> int | None:
+    """A number of 18 digits at most that a member wrote; None for anything else."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None
 
 
 def _statistics_rows(infos: Mapping[str, ConsumerRunningInfo]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ decoded one by one by `lockstep.protocol.message`, which is slower and says what
 
 import logging
 import struct
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +14,17 @@ import pyarrow as pa
 
 from lockstep.pipeline.errors import RecordError
 from lockstep.pipeline.schema import LOG_APPEND_TIME
-from lockstep.pipeline.source.vectorized import HEADERS, TIME, Columns, VectorizedMessages, find_records
+from lockstep.pipeline.source.vectorized import (
+    FIRST_MS,
+    HEADERS,
+    LAST_MS,
+    TIME,
+    Columns,
+    VectorizedMessages,
+    find_records,
+)
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.compression import PLAIN_BYTES_MAX
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import parse_tags
 from lockstep.protocol.message import MessageExt, decode_messages
@@ -21,6 +32,7 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["ARROW_TYPES", "BatchBuilder"]
 
+_COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _log = logging.getLogger("lockstep.pipeline")
 _OFFSET_PLACE: Final = struct.Struct(">i16xq")  # a stored message's size and queue offset
 
@@ -55,34 +67,50 @@ class BatchBuilder:
         self._queue = queue
         self._tags = frozenset(parse_tags(tags))
 
-    def batch(self, buffer: bytes, end: int) -> pa.RecordBatch:
+    def batches(self, buffer: bytes, end: int) -> Iterator[pa.RecordBatch]:
         """`buffer` is whole messages back to back; those from offset `end` on are left out.
+
+        Usually one batch. Unpacked bodies may be far larger than stored ones, so they may make several.
 
         Raises RecordError that names the queue and the error.
         """
         records = None if self._tags else find_records(buffer)
-        if records is None:
-            return self._made(self._one_by_one(buffer, end))
-        try:
-            return self._made(VectorizedMessages(self._queue, buffer, records, end).columns())
-        except pa.ArrowInvalid:  # text that is not UTF-8
-            return self._made(self._one_by_one(buffer, end))
+        if records is not None:
+            try:
+                yield self._made(VectorizedMessages(self._queue, buffer, records, end).columns())
+                return
+            except pa.ArrowInvalid:  # text that is not UTF-8
+                pass
+        for messages in self._one_by_one(buffer, end):
+            yield self._made(_columns_of(self._queue, messages))
 
     def _made(self, columns: Columns) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([columns[name]() for name in self._schema.names], schema=self._schema)
 
-    def _one_by_one(self, buffer: bytes, end: int) -> Columns:
+    def _one_by_one(self, buffer: bytes, end: int) -> Iterator[list[MessageExt]]:
+        """The wanted messages, in parts of about `PLAIN_BYTES_MAX` bytes of unpacked bodies."""
         try:
-            messages = decode_messages(buffer)
+            messages = decode_messages(buffer, unzip=False)
         except BodyError as error:
             where = f"queue {self._queue}, offset {_first_unreadable(buffer)}"
             raise RecordError(f"{where}: a stored message cannot be read: {error}") from None
         tags = self._tags
-        wanted = [m for m in messages if m.queue_offset < end and (not tags or m.tags in tags)]
-        for message in wanted:
+        part, size = list[MessageExt](), 0
+        messages.reverse()
+        while messages:  # none is kept behind its part: its body may be large
+            message = messages.pop()
+            if message.queue_offset >= end or (tags and message.tags not in tags):
+                continue
+            if message.sys_flag & _COMPRESSED:
+                message = message.unpacked()
+                size += len(message.body)
             if message.body_error is not None:  # `value` is as it is stored, and a schema may lack the column for it
                 _log.error("queue %s, offset %d: %s", self._queue, message.queue_offset, message.body_error)
-        return _columns_of(self._queue, wanted)
+            part.append(message)
+            if size >= PLAIN_BYTES_MAX:
+                yield part
+                part, size = [], 0
+        yield part
 
 
 def _first_unreadable(buffer: bytes) -> str:
@@ -105,12 +133,12 @@ def _columns_of(queue: MessageQueue, messages: list[MessageExt]) -> Columns:
         "topic": lambda m: queue.topic,
         "partition": lambda m: queue.queue_id,
         "offset": lambda m: m.queue_offset,
-        "timestamp": lambda m: m.store_timestamp * 1000,
+        "timestamp": lambda m: _micros(m.store_timestamp),
         "timestampType": lambda m: LOG_APPEND_TIME,
         "brokerName": lambda m: queue.broker_name,
         "queueId": lambda m: queue.queue_id,
-        "storeTimestamp": lambda m: m.store_timestamp * 1000,
-        "bornTimestamp": lambda m: m.born_timestamp * 1000,
+        "storeTimestamp": lambda m: _micros(m.store_timestamp),
+        "bornTimestamp": lambda m: _micros(m.born_timestamp),
         "tags": lambda m: m.tags,
         "keys": lambda m: m.keys,
         "shardingKey": lambda m: m.sharding_key,
@@ -125,6 +153,10 @@ def _columns_of(queue: MessageQueue, messages: list[MessageExt]) -> Columns:
         return pa.array([values[name](message) for message in messages], ARROW_TYPES[name])
 
     return {name: partial(column, name) for name in values}
+
+
+def _micros(epoch_ms: int) -> int | None:
+    return epoch_ms * 1000 if FIRST_MS <= epoch_ms <= LAST_MS else None
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -52,10 +52,10 @@ class SliceReader:
                 pieces.append(body)
                 size += len(body)
                 if size >= _BATCH_BYTES or len(pieces) >= _BATCH_PULLS:
-                    yield builder.batch(b"".join(pieces), part.end)
+                    yield from builder.batches(b"".join(pieces), part.end)
                     pieces, size = [], 0
             if pieces:
-                yield builder.batch(b"".join(pieces), part.end)
+                yield from builder.batches(b"".join(pieces), part.end)
 
 
 class _Pull(NamedTuple):

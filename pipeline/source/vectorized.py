@@ -16,9 +16,11 @@ from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["HEADERS", "TIME", "Columns", "Records", "VectorizedMessages", "find_records"]
+__all__ = ["FIRST_MS", "HEADERS", "LAST_MS", "TIME", "Columns", "Records", "VectorizedMessages", "find_records"]
 
 TIME: Final = pa.timestamp("us", tz="UTC")
+FIRST_MS: Final = -62_135_596_800_000  # the year 1 begins
+LAST_MS: Final = 253_402_300_799_999  # the year 9999 ends; a time out of this range, as a peer may send it, is null
 HEADERS: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
@@ -169,7 +171,11 @@ class VectorizedMessages:
         return pa.Array.from_buffers(arrow, self._count, [None, pa.py_buffer(values)])
 
     def _times(self, field: str) -> pa.Array:
-        micros = self._records.field(field).astype(np.int64) * 1000
+        times_ms = self._records.field(field).astype(np.int64)
+        micros = times_ms * 1000
+        absent = (times_ms < FIRST_MS) | (times_ms > LAST_MS)
+        if absent.any():
+            return pa.array(micros, pa.int64(), mask=absent).cast(TIME)
         return pa.Array.from_buffers(TIME, self._count, [None, pa.py_buffer(micros)])
 
     def _slices(self, starts: Any, ends: Any) -> pa.Array:

@@ -139,6 +139,37 @@ def test_a_member_without_statistics_does_not_hide_the_others(
     assert said in described.err
 
 
+STRANGE = """body=__import__('msgpack').packb({{
+    'properties': {{'PROP_THREADPOOL_CORE_SIZE': '{threads}', 'PROP_CONSUMER_START_TIMESTAMP': '{started}'}},
+    'subscriptionSet': [], 'mqTable': {{}}, 'statusTable': {{}},
+}})"""
+
+
+@pytest.mark.parametrize(
+    ("threads", "started", "shown"),
+    [
+        ("\u00b2", "-1", (None, None)),
+        ("9" * 5000, "9" * 5000, (None, None)),
+        ("7", "9" * 18, (7, 999_999_999_999_999_999)),
+    ],
+    ids=["no digits", "very long", "no year has it"],
+)
+def test_a_member_with_strange_numbers_does_not_hide_the_others(
+    lockstep: Lockstep, inside: Inside, tmp_path: Path, threads: str, started: str, shown: tuple[int | None, ...]
+) -> None:
+    """A member writes its numbers as texts: they may be anything, in tables too."""
+    program, reply = tmp_path / "member.py", STRANGE.format(threads=threads, started=started)
+    program.write_text(MEMBER.format(group=tmp_path.name, name_server=lockstep.name_server, reply=reply), "utf-8")
+    with lockstep.program(program) as strange:
+        strange.line()
+        described = inside("group", "describe", tmp_path.name, "-o", "json")
+        table = inside("group", "describe", tmp_path.name)
+    assert (described.status, table.status) == (0, 0), table.err
+    (member,) = described.rows[0]["members"]
+    assert (member["threads"], member["started"]) == shown
+    assert [queue["max_offset"] for queue in described.rows[0]["queues"]] == [3]
+
+
 def test_the_list_of_groups_tells_which_consume_in_order(lockstep: Lockstep, inside: Inside) -> None:
     """Only a group whose members are all orderly is in order; one that is not online is not known to be."""
     lockstep("consume", "orders", "-g", "offline", "-e")

@@ -30,8 +30,10 @@ def stored(
     flag: int = 0,
     sys_flag: int = 0,
     host: bytes = b"\x7f\0\0\1",
+    born_ms: int | None = None,
 ) -> bytes:
-    born_ms, stored_ms = 1_700_000_000_000 + offset, 1_700_000_000_500 + offset
+    stored_ms = 1_700_000_000_500 + offset
+    born_ms = stored_ms - 500 if born_ms is None else born_ms
     origin = (flag, sys_flag, born_ms, host, 50_000, stored_ms)
     record = Record("t", QUEUE.queue_id, *origin, 2, 0, body, properties.encode(), 0)
     return encode_stored_message(record, b"t", offset, 1000 * offset, host, 10911)
@@ -39,6 +41,11 @@ def stored(
 
 def columns(names: list[str] | None = None, tags: str = "*") -> BatchBuilder:
     return BatchBuilder([(name, True) for name in names or ARROW_TYPES], QUEUE, tags)
+
+
+def batch_of(builder: BatchBuilder, buffer: bytes, end: int) -> pa.RecordBatch:
+    (batch,) = builder.batches(buffer, end)
+    return batch
 
 
 def text_of(properties: dict[str, str]) -> str:
@@ -50,10 +57,10 @@ def test_the_fast_way_is_the_slow_way(messages: list[tuple[bytes, dict[str, str]
     """Column by column equal, whatever bodies, properties and numbers are; one compressed body makes a batch slow."""
     records = [stored(i, body, text_of(props), flag=flag) for i, (body, props, flag) in enumerate(messages)]
     assert find_records(b"".join(records)) is not None
-    fast = columns().batch(b"".join(records), end)
+    fast = batch_of(columns(), b"".join(records), end)
     last = stored(len(records), zlib.compress(b"x"), sys_flag=SysFlag.COMPRESSED)
     assert find_records(b"".join([*records, last])) is None
-    slow = columns().batch(b"".join([*records, last]), min(end, len(records)))
+    slow = batch_of(columns(), b"".join([*records, last]), min(end, len(records)))
     fast.validate(full=True)
     assert fast.schema == slow.schema
     assert fast.to_pylist() == slow.to_pylist()
@@ -64,7 +71,7 @@ def test_the_fast_way_is_the_slow_way(messages: list[tuple[bytes, dict[str, str]
 @pytest.mark.parametrize("size", [0, 128])
 def test_messages_of_one_size(count: int, size: int) -> None:
     """The quickest way of all: every message as long as the others."""
-    batch = columns().batch(b"".join(stored(i, bytes([i]) * size, "UNIQ_KEY\x01abc") for i in range(count)), count)
+    batch = batch_of(columns(), b"".join(stored(i, bytes([i]) * size, "UNIQ_KEY\x01abc") for i in range(count)), count)
     batch.validate(full=True)
     assert batch["value"].to_pylist() == [bytes([i]) * size for i in range(count)]
     assert batch["msgId"].to_pylist() == ["abc"] * count
@@ -76,16 +83,18 @@ def test_unusual_messages_are_read_too() -> None:
     host = bytes(15) + b"\1"
     broken = stored(2, b"c", "own\x01X").replace(b"own\x01X", b"own\x01\xff")
     records = [stored(0, zlib.compress(b"plain"), sys_flag=SysFlag.COMPRESSED), stored(1, b"b", host=host), broken]
-    batch = columns().batch(b"".join(records), 3)
+    batch = batch_of(columns(), b"".join(records), 3)
     assert batch["value"].to_pylist() == [b"plain", b"b", b"c"]
     assert batch["headers"].to_pylist()[2] == [{"key": "own", "value": "\ufffd".encode()}]
-    tagged = columns(["tags", "offset"]).batch(stored(5, b"", "TAGS\x01X").replace(b"TAGS\x01X", b"TAGS\x01\xff"), 6)
+    tagged = batch_of(
+        columns(["tags", "offset"]), stored(5, b"", "TAGS\x01X").replace(b"TAGS\x01X", b"TAGS\x01\xff"), 6
+    )
     assert tagged.to_pylist() == [{"tags": "\ufffd", "offset": 5}]
 
 
 def test_columns_come_in_the_order_of_the_schema() -> None:
     """And no others; a column that may not be null says so."""
-    batch = BatchBuilder([("offset", False), ("value", True)], QUEUE, "*").batch(stored(7), 8)
+    batch = batch_of(BatchBuilder([("offset", False), ("value", True)], QUEUE, "*"), stored(7), 8)
     assert batch.schema == pa.schema([pa.field("offset", pa.int64(), False), pa.field("value", pa.binary())])
     assert batch.to_pylist() == [{"offset": 7, "value": b"body"}]
 
@@ -93,7 +102,7 @@ def test_columns_come_in_the_order_of_the_schema() -> None:
 def test_a_tag_is_compared_by_text() -> None:
     """A broker compares hashes alone: "Aa" and "BB" have the same."""
     records = b"".join(stored(i, properties=f"TAGS\x01{tag}") for i, tag in enumerate(("Aa", "BB", "C")))
-    assert columns(["tags"], "Aa || C").batch(records, 3)["tags"].to_pylist() == ["Aa", "C"]
+    assert batch_of(columns(["tags"], "Aa || C"), records, 3)["tags"].to_pylist() == ["Aa", "C"]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +118,14 @@ def test_what_is_no_message_is_told(spoil: object, said: str) -> None:
     """With the queue in the text, and never as rows."""
     assert callable(spoil)
     with pytest.raises(RecordError, match=said) as caught:
-        columns().batch(stored(0) + spoil(stored(1)), 9)
+        batch_of(columns(), stored(0) + spoil(stored(1)), 9)
     assert str(QUEUE) in str(caught.value)
 
 
 def test_a_body_that_is_no_zlib_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Flagged as compressed, and not so: it comes as it is stored, and the others as ever."""
     records = [stored(0), stored(1, b"not compressed", sys_flag=SysFlag.COMPRESSED), stored(2)]
-    batch = columns().batch(b"".join(records), 3)
+    batch = batch_of(columns(), b"".join(records), 3)
     assert batch["value"].to_pylist() == [b"body", b"not compressed", b"body"]
     errors = batch["bodyError"].to_pylist()
     assert errors[0] is errors[2] is None
@@ -129,6 +138,29 @@ def test_bodies_of_every_codec_are_unpacked() -> None:
     """What Java 5 producers write as LZ4 and zstd, too; the error column is null in the quick way as well."""
     kinds = list(CompressionType)
     records = [stored(i, compress(b"plain", kind, 5), sys_flag=kind.sys_flag) for i, kind in enumerate(kinds)]
-    batch = columns(["value", "bodyError"]).batch(b"".join(records), 3)
+    batch = batch_of(columns(["value", "bodyError"]), b"".join(records), 3)
     assert batch.to_pylist() == [{"value": b"plain", "bodyError": None}] * 3
-    assert columns(["bodyError"]).batch(stored(0) + stored(1), 2).to_pylist() == [{"bodyError": None}] * 2
+    assert batch_of(columns(["bodyError"]), stored(0) + stored(1), 2).to_pylist() == [{"bodyError": None}] * 2
+
+
+@pytest.mark.parametrize("born_ms", [2**63 - 1, -(2**63), 2**60, 253_402_300_800_000, -62_135_596_800_001])
+def test_a_time_that_no_timestamp_can_be(born_ms: int) -> None:
+    """Producers may send any number. It is null, in both ways; it neither fails the query nor becomes another time."""
+    records = stored(0) + stored(1, born_ms=born_ms) + stored(2)
+    packed = stored(3, zlib.compress(b"x"), sys_flag=SysFlag.COMPRESSED)
+    for buffer in (records, records + packed):
+        times = batch_of(columns(["bornTimestamp"]), buffer, 3)["bornTimestamp"]
+        assert [time and time.timestamp() for time in times.to_pylist()] == [1.7e9, None, 1.7e9 + 0.002]
+
+
+def test_bodies_that_grow_make_several_batches() -> None:
+    """4 MiB of stored bodies may be gigabytes: about 64 MiB of unpacked ones make a batch, and memory has one at a
+    time."""
+    packed = compress(bytes(40 * 1024 * 1024), CompressionType.ZSTD, 1)
+    records = [stored(i, packed, sys_flag=CompressionType.ZSTD.sys_flag) for i in range(5)]
+    batches = columns(["offset", "value"]).batches(b"".join(records), 5)
+    assert [(batch["offset"].to_pylist(), batch.nbytes >> 20) for batch in batches] == [
+        ([0, 1], 80),
+        ([2, 3], 80),
+        ([4], 40),
+    ]
