@@ -3,6 +3,7 @@
 Slow imports are inside functions, which run when Ctrl-C is handled already.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         options = as_member(options)
     log = StartLog()
+    _allow_open_files()
     try:
         with asyncio.Runner(loop_factory=_loop_factory(log)) as runner:
             status = runner.run(_serve(options, log) if options.brokers == 1 else _serve_many(options, given, log))
@@ -54,6 +56,18 @@ def main(arguments: list[str] | None = None) -> None:
         _print_line(str(error), **_process_field(options))
         status = 1
     sys.exit(status)
+
+
+def _allow_open_files() -> None:
+    """Use as many open files as the system lets this process have; often its first limit is 1,024. As the JVM does."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _leave(*_: object) -> None:

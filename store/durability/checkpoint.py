@@ -6,21 +6,21 @@ after that round has synced the log. Replies do not wait for it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
 from lockstep.remoting.runtime import WorkerPool
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.data_dir import DataDir
-from lockstep.store.file.segments import Segments
+from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.layout import Checkpoint
-from lockstep.store.keys.index import KeyIndex
 
 __all__ = ["CheckpointWork", "CheckpointWriter", "Writing"]
 
-_OPEN_FILES_MAX: Final = 256  # of queues; beyond that, files with nothing to sync are closed
+_SYNCED_AT_ONCE: Final = 64  # files and folders: writing them takes some 10 ms of the loop
 
 Writing = Callable[[], None]
 
@@ -38,6 +38,23 @@ class _Failed(NamedTuple):
     queues_safe: bool
 
 
+@dataclass
+class _Checking:
+    """A checkpoint under way.
+
+    Attributes:
+        queues: Those that are left.
+        at_work: Those whose files are being synced.
+        failure: Why the entries of a queue could not be written.
+    """
+
+    pool: WorkerPool
+    checkpoint: Checkpoint
+    queues: Iterator[FileQueue]
+    at_work: list[FileQueue] = field(default_factory=list)
+    failure: OSError | None = None
+
+
 class CheckpointWriter:
     """Writes one checkpoint and one set of tables at a time, independent of each other.
 
@@ -52,7 +69,7 @@ class CheckpointWriter:
         self._on_end = on_end
         self._events = store.events
         self._writing: asyncio.Future[Exception | None] | None = None
-        self._checking: asyncio.Future[_Failed | None] | None = None
+        self._checking: _Checking | None = None
         self.checkpoint = store.data_dir.read_checkpoint()
         self.queues_safe = True
 
@@ -74,21 +91,11 @@ class CheckpointWriter:
         """Call it when a round of the log begins."""
         return CheckpointWork(self._new_checkpoint() if checkpoint else None, self._writings() if tables else ())
 
-    def _new_checkpoint(self) -> Checkpoint | None:
-        """None when the entries of queues cannot be written, or are not safe."""
+    def _new_checkpoint(self) -> Checkpoint:
         store = self._store
-        try:
-            store.write_tails()
-        except OSError as error:
-            self._events.error("queue_write_postponed", reason=str(error))
-            return None
-        if not self.queues_safe:
-            return None
-        visible_end = store.visible_end
         entry_count = sum([queue.max_offset for queue in store.queues.values()])
-        last = store.last_timestamp
-        keys = store.keys
-        return Checkpoint(last, last, keys.indexed_timestamp, visible_end, keys.indexed_offset, entry_count)
+        last, keys = store.last_timestamp, store.keys
+        return Checkpoint(last, last, keys.indexed_timestamp, store.visible_end, keys.indexed_offset, entry_count)
 
     def begin(self, pool: WorkerPool, work: CheckpointWork) -> None:
         """Write what `prepare` returned. The log is synced up to that point."""
@@ -96,17 +103,41 @@ class CheckpointWriter:
             self._writing = pool.submit(partial(_write_tables, work.writings))
             self._writing.add_done_callback(self._finish_tables)
         if work.checkpoint is not None:
-            files: list[StoredFile] = []
-            folders: list[str] = []
-            kept_files: list[KeyIndex | Segments] = [self._store.keys]
-            kept_files += [queue.segments for queue in self._store.queues.values()]
-            for kept in kept_files:
-                more_files, more_folders = kept.take_dirty()
-                files += more_files
-                folders += more_folders
-            storage, data_dir = self._store.storage, self._store.data_dir
-            self._checking = pool.submit(partial(_write_checkpoint, work.checkpoint, files, folders, storage, data_dir))
-            self._checking.add_done_callback(partial(self._finish_checkpoint, work.checkpoint))
+            self._checking = _Checking(pool, work.checkpoint, iter(list(self._store.queues.values())))
+            self._sync_some(self._checking)
+
+    def _sync_some(self, work: _Checking) -> None:
+        """Write the waiting entries of some queues and sync them; with the last ones, write the checkpoint.
+
+        A broker may have more queues than a process may have open files.
+        """
+        files: list[StoredFile] = []
+        folders: list[str] = []
+        is_last = True
+        for queue in work.queues:
+            if queue.is_deleted:
+                continue
+            try:
+                queue.write_tail()
+            except OSError as error:
+                work.failure = error
+            more_files, more_folders = queue.segments.take_dirty()
+            if more_files:
+                queue.in_sync = True
+                work.at_work.append(queue)
+            files += more_files
+            folders += more_folders
+            if len(files) + len(folders) >= _SYNCED_AT_ONCE:
+                is_last = False
+                break
+        if is_last:
+            more_files, more_folders = self._store.keys.take_dirty()
+            files += more_files
+            folders += more_folders
+        checkpoint = work.checkpoint if is_last and work.failure is None and self.queues_safe else None
+        storage, data_dir = self._store.storage, self._store.data_dir
+        future = work.pool.submit(partial(_write_checkpoint, checkpoint, files, folders, storage, data_dir))
+        future.add_done_callback(partial(self._finish_some, work, is_last))
 
     def _finish_tables(self, future: "asyncio.Future[Exception | None]") -> None:
         self._writing = None
@@ -117,26 +148,26 @@ class CheckpointWriter:
             self._events.error("offsets_write_failed", reason=str(error))
         self._on_end()
 
-    def _finish_checkpoint(self, checkpoint: Checkpoint, future: "asyncio.Future[_Failed | None]") -> None:
-        self._checking = None
+    def _finish_some(self, work: _Checking, is_last: bool, future: "asyncio.Future[_Failed | None]") -> None:
         if future.cancelled():
+            self._checking = None
             return
         failed = future.result()
-        if failed is None:
-            self.checkpoint = checkpoint
-            self._close_idle()
-        else:
+        for queue in work.at_work:
+            queue.in_sync = False
+        work.at_work.clear()
+        if failed is None and not is_last:
+            self._sync_some(work)
+            return
+        self._checking = None
+        if failed is not None:
             self.queues_safe = failed.queues_safe
             self._events.error(failed.event, reason=str(failed.error))
+        elif work.failure is not None:
+            self._events.error("queue_write_postponed", reason=str(work.failure))
+        elif self.queues_safe:
+            self.checkpoint = work.checkpoint
         self._on_end()
-
-    def _close_idle(self) -> None:
-        """Limit the number of open files."""
-        open_count = 0
-        for queue in self._store.queues.values():
-            open_count += queue.segments.open_count
-            if open_count > _OPEN_FILES_MAX:
-                queue.segments.close_idle()
 
 
 def _write_tables(writings: Sequence[Writing]) -> Exception | None:
@@ -151,9 +182,13 @@ def _write_tables(writings: Sequence[Writing]) -> Exception | None:
 
 
 def _write_checkpoint(
-    checkpoint: Checkpoint, files: Sequence[StoredFile], folders: Sequence[str], storage: Storage, data_dir: DataDir
+    checkpoint: Checkpoint | None,
+    files: Sequence[StoredFile],
+    folders: Sequence[str],
+    storage: Storage,
+    data_dir: DataDir,
 ) -> _Failed | None:
-    """Runs on a worker thread."""
+    """Sync, then write the checkpoint if there is one. Runs on a worker thread."""
     try:
         for file in files:
             with contextlib.suppress(ValueError):  # closed, because its topic was deleted meanwhile
@@ -164,7 +199,8 @@ def _write_checkpoint(
     except OSError as error:
         return _Failed("queue_sync_failed", error, False)
     try:
-        data_dir.write_checkpoint(checkpoint)
+        if checkpoint is not None:
+            data_dir.write_checkpoint(checkpoint)
     except OSError as error:
         return _Failed("checkpoint_write_failed", error, True)
     return None

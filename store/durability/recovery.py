@@ -23,6 +23,7 @@ _IN_QUEUES: Final = (0, int(SysFlag.TRANSACTION_COMMIT))  # the transaction type
 _LAST_FILES: Final = 3  # that RocketMQ reads again after a clean end
 _PROGRESS_BYTES: Final = 128 * 1024 * 1024
 _MIB: Final = 1024 * 1024
+_UNSYNCED_MAX: Final = 256  # files of queues, which stay open until they are synced
 
 
 class Recovered(NamedTuple):
@@ -88,11 +89,7 @@ class Recovery:
         log.begin_at(end, cut=bool(cut_bytes) or self._data_dir.crashed)
         if self._data_dir.crashed:
             self._make_safe(safe, end)
-        for queue in store.queues.values():
-            queue.write_tail()
-            queue.trusted_from = queue.max_offset
-            if self._data_dir.crashed or self._rebuild:
-                queue.cut_rest()
+        self._end_queues()
         store.keys.load(checkpoint.index_offset, checkpoint.index_timestamp, crashed=self._data_dir.crashed)
         store.last_timestamp = max(checkpoint.log_timestamp, store.last_timestamp)
         return Recovered(self._count, cut_bytes, self._damaged)
@@ -254,6 +251,22 @@ class Recovery:
         queue.put(record.queue_offset, (record.offset, record.size_bytes, self._tags_code_of(record)))
 
     # The end -------------------------------------------------------------------------------------------------
+
+    def _end_queues(self) -> None:
+        """Write what they have in memory. Above some files they are synced, so that they can be closed again."""
+        dirty_count = 0
+        for queue in self._store.queues.values():
+            queue.write_tail()
+            queue.trusted_from = queue.max_offset
+            if self._data_dir.crashed or self._rebuild:
+                queue.cut_rest()
+            dirty_count += queue.segments.is_dirty
+            if dirty_count > _UNSYNCED_MAX:
+                files, folders = queue.segments.take_dirty()
+                for file in files:
+                    file.sync()
+                for folder in folders:
+                    self._store.storage.sync_dir(folder)
 
     def _cut_bytes(self, end: int) -> int:
         """The number of bytes written behind the end of the log, without trailing zeros."""

@@ -12,6 +12,7 @@ from lockstep.store.format.layout import CONSUME_QUEUE, ENTRY, ENTRY_BYTES, PRE_
 __all__ = ["FileQueue", "QueueTable", "Tails"]
 
 _TAIL_BYTES_MAX: Final = 64 * 1024
+_OPENED_MAX: Final = 256
 
 
 class FileQueue:
@@ -24,6 +25,7 @@ class FileQueue:
 
     Attributes:
         next_offset: The offset of the next message; higher than `max_offset` while messages are not readable yet.
+        in_sync: Its files are being synced, and must stay open.
         trusted_from: Entries below it were written by an earlier process, and are checked before they are served.
     """
 
@@ -35,7 +37,7 @@ class FileQueue:
         self.max_offset = 0
         self.next_offset = 0
         self.trusted_from = 0
-        self.is_deleted = False
+        self.is_deleted = self.in_sync = False
         self._tail = bytearray()
         self._tail_offset = 0
 
@@ -200,7 +202,24 @@ class Tails(NamedTuple):
 
 
 class QueueTable(dict[tuple[str, int], FileQueue]):
-    """The queues of a store, by topic and queue id."""
+    """The queues of a store, by topic and queue id.
+
+    A broker may have more queues than a process may have open files. So each time that 256 files of queues were opened,
+    all are closed but those that have something to sync; the next access opens them again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened = 0  # since they were closed
+
+    def before_open(self) -> None:
+        """A file of a queue will be opened."""
+        self._opened += 1
+        if self._opened > _OPENED_MAX:
+            self._opened = 1
+            for queue in self.values():
+                if not queue.in_sync:
+                    queue.segments.close_idle()
 
     def write_tails(self) -> None:
         """Write the waiting entries of all queues. Raises OSError after the last queue if one failed."""

@@ -57,6 +57,7 @@ class Segments(FileRun):
         """Create the file that begins at `start` unless it exists. Raises OSError."""
         if self.has(start):
             return self.file(start)
+        self.before_open()
         file = self._storage.open_file(self.path_of(start), create=True)
         try:
             file.set_size(self.file_bytes)

@@ -68,6 +68,7 @@ class FileStore(FileLookup):
     def new_queue(self, topic: str, queue_id: int) -> FileQueue:
         """Add a queue to the table. Its files are created by the first write."""
         queue = FileQueue(self.storage, self.settings.folder, topic, queue_id, self.settings.queue_file_bytes)
+        queue.segments.before_open = self.queues.before_open
         self.queues[topic, queue_id] = queue
         return queue
 

@@ -53,7 +53,10 @@ class FileRun:
         file_bytes: The size of each file.
         starts: The positions at which the existing files begin, ascending.
         strays: Those found at no multiple of `file_bytes`, which are not part of the run.
+        before_open: Called before a file is opened; it may close others.
     """
+
+    before_open: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, storage: Storage, root: str, name: str, file_bytes: int, *, read_only: bool = False) -> None:
         self._storage = storage
@@ -146,6 +149,7 @@ class FileRun:
         if file is None:
             if self._read_only:
                 self.close()
+            self.before_open()
             path = self.path_of(start) if self.file_bytes else f"{self.folder}/{file_name(start)}"
             file = self._files[start] = self._storage.open_file(path, read_only=self._read_only)
         return file
