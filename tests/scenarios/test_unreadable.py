@@ -27,17 +27,17 @@ ZSTD = 0x201
 GOT = [(b"0", False), (b"no zstd", True), (b"2", False)]
 
 
-async def poisoned(cluster: Cluster) -> Producer:
-    """A queue with three messages; the sysFlag of the second says zstd, and its body is none."""
+async def poisoned(cluster: Cluster, bad: bytes = b"1", count: int = 3) -> Producer:
+    """A queue with messages "0", "1", and so on; the sysFlag of `bad` says zstd, and its body is none."""
     await cluster.broker(queues=1)
     producer = await cluster.producer(compress_msg_body_over_howmuch=1)
     assert producer._parts is not None
 
     def spoil(body: bytes, flag: int) -> tuple[bytes, int]:
-        return (b"no zstd", flag | ZSTD) if body == b"1" else (body, flag)
+        return (b"no zstd", flag | ZSTD) if body == bad else (body, flag)
 
     producer._parts.requests._compress = spoil  # type: ignore[method-assign, assignment]
-    await cluster.send(3, keys=1)
+    await cluster.send(count, keys=1)
     return producer
 
 
@@ -114,6 +114,52 @@ def test_by_a_setting_it_becomes_a_dead_letter(ordering: OrderingName) -> None:
         assert "not zstd" in (letter.body_error or "")
         await cluster.leave("c9")
         assert cluster.committed(group="unread") == 3
+        await cluster.end(judge=False)
+
+    Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
+
+
+async def _never_called(messages: list[MessageExt], _: object) -> None:
+    raise AssertionError(f"it got {messages}")
+
+
+@pytest.mark.parametrize("ordering", ["queue", "key", "none"])
+def test_the_offset_moves_over_dead_letters_alone(ordering: OrderingName) -> None:
+    """Also when no message behind them moves it: a later owner of the queue makes no second dead letter."""
+
+    async def story(cluster: Cluster) -> None:
+        await poisoned(cluster, bad=b"0", count=1)
+        await cluster.start_client(
+            "c9", lambda *parts: consumer(cluster, parts, _never_called, ordering, unreadable_to_dead_letters=True)
+        )
+        await cluster.world.until(lambda: bool(cluster.stored(topic="%DLQ%unread")), timeout_ms=300_000)
+        await cluster.world.sleep_ms(1_000)  # a pull that ends in vain would move the offset too, later
+        await cluster.leave("c9")
+        assert cluster.committed(group="unread") == 1
+        assert len(cluster.stored(topic="%DLQ%unread")) == 1
+        await cluster.end(judge=False)
+
+    Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
+
+
+def test_a_broadcasting_consumer_makes_no_dead_letter() -> None:
+    """Each member would make one. The listener gets the message, whatever the setting says."""
+
+    async def story(cluster: Cluster) -> None:
+        await poisoned(cluster)
+        seen: list[MessageExt] = []
+
+        async def listen(messages: list[MessageExt], _: object) -> None:
+            seen.extend(messages)
+
+        def make(*parts: Any) -> PushConsumer:
+            model = MessageModel.BROADCASTING
+            return consumer(cluster, parts, listen, "queue", model, unreadable_to_dead_letters=True)
+
+        await cluster.start_client("c9", make)
+        await cluster.world.until(lambda: len(seen) == 3)
+        assert got(seen) == GOT
+        assert cluster.stored(topic="%DLQ%unread") == []
         await cluster.end(judge=False)
 
     Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
