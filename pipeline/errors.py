@@ -3,7 +3,6 @@
 - `OptionError`: a wrong option; the text names it and says what is allowed.
 - `TopicError`: a topic or a queue that does not exist, or may not be read or written.
 - `DataLossError`: offsets to read were deleted; the text names them.
-- `RecordError`: a stored message that cannot be read.
 - `ColumnError`: a DataFrame that cannot be sent; the text names the column and the types it may have.
 - `RowError`: a row that cannot be sent; the text says which and why.
 - `OrderError`: rows or messages that are out of order.
@@ -26,7 +25,6 @@ __all__ = [
     "OptionError",
     "OrderError",
     "PipelineError",
-    "RecordError",
     "RowError",
     "SendFailed",
     "TopicError",
@@ -49,10 +47,6 @@ class TopicError(PipelineError):
 
 
 class DataLossError(PipelineError):
-    pass
-
-
-class RecordError(PipelineError):
     pass
 
 

@@ -3,7 +3,7 @@
 `key` is the sharding key where a message has one, for that decides its queue as Kafka's key does; else RocketMQ's keys.
 `partition` and `queueId` are the same number; with several brokers only (topic, brokerName, queueId) names a queue.
 `timestamp` is when the broker stored the message: `timestampType` is always 1, Kafka's LogAppendTime.
-`bodyError` says why a compressed body could not be unpacked; `value` is then the body as it is stored. Else it is null.
+`bodyError` says why a body could not be unpacked, or a record is no message; `value` is then what is stored. Else null.
 `headers` come with the option includeProperties: every property of the message, RocketMQ's own among them.
 """
 

@@ -30,7 +30,7 @@ class LockstepReader(DataSourceReader):
         return batch_slices(self._options)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """On an executor. Raises DataLossError, RecordError, RemotingError."""
+        """On an executor. Raises DataLossError, RemotingError."""
         if not isinstance(partition, QueueSlice):  # Spark's placeholder when there are no partitions
             return iter(())
         return self._reader.read(partition)

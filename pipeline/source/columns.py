@@ -5,14 +5,12 @@ decoded one by one by `lockstep.protocol.message`, which is slower and says what
 """
 
 import logging
-import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
-from lockstep.pipeline.errors import RecordError
 from lockstep.pipeline.schema import LOG_APPEND_TIME
 from lockstep.pipeline.source.vectorized import (
     FIRST_MS,
@@ -25,16 +23,14 @@ from lockstep.pipeline.source.vectorized import (
 )
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.compression import PLAIN_BYTES_MAX
-from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import parse_tags
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.message import MessageExt, decode_into
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["ARROW_TYPES", "BatchBuilder"]
+__all__ = ["ARROW_TYPES", "BatchBuilder", "DamagedRecord"]
 
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _log = logging.getLogger("lockstep.pipeline")
-_OFFSET_PLACE: Final = struct.Struct(">i16xq")  # a stored message's size and queue offset
 
 ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "key": pa.binary(),
@@ -59,6 +55,18 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
 }
 
 
+class DamagedRecord(Exception):
+    """A record that is no message. It must be pulled alone: nobody can say where the next one begins.
+
+    Attributes:
+        offset: of the record, or an earlier one if a filter passed over messages; None: it is the first record.
+    """
+
+    def __init__(self, offset: int | None) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
 class BatchBuilder:
     """Makes batches of the messages of one queue; `columns` are (name, nullable) in the order of the result."""
 
@@ -72,7 +80,7 @@ class BatchBuilder:
 
         Usually one batch. Unpacked bodies may be far larger than stored ones, so they may make several.
 
-        Raises RecordError that names the queue and the error.
+        Raises DamagedRecord, after the batches of the messages before it.
         """
         records = None if self._tags else find_records(buffer)
         if records is not None:
@@ -82,18 +90,16 @@ class BatchBuilder:
             except pa.ArrowInvalid:  # text that is not UTF-8
                 pass
         for messages in self._one_by_one(buffer, end):
-            yield self._made(_columns_of(self._queue, messages))
+            yield self.rows(messages)
 
     def _made(self, columns: Columns) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([columns[name]() for name in self._schema.names], schema=self._schema)
 
     def _one_by_one(self, buffer: bytes, end: int) -> Iterator[list[MessageExt]]:
-        """The wanted messages, in parts of about `PLAIN_BYTES_MAX` bytes of unpacked bodies."""
-        try:
-            messages = decode_messages(buffer, unzip=False)
-        except BodyError as error:
-            where = f"queue {self._queue}, offset {_first_unreadable(buffer)}"
-            raise RecordError(f"{where}: a stored message cannot be read: {error}") from None
+        """The wanted messages, in parts of about `PLAIN_BYTES_MAX` bytes of unpacked bodies. Raises DamagedRecord."""
+        messages, packed = list[MessageExt](), list[int]()
+        problem = decode_into(messages, packed, buffer, self._queue.broker_name)
+        following = messages[-1].queue_offset + 1 if messages else None
         tags = self._tags
         part, size = list[MessageExt](), 0
         messages.reverse()
@@ -104,26 +110,20 @@ class BatchBuilder:
             if message.sys_flag & _COMPRESSED:
                 message = message.unpacked()
                 size += len(message.body)
-            if message.body_error is not None:  # `value` is as it is stored, and a schema may lack the column for it
-                _log.error("queue %s, offset %d: %s", self._queue, message.queue_offset, message.body_error)
             part.append(message)
             if size >= PLAIN_BYTES_MAX:
                 yield part
                 part, size = [], 0
-        yield part
+        if part or problem is None:
+            yield part
+        if problem is not None and (following is None or following < end):
+            raise DamagedRecord(following)
 
-
-def _first_unreadable(buffer: bytes) -> str:
-    """The queue offset in the first message that cannot be decoded; "unknown" when that cannot be read either."""
-    position = 0
-    while position + _OFFSET_PLACE.size <= len(buffer):
-        size, offset = _OFFSET_PLACE.unpack_from(buffer, position)
-        try:
-            decode_messages(buffer[position : position + size])
-        except BodyError:
-            return str(offset)
-        position += max(size, _OFFSET_PLACE.size)
-    return "unknown"
+    def rows(self, messages: list[MessageExt]) -> pa.RecordBatch:
+        for message in messages:
+            if message.body_error is not None:  # `value` is as it is stored, and a schema may lack the column for it
+                _log.error("queue %s, offset %d: %s", self._queue, message.queue_offset, message.body_error)
+        return self._made(_columns_of(self._queue, messages))
 
 
 def _columns_of(queue: MessageQueue, messages: list[MessageExt]) -> Columns:

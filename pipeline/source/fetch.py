@@ -3,14 +3,16 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullReply, Ticket
 from lockstep.pipeline.errors import DataLossError, told_in_one_line
 from lockstep.pipeline.source.planning import QueueSlice, addresses_of, lost_text
 from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.pulled import decode_pulled, take, unpack
 from lockstep.remoting.errors import RemotingError
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lockstep.pipeline.options import Options
+    from lockstep.pipeline.source.columns import BatchBuilder
 
 __all__ = ["Fetcher", "SliceReader"]
 
@@ -40,15 +43,32 @@ class SliceReader:
         self._columns = [(column.name, column.nullable) for column in schema.fields]
 
     def read(self, part: QueueSlice) -> "Iterator[pa.RecordBatch]":
-        """Raises DataLossError, RecordError, RemotingError, TopicError."""
+        """A record that is no message becomes a row with its bytes and a `bodyError`.
+
+        Raises DataLossError, RemotingError, TopicError.
+        """
         from lockstep.pipeline.source.columns import BatchBuilder
 
         builder = BatchBuilder(self._columns, part.queue, self._tags)
         with told_in_one_line(), self._addresses.open() as client:
-            fetcher = Fetcher(client, part.queue, self._tags, self._pull_batch_size, fail=self._fail_on_data_loss)
-            pieces: list[bytes] = []
-            size = 0
-            for body in fetcher.bodies(part.start, part.end):
+            start = yield from self._batches(client, builder, part)
+            while start is not None:
+                messages, start = self._alone(client, part.queue, start)
+                yield builder.rows([message for message in messages if message.queue_offset < part.end])
+                start = yield from self._batches(client, builder, QueueSlice(part.queue, start, part.end))
+
+    def _batches(
+        self, client: BlockingClient, builder: "BatchBuilder", part: QueueSlice
+    ) -> "Generator[pa.RecordBatch, None, int | None]":
+        """Read to the end, or up to a record that is no message. Returns where to pull that record; None: the end."""
+        from lockstep.pipeline.source.columns import DamagedRecord
+
+        fetcher = Fetcher(client, part.queue, self._tags, self._pull_batch_size, fail=self._fail_on_data_loss)
+        pieces: list[bytes] = []
+        size, first = 0, part.start
+        try:
+            for offset, body in fetcher.bodies(part.start, part.end):
+                first = first if pieces else offset
                 pieces.append(body)
                 size += len(body)
                 if size >= _BATCH_BYTES or len(pieces) >= _BATCH_PULLS:
@@ -56,6 +76,18 @@ class SliceReader:
                     pieces, size = [], 0
             if pieces:
                 yield from builder.batches(b"".join(pieces), part.end)
+        except DamagedRecord as damaged:
+            fetcher.forget()
+            return first if damaged.offset is None else damaged.offset
+        return None
+
+    def _alone(self, client: BlockingClient, queue: MessageQueue, offset: int) -> tuple[list[MessageExt], int]:
+        """One message, or the bytes of one record, and the next offset."""
+        reply = client.pull(queue, offset, 1, self._tags)
+        pulled = unpack(decode_pulled(reply.body, queue.broker_name))
+        taken = take(pulled, reply.body, queue, offset, 1, reply.next_begin_offset)
+        assert taken is not None, "one message was asked for"
+        return taken.messages, max(taken.next_offset, offset + 1)
 
 
 class _Pull(NamedTuple):
@@ -84,8 +116,8 @@ class Fetcher:
         self._step_max = pull_batch_size
         self._ahead = 1  # pulls in flight
 
-    def bodies(self, start: int, end: int) -> Iterator[bytes]:
-        """Stored messages from `start` on; the last piece may have messages at `end` or later.
+    def bodies(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """(offset that was asked for, stored messages) from `start` on; the last may have messages at `end` or later.
 
         Raises as SliceReader.
         """
@@ -107,11 +139,11 @@ class Fetcher:
             following = self._next(reply, offset, end)
             if following < end and self._tags == "*":
                 self._learn(pull.asked, following - offset, len(reply.body))
-            offset = following
+            asked, offset = offset, following
             if offset < end:
                 self._go_ahead_quietly(offset, end)
             if reply.code == ResponseCode.SUCCESS:
-                yield reply.body
+                yield asked, reply.body
 
     def _go_ahead_quietly(self, offset: int, end: int) -> None:
         """Start pulls; a failure shows when the reply is taken."""
@@ -124,15 +156,18 @@ class Fetcher:
         """Start the pull of `offset`, if it is not in flight, and the pulls that will probably follow it."""
         under_way = self._under_way
         if under_way and under_way[0].offset != offset:
-            for pull in under_way:  # their replies must be taken
-                self._client.finish_pull(pull.ticket)
-            under_way.clear()
+            self.forget()
         following = under_way[-1].offset + under_way[-1].asked if under_way else offset
         while following < end and len(under_way) < self._ahead:
             count = min(self._step or self._pull_batch_size, end - following)
             ticket = self._client.start_pull(self._queue, following, count, self._tags)
             under_way.append(_Pull(following, count, ticket))
             following += count
+
+    def forget(self) -> None:
+        """Give up the pulls that are in flight. Raises RemotingError."""
+        while self._under_way:  # their replies must be taken
+            self._client.finish_pull(self._under_way.popleft().ticket)
 
     def _learn(self, asked: int, count: int, size: int) -> None:
         """Guess how many messages the next replies will have, from a reply of `count` messages and `size` bytes.

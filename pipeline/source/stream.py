@@ -180,7 +180,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [QueueSlice(*part) for part in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """On an executor. Raises DataLossError, RecordError, RemotingError."""
+        """On an executor. Raises DataLossError, RemotingError."""
         assert isinstance(partition, QueueSlice)
         return self._reader.read(partition)
 

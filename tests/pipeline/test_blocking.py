@@ -77,7 +77,7 @@ def test_pulls_ahead_bring_every_message_once(topic: Topic, sizes: list[int]) ->
             topic.fill(run, first=i)
     with topic.client() as client:
         fetcher = Fetcher(client, topic.queue(0), "*", 4096, fail=True)
-        found = [m.queue_offset for body in fetcher.bodies(5, len(sizes) - 5) for m in decode_messages(body)]
+        found = [m.queue_offset for _, body in fetcher.bodies(5, len(sizes) - 5) for m in decode_messages(body)]
     assert found[: len(sizes) - 10] == list(range(5, len(sizes) - 5))
     assert found == list(range(5, 5 + len(found)))
 
@@ -102,7 +102,7 @@ def pulls_of(topic: Topic, total: int, agreed: SerializeType) -> list[int]:
     with Addresses((topic.broker.name_server,), timeout_ms=30_000, serialize_type=agreed).open() as client:
         counting = Counting(client)
         fetcher = Fetcher(cast("BlockingClient", counting), topic.queue(0), "*", 4096, fail=True)
-        found = [m.queue_offset for body in fetcher.bodies(0, total) for m in decode_messages(body)]
+        found = [m.queue_offset for _, body in fetcher.bodies(0, total) for m in decode_messages(body)]
     assert found == list(range(total))
     return counting.asked
 
@@ -131,7 +131,7 @@ def test_offsets_that_are_not_there_are_lost(topic: Topic) -> None:
         with pytest.raises(DataLossError, match="the messages 10 to 19 are lost: the broker has 0 to 9"):
             list(Fetcher(client, topic.queue(0), "*", 32, fail=True).bodies(8, 20))
         found = list(Fetcher(client, topic.queue(0), "*", 32, fail=False).bodies(8, 20))
-        assert [m.queue_offset for body in found for m in decode_messages(body)] == [8, 9]
+        assert [m.queue_offset for _, body in found for m in decode_messages(body)] == [8, 9]
 
 
 def test_a_read_outlives_a_broker_that_starts_again(brokers: Brokers, tmp_path: object) -> None:
@@ -146,7 +146,7 @@ def test_a_read_outlives_a_broker_that_starts_again(brokers: Brokers, tmp_path: 
         brokers.kill(broker)
         brokers.restart(broker, *data)
         found += bodies
-    assert [m.queue_offset for body in found for m in decode_messages(body)] == list(range(2_000))
+    assert [m.queue_offset for _, body in found for m in decode_messages(body)] == list(range(2_000))
 
 
 def test_times_are_found_exactly(topic: Topic) -> None:
@@ -158,7 +158,7 @@ def test_times_are_found_exactly(topic: Topic) -> None:
             topic.fill(1, first=30 + len(messages))
             messages = [
                 m
-                for body in Fetcher(client, topic.queue(0), "*", 32, fail=True).bodies(
+                for _, body in Fetcher(client, topic.queue(0), "*", 32, fail=True).bodies(
                     0, client.max_offset(topic.queue(0))
                 )
                 for m in decode_messages(body)

@@ -1,14 +1,14 @@
 """Stored messages as columns: the fast way and the slow way agree, and what is no message is told."""
 
 import zlib
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.pipeline.errors import RecordError
-from lockstep.pipeline.source.columns import ARROW_TYPES, BatchBuilder
+from lockstep.pipeline.source.columns import ARROW_TYPES, BatchBuilder, DamagedRecord
 from lockstep.pipeline.source.vectorized import find_records
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.compression import CompressionType, compress
@@ -106,20 +106,26 @@ def test_a_tag_is_compared_by_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    "spoil",
     [
-        (lambda record: record[:50], "unpack_from requires"),
-        (lambda record: record[:4] + b"\0\0\0\0" + record[8:], "is not a message's"),
-        (lambda record: b"\0\0\0\7" + record[4:], "does not fit"),
-        (lambda record: record[:84] + b"\x7f\xff\xff\xff" + record[88:], "does not fit"),
+        lambda record: record[:50],
+        lambda record: record[:4] + b"\0\0\0\0" + record[8:],
+        lambda record: b"\0\0\0\7" + record[4:],
+        lambda record: record[:84] + b"\x7f\xff\xff\xff" + record[88:],
     ],
+    ids=["cut", "another magic", "too small", "too large a body"],
 )
-def test_what_is_no_message_is_told(spoil: object, said: str) -> None:
-    """With the queue in the text, and never as rows."""
-    assert callable(spoil)
-    with pytest.raises(RecordError, match=said) as caught:
-        batch_of(columns(), stored(0) + spoil(stored(1)), 9)
-    assert str(QUEUE) in str(caught.value)
+@pytest.mark.parametrize("before", [0, 2])
+def test_what_is_no_message_is_never_a_row(spoil: Callable[[bytes], bytes], before: int) -> None:
+    """The messages before it are rows; then its offset is told, if a message before it tells it."""
+    buffer = b"".join([stored(i) for i in range(before)])
+    batches = columns(["offset"]).batches(buffer + spoil(stored(before)), 9)
+    rows = [next(batches)["offset"].to_pylist()] if before else []
+    with pytest.raises(DamagedRecord) as caught:
+        next(batches)
+    assert rows == ([list(range(before))] if before else [])
+    assert caught.value.offset == (before or None)
+    assert batch_of(columns(["offset"]), stored(0) + spoil(stored(1)), 1).num_rows == 1, "it lies behind the end"
 
 
 def test_a_body_that_is_no_zlib_is_told(caplog: pytest.LogCaptureFixture) -> None:

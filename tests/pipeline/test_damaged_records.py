@@ -1,0 +1,75 @@
+"""A record that is no message stops no query: it is a row with its bytes and the reason, and the others follow."""
+
+from collections import deque
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql.types import StructType
+
+from lockstep.pipeline.client.blocking import Addresses, PullReply
+from lockstep.pipeline.options import Use, parse_options
+from lockstep.pipeline.schema import source_schema
+from lockstep.pipeline.source.fetch import SliceReader
+from lockstep.pipeline.source.planning import QueueSlice
+from lockstep.protocol.message import MESSAGE_MAGIC
+from lockstep.protocol.model import MessageQueue
+from tests.client.messages import stored_bytes
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+SCHEMA: StructType = source_schema(["offset", "value", "bodyError"])
+
+
+class Ticket(NamedTuple):
+    offset: int
+    asked: int
+
+
+class Broker:
+    """A client of a broker whose queue has these records; it answers as a broker does, a few at a time."""
+
+    def __init__(self, records: list[bytes], at_once: int) -> None:
+        self.addresses = Addresses(("127.0.0.1:9876",), "g")
+        self.under_way: deque[Ticket] = deque()
+        self._records = records
+        self._at_once = at_once
+
+    def start_pull(self, _queue: MessageQueue, offset: int, count: int, _tags: str) -> Ticket:
+        self.under_way.append(Ticket(offset, count))
+        return self.under_way[-1]
+
+    def finish_pull(self, ticket: Ticket) -> PullReply:
+        assert self.under_way.popleft() is ticket, "answers are taken in their order"
+        return self._answer(*ticket)
+
+    def pull(self, _queue: MessageQueue, offset: int, count: int, _tags: str) -> PullReply:
+        assert not self.under_way, "an answer that nobody took would be taken for this one"
+        return self._answer(offset, count)
+
+    def _answer(self, offset: int, count: int) -> PullReply:
+        found = self._records[offset : offset + min(count, self._at_once)]
+        return PullReply(0, offset + len(found), 0, len(self._records), b"".join(found), "FOUND")
+
+
+def records(count: int, damaged: set[int]) -> list[bytes]:
+    whole = [stored_bytes(offset) for offset in range(count)]
+    magic = MESSAGE_MAGIC.to_bytes(4)
+    return [one.replace(magic, b"oops", 1) if place in damaged else one for place, one in enumerate(whole)]
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 32])
+@pytest.mark.parametrize("damaged", [{0}, {4}, {9}, {3, 4}, {0, 5, 9}, set(range(10))], ids=str)
+def test_every_offset_is_one_row(monkeypatch: pytest.MonkeyPatch, damaged: set[int], at_once: int) -> None:
+    """Wherever the damaged records are, however many messages an answer has; and none from behind the end."""
+    stored = records(11, damaged | {10})
+    broker = Broker(stored, at_once)
+    monkeypatch.setattr(Addresses, "open", lambda _: nullcontext(broker))
+    options = parse_options({"nameServer": "127.0.0.1:9876", "subscribe": "T"}, Use.READ)
+    batches = SliceReader(options, SCHEMA).read(QueueSlice(QUEUE, 0, 10))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == list(range(10))
+    assert {row["offset"] for row in rows if row["bodyError"] is not None} == damaged
+    for row in rows:
+        is_damaged = row["offset"] in damaged
+        assert row["value"] == (stored[row["offset"]] if is_damaged else b"%d" % row["offset"])
+        assert not is_damaged or "the stored record cannot be read: byte 0: magic" in row["bodyError"]
