@@ -28,7 +28,7 @@ from lockstep.protocol.names import check_group, check_topic, dead_letter_topic,
 from lockstep.protocol.versions import version_name
 from lockstep.remoting.errors import RemotingError
 
-__all__ = ["delete_group", "describe_group", "list_groups"]
+__all__ = ["delete_group", "describe_group", "list_groups", "running_infos"]
 
 _MEMBERS = ("client_id", "address", "language", "version", "consumes", "threads", "since")
 _QUEUES = ("topic", "broker", "queue_id", "owner", "committed_offset", "max_offset", "lag", "last_consumed")
@@ -113,7 +113,7 @@ async def describe_group(
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         topics = [topic] if topic is not None else await topics_of_group(admin, group)
         members = await admin.members(group)
-        infos = await _running_infos(admin, group, members)
+        infos = await running_infos(admin, group, members)
         progress = await admin.progress(group, topic)
         locks = await _locks(admin, group)
         queues = await _queue_rows(admin, group, topics, _owners(infos, locks), progress)
@@ -138,20 +138,26 @@ async def describe_group(
         _print_tables(described)
 
 
-async def _running_infos(
+async def running_infos(
     admin: AdminClient, group: str, members: ConsumerConnection | None
 ) -> dict[str, ConsumerRunningInfo]:
-    """Running info by client id.
+    """Running info by client id. Members are asked together: a broker waits 10 s for one that does not answer.
 
     A member without it, as clients of some languages are, is named on stderr and left out.
     """
-    infos = {}
-    for connection in members.connection_set if members is not None else ():
-        try:
-            infos[connection.client_id] = await admin.running_info(group, connection.client_id)
-        except (RemotingError, ProtocolError) as error:
-            note(f"no statistics of {connection.client_id}: {error}")
-    return infos
+    asked = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def ask(client_id: str) -> ConsumerRunningInfo | None:
+        async with asked:
+            try:
+                return await admin.running_info(group, client_id)
+            except (RemotingError, ProtocolError) as error:
+                note(f"no statistics of {client_id}: {error}")
+                return None
+
+    ids = [connection.client_id for connection in members.connection_set] if members is not None else []
+    infos = zip(ids, await asyncio.gather(*map(ask, ids)), strict=True)
+    return {client_id: info for client_id, info in infos if info is not None}
 
 
 async def _locks(admin: AdminClient, group: str) -> dict[MessageQueue, LockTableRow]:
