@@ -7,7 +7,7 @@ code raised would be lost, because no other code reports it: it is printed with 
 import logging
 from typing import Any, Final, Protocol
 
-__all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "log_exception", "printable"]
+__all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "log_exception", "printable", "text_of"]
 
 EXCEPTIONS: Final = "lockstep.exceptions"
 """The logger of events with a traceback. It has no handler: without one Python prints to stderr."""
@@ -46,7 +46,15 @@ def log_exception(log: EventLog, event: str, error: BaseException, **fields: Any
         error: The exception. Its type and text become the field `error`.
         fields: Further fields of the event.
     """
-    log.error(event, **fields, error=f"{type(error).__name__}: {error}", exc_info=error)
+    log.error(event, **fields, error=text_of(error), exc_info=error)
+
+
+def text_of(error: BaseException) -> str:
+    """The type and the text of an exception, also of the user's class whose `__str__` raises."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}: <its text cannot be made>"
 
 
 class StdlibLog:

@@ -16,7 +16,7 @@ from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.logs import EventLog, log_exception
+from lockstep.remoting.logs import EventLog, log_exception, text_of
 from lockstep.remoting.runtime import Runtime, WorkerPool
 
 __all__ = [
@@ -247,7 +247,7 @@ class ListenerCall(Generic[S]):
                 return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
             if ends_more_than_user_code(error):
                 raise
-            reason = f"{type(error).__name__}: {error}"
+            reason = text_of(error)
             log_exception(
                 self._log,
                 "listener_failed",

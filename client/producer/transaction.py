@@ -29,7 +29,7 @@ from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.pulled import Pulled, decode_records
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.logs import log_exception
+from lockstep.remoting.logs import log_exception, text_of
 from lockstep.remoting.runtime import WorkerPool
 
 __all__ = ["HalfMessage", "TransactionListener", "TransactionProducer", "TransactionSendResult"]
@@ -229,7 +229,7 @@ class TransactionProducer(Producer):
         except BaseException as error:
             if ends_more_than_user_code(error):
                 raise
-            reason = f"{failing}: {type(error).__name__}: {error}"
+            reason = f"{failing}: {text_of(error)}"
             log_exception(self._log, "transaction_listener_failed", error, consequence="state UNKNOWN")
             return _Decision(_State.UNKNOWN, reason)
         if state is not None and not isinstance(state, LocalTransactionState):

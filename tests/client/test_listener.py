@@ -17,6 +17,11 @@ SUCCESS, SUSPEND = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CU
 QUEUE = MessageQueue("T", "broker-a", 3)
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 class AtOnce:
     cancelled = False
 
@@ -110,7 +115,7 @@ async def test_nonsense_suspends_and_is_named(kind: Any, nonsense: Any) -> None:
 @pytest.mark.rule("article-1/2.2.7/exception-suspends")
 @pytest.mark.parametrize(
     "error",
-    [ValueError("bad order"), StopIteration("empty"), TimeoutError(), asyncio.CancelledError(), Panic("in Rust")],
+    [ValueError("bad order"), StopIteration("x"), TimeoutError(), asyncio.CancelledError(), Panic("in Rust"), Mute()],
     ids=repr,
 )
 @pytest.mark.parametrize("is_async", [True, False])
