@@ -17,6 +17,7 @@ from lockstep.broker.fence.fence import Fence
 from lockstep.broker.fence.fenced_pulls import FencedPulls
 from lockstep.broker.fence.notices import LockNotices
 from lockstep.broker.metrics.lock_counts import LockCounts
+from lockstep.broker.state.dropped_messages import DroppedMessages
 from lockstep.broker.state.fenced_locks import FencedLocks, FenceSettings
 from lockstep.broker.state.filters import ConsumerFilterManager, load_sql
 from lockstep.broker.state.groups import SubscriptionGroupManager
@@ -76,7 +77,6 @@ async def _at_once() -> None:
 class Broker:
     """State of one broker.
 
-    `evicted_ahead_count`: messages that the store dropped before a group with committed offsets consumed them.
     `message_id_prefix`: an offset message id without its last 16 hex digits, the commit log offset.
     `on_topics_changed`: called with topics that are new or changed; Registration sets it.
     `on_created_by_send`, `before_registering`: one of several brokers spreads topics that sends create (`many`).
@@ -133,13 +133,14 @@ class Broker:
         self.on_stored = self.hold.on_arrival
         self.store = self._new_store(storage)
         self.delays = DelayService(self.store, parse_delay_levels(config.delay_levels))
+        why = "retention" if config.data_dir else "memory limit"
+        self.dropped = DroppedMessages(self.offsets, self.delays, self.work, log, why)
         self.stats = BrokerStats(
             self.store, config.cluster, started_ms, config.statistics_max, partial(met, "statistics_max")
         )
         self.config_version = DataVersion(0, started_ms)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
         self.message_id_prefix = ""
-        self.evicted_ahead_count = 0
         self._born_hosts: dict[Connection, tuple[bytes, int]] = {}
         self.set_port(config.port)
         self.fence = self._new_fence(self.fenced) if self.fenced is not None else None
@@ -362,33 +363,6 @@ class Broker:
         self.send_sequences.expire(now_ms)
         self.filters.expire(self.consumers.groups, now_ms)
 
-    # Dropped messages ---------------------------------------------------------------------------------------
-
     def on_trim(self, topic: str, queue_id: int, min_before: int, min_now: int) -> None:
         """The store dropped the oldest messages of a queue: those from offset `min_before` to `min_now`."""
-        if topic == SCHEDULE_TOPIC:
-            self._on_delayed_dropped(queue_id + 1, min_before, min_now)
-        for consumer_group, committed in self.offsets.committed_below(topic, queue_id, min_now):
-            unread_count = min_now - max(committed, min_before)
-            self.evicted_ahead_count += unread_count
-            self.log.warning(
-                "unconsumed_messages_dropped",
-                why=self._limit,
-                group=consumer_group,
-                topic=topic,
-                queue_id=queue_id,
-                count=unread_count,
-                committed_offset=committed,
-                min_offset=min_now,
-                dropped_ahead_total=self.evicted_ahead_count,
-            )
-
-    @property
-    def _limit(self) -> str:
-        return "memory limit" if self.durable is None else "retention"
-
-    def _on_delayed_dropped(self, level: int, min_before: int, min_now: int) -> None:
-        lost_count = min_now - max(self.delays.offsets.get(level, 0), min_before)
-        if lost_count > 0:
-            self.evicted_ahead_count += lost_count
-            self.log.warning("delayed_messages_dropped", why=self._limit, delay_level=level, count=lost_count)
+        self.dropped.on_trim(topic, queue_id, min_before, min_now)

@@ -1,6 +1,6 @@
 """Committed offsets: (topic, group) -> queue id -> next offset to consume (wire.md 8.1 and 8.2)."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 __all__ = ["NO_OFFSET", "ConsumerOffsetManager"]
@@ -92,13 +92,6 @@ class ConsumerOffsetManager:
         if committed >= 0:
             return committed
         return 0 if min_offset <= 0 else None
-
-    def committed_below(self, topic: str, queue_id: int, offset: int) -> Iterator[tuple[str, int]]:
-        """(group, committed offset) of the groups that have committed less than `offset` of the queue."""
-        for consumer_group in self._groups_of.get(topic, ()):
-            committed = self._table[topic, consumer_group].get(queue_id, NO_OFFSET)
-            if 0 <= committed < offset:
-                yield consumer_group, committed
 
     def lower_to(self, max_offsets: Mapping[tuple[str, int], int]) -> None:
         """After a crash that lost the newest messages: lower committed offsets to the ends of their queues."""

@@ -162,7 +162,7 @@ def test_what_the_store_drops_before_its_time_is_counted_and_said() -> None:
     for _ in range(9):
         peer.send("filler", bytes(900_000))
     assert peer.broker.store.min_offset(SCHEDULE, 0) == 2
-    assert peer.broker.evicted_ahead_count == 2
+    assert peer.broker.dropped.ahead_count == 2
     assert peer.log.names("warning").count("delayed_messages_dropped") == 2
     send_delayed(peer, 1, b"later")
     peer.broker.deliver_delayed(NOW_MS + 5000)

@@ -39,14 +39,14 @@ def test_a_group_without_an_offset_starts_at_zero_only_while_nothing_was_dropped
     assert offsets.query_or_start("G", "T", 0, min_offset=1) == 0
 
 
-def test_groups_behind_an_offset_are_named() -> None:
-    """Only groups with a stored offset below the given one, of that queue."""
+def test_groups_and_topics_with_offsets_are_listed() -> None:
+    """In the order of their first commits."""
     offsets = ConsumerOffsetManager()
     offsets.commit("behind", "T", 0, 4)
     offsets.commit("level", "T", 0, 5)
     offsets.commit("elsewhere", "U", 0, 1)
     offsets.commit("unknown", "T", 0, -1)
-    assert list(offsets.committed_below("T", 0, 5)) == [("behind", 4)]
+    assert offsets.groups_of("T") == ["behind", "level", "unknown"]
     assert offsets.groups() == ["behind", "level", "elsewhere", "unknown"]
     assert [offsets.topics_of(group) for group in ("behind", "elsewhere")] == [["T"], ["U"]]
 

@@ -237,7 +237,7 @@ def test_messages_dropped_ahead_of_a_group_are_logged_and_counted() -> None:
         peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, "T", 0, committed))
     peer.send_many(2000)
     low = peer.broker.store.min_offset("T", 0)
-    assert peer.broker.evicted_ahead_count == low - 4
+    assert peer.broker.dropped.ahead_count == low - 4
     assert {fields["group"] for level, _, fields in peer.log.events if level == "warning"} == {"behind"}
 
 
