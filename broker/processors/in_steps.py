@@ -104,7 +104,7 @@ def answer_in_steps(
 
 
 def reply_in_steps(
-    broker: Broker, connection: Connection, command: RemotingCommand, body: BodySteps
+    broker: Broker, connection: Connection, command: RemotingCommand, body: BodySteps, remark: str | None = None
 ) -> RemotingCommand | None:
     """As `answer_in_steps`, for an answer with a large body; a connection may request only few at a time."""
 
@@ -113,7 +113,7 @@ def reply_in_steps(
             written = yield from body
         except LocalProtocolError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{error}; ask for one at a time") from None
-        return command.reply(ResponseCode.SUCCESS, body=written)
+        return command.reply(ResponseCode.SUCCESS, body=written, remark=remark)
 
     if broker.work.count_of(connection) >= _LARGE_UNDER_WAY_MAX:
         raise Refusal(ResponseCode.SYSTEM_BUSY, "a large answer to this connection is still in work; wait for it")

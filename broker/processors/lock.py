@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.kept_answer import Begun, answer_when_kept
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
@@ -16,11 +17,11 @@ from lockstep.protocol.bodies.locks import (
     LockBatchBody,
     LockOkBody,
     LockRefusal,
-    LockTableBody,
     encode_locked,
     read_plain_batch,
     renewed_to_wire,
 )
+from lockstep.protocol.bodies.rows import encode_list
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -224,12 +225,13 @@ def list_lock_changes(broker: Broker, connection: Connection, command: RemotingC
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 
-def list_locks(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def list_locks(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
     """The entries of one group, or of all groups if they fit into one answer."""
     header = command.decode_header(ListLocksRequestHeader)
     rows_max = broker.config.lock_entries_per_group_max
     if header.consumer_group is None and len(broker.locks) > rows_max:
         remark = f"{len(broker.locks)} locks are too many for one answer (at most {rows_max}); name a group"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    table = LockTableBody(broker.locks.list(now_ms, header.consumer_group))
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(table, command.serialize_type))
+    rows = (row.to_wire() for row in broker.locks.rows(now_ms, header.consumer_group))
+    steps = encode_list({}, "lockTable", rows, command.serialize_type)
+    return reply_in_steps(broker, connection, command, steps)

@@ -3,10 +3,11 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.admin import ConsumeQueueData, QueryConsumeQueueResponseBody
-from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.rows import encode_list
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
@@ -17,6 +18,7 @@ from lockstep.protocol.headers.admin import (
     ViewMessageRequestHeader,
 )
 from lockstep.protocol.ids import decode_offset_message_id
+from lockstep.protocol.records import record_to_wire
 
 __all__ = ["message_by_id", "message_by_offset", "query_consume_queue", "query_message", "view_message"]
 
@@ -74,7 +76,7 @@ def message_by_id(broker: Broker, message_id: str | None) -> bytes:
 
 def query_consume_queue(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+) -> RemotingCommand | None:
     """Entries of a consume queue, and the subscription of a group. `eval` is always false, as in RocketMQ."""
     header = command.decode_header(QueryConsumeQueueRequestHeader)
     topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
@@ -88,8 +90,8 @@ def query_consume_queue(
         subscription = members.subscriptions.get(topic) if members is not None else None
         filter_data = f"{group}@{topic} is not online!" if subscription is None else "null"
     entries = broker.store.entries(topic, queue_id, header.first_index, min(header.entry_count, _ENTRIES_MAX))
-    body = QueryConsumeQueueResponseBody(
-        tuple(ConsumeQueueData(*entry) for entry in entries), high, low, subscription, filter_data
-    )
+    around = QueryConsumeQueueResponseBody((), high, low, subscription, filter_data).to_wire()
+    rows = (record_to_wire(ConsumeQueueData(*entry)) for entry in entries)
+    body = encode_list(around, "queueData", rows, command.serialize_type)
     remark = f"{len(entries)} entries of {queue_id}@{topic}"  # RocketMQ sends a remark too
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type), remark=remark)
+    return reply_in_steps(broker, connection, command, body, remark)

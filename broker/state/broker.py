@@ -36,7 +36,6 @@ from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id, pack_host
-from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage

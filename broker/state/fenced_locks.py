@@ -5,7 +5,7 @@ docs/fencing.md has the rules; broker/fence/states.py is the table of transition
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
@@ -394,7 +394,7 @@ class FencedLocks:
                 self.on_removed(oldest)
         return count_max
 
-    def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:
+    def rows(self, now_ms: int, consumer_group: str | None = None) -> Iterator[LockTableRow]:
         """All locks, or those of one group, sorted by group and queue; also ended ones."""
-        locks = self._locks.sorted(consumer_group)
-        return tuple(lock.row(now_ms, self.waiters.count(lock.consumer_group, lock.key)) for lock in locks)
+        locks, count = self._locks.sorted(consumer_group), self.waiters.count
+        return (lock.row(now_ms, count(lock.consumer_group, lock.key)) for lock in locks)

@@ -177,11 +177,8 @@ class RebalanceLockManager:
         entries = tuple(self._table.get(consumer_group, {}).items())
         return (queue.topic for queue, entry in entries if entry.last_update_ms >= alive_since_ms)
 
-    def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:
+    def rows(self, now_ms: int, consumer_group: str | None = None) -> Iterator[LockTableRow]:
         """All entries, or those of one group, sorted by group and queue; also expired ones."""
-        return tuple(self._rows(now_ms, consumer_group))
-
-    def _rows(self, now_ms: int, consumer_group: str | None) -> Iterator[LockTableRow]:
         groups = sorted(self._table) if consumer_group is None else [consumer_group]
         for group in groups:
             for queue, entry in sorted(self._table.get(group, {}).items(), key=lambda item: item[0]):

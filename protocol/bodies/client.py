@@ -33,6 +33,7 @@ __all__ = [
     "ProducerTable",
     "ResetOffsetBody",
     "ResetOffsetBodyForC",
+    "queues_with_offsets",
 ]
 
 
@@ -202,11 +203,15 @@ class ResetOffsetBodyForC(NamedTuple):
     offset_table: Mapping[MessageQueue, int]
 
     def to_wire(self) -> dict[str, Any]:
-        return {"offsetTable": [queue_to_wire(queue) | {"offset": n} for queue, n in self.offset_table.items()]}
+        return {"offsetTable": queues_with_offsets(self.offset_table)}
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         return cls(_queues_with_offsets(as_list(as_object(value, "offsets").get("offsetTable"), "offsetTable")))
+
+
+def queues_with_offsets(table: Mapping[MessageQueue, int]) -> list[dict[str, Any]]:
+    return [queue_to_wire(queue) | {"offset": n} for queue, n in table.items()]
 
 
 def _queues_with_offsets(rows: list[Any]) -> dict[MessageQueue, int]:

@@ -15,7 +15,7 @@ from lockstep.protocol.bodies.fastjson import ObjectKeyed, dumps
 from lockstep.protocol.codes import FRAME_BYTES_MAX, SerializeType
 from lockstep.protocol.errors import LocalProtocolError
 
-__all__ = ["BODY_ROWS_BYTES_MAX", "ROWS_A_STEP", "BodyRows", "BodySteps", "encode_table"]
+__all__ = ["BODY_ROWS_BYTES_MAX", "ROWS_A_STEP", "BodyRows", "BodySteps", "encode_list", "encode_names", "encode_table"]
 
 R = TypeVar("R")
 
@@ -89,6 +89,21 @@ def encode_table(
         body.add({name: row.to_wire() for name, row in some})
         yield None
     return body.finish(wire, member)
+
+
+def encode_list(wire: dict[str, Any], member: str, rows: Iterable[Any], serialize_type: int) -> BodySteps:
+    """Encode a list of values in their order. The source of `rows` must keep its size until the end."""
+    body, left = BodyRows(serialize_type), iter(rows)
+    while some := list(islice(left, ROWS_A_STEP)):
+        body.add(some)
+        yield None
+    return body.finish(wire, member, as_list=True)
+
+
+def encode_names(member: str, names: Iterable[str], serialize_type: int) -> BodySteps:
+    """Encode a sorted list of names. The source of `names` must keep its size until the end."""
+    by_name = yield from _sorted((name, None) for name in names)
+    return (yield from encode_list({}, member, (name for name, _ in by_name), serialize_type))
 
 
 def _sorted(rows: Iterator[tuple[str, R]]) -> Generator[None, None, Iterator[tuple[str, R]]]:

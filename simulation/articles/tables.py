@@ -42,7 +42,7 @@ def tables_of(stage: Stage, before: Tables) -> Tables:
     rows = {} if brokers else {row: fields for row, fields in before.items() if "" in fields}
     for name in brokers:
         broker = stage.core(name)
-        for lock in broker.locks.list(stage.world.now_ms, stage.consumer_group):
+        for lock in tuple(broker.locks.rows(stage.world.now_ms, stage.consumer_group)):
             rows[_row(Focus.LOCKS, "lock of", lock.queue)] = {"": stage.who(lock.client_id)}
         for (topic, group), offsets in broker.offsets.table.items():
             if group == stage.consumer_group:

@@ -157,7 +157,7 @@ class Watch:
                 answer = act(*arguments, **named)
                 if method == "try_lock_batch":
                     self._refused(str(arguments[0]), str(arguments[1]), answer)
-                self._look(broker, locks.list(runtime.now_ms()), why)
+                self._look(broker, tuple(locks.rows(runtime.now_ms())), why)
                 return answer
 
             setattr(locks, method, replaced)
@@ -167,7 +167,10 @@ class Watch:
                 noted(method, why)
         ends = [one.at_ms for one in self.evidence.hosts if one.host == broker and one.event in _ENDS]
         self._look(
-            broker, locks.list(runtime.now_ms()), "the broker ended, and has lost its locks", max(ends, default=0)
+            broker,
+            tuple(locks.rows(runtime.now_ms())),
+            "the broker ended, and has lost its locks",
+            max(ends, default=0),
         )
 
     def _refused(self, group: str, client_id: str, answers: Any) -> None:

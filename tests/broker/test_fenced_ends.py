@@ -18,7 +18,7 @@ def test_a_lost_connection_begins_the_lock_delay() -> None:
     fences.ended("a", NOW_MS + 10_000)
     over_ms = NOW_MS + 10_000 + DELAY_MS
     assert fences.ask("b", 0, over_ms - 1)[4:] == ("a", 12_999, 1)
-    assert fences.locks.list(over_ms - 1)[0][4:] == (0, 12_999, epoch, True, 1)
+    assert next(iter(fences.locks.rows(over_ms - 1)))[4:] == (0, 12_999, epoch, True, 1)
     assert fences.due_ms() == over_ms
     fences.locks.due(over_ms - 1)
     assert fences.woken() == []
@@ -65,7 +65,7 @@ def test_a_renewal_over_another_connection_cancels_the_delay() -> None:
     epoch = fences.claim("a", NOW_MS)
     fences.ended("a", NOW_MS + 1000)
     assert fences.renews("a", epoch, NOW_MS + 1000 + DELAY_MS - 1, connection="a2")
-    assert fences.locks.list(NOW_MS + 5000)[0].draining is False
+    assert next(iter(fences.locks.rows(NOW_MS + 5000))).draining is False
     fences.locks.due(NOW_MS + 1000 + DELAY_MS)
     assert not fences.claim("b", NOW_MS + 1000 + DELAY_MS)
     assert fences.renews("a", epoch, NOW_MS + 6000, connection="a3")

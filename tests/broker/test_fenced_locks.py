@@ -209,7 +209,7 @@ def test_the_table_is_bounded() -> None:
     fences.claim("a", NOW_MS + 1, second)
     assert fences.ask("a", 0, NOW_MS + 2, third).outcome is LockOutcome.TABLE_FULL
     assert fences.ask("a", 0, NOW_MS + LEASE_MS, third).outcome is LockOutcome.GRANTED
-    assert [row.queue for row in fences.locks.list(NOW_MS)] == [second, third]
+    assert [row.queue for row in tuple(fences.locks.rows(NOW_MS))] == [second, third]
     small = Fences(entries_per_group_max=1)
     small.claim("a", NOW_MS, first)
     assert small.ask("a", 0, NOW_MS, second).outcome is LockOutcome.TABLE_FULL

@@ -328,7 +328,7 @@ def test_a_renewal_of_all_queues_has_the_same_answer_by_the_shorter_way(encoding
         renewed = peer.answer(R.LOCK_BATCH_MQ, None, LockBatchBody("G", "c", (FIRST, SECOND), epochs))
         assert len(decode_body(LockOkBody, renewed.body, encoding).grants or ()) == 2
         assert log_debug is ("lock_renewed" in peer.log.names())
-        seen.append((renewed.body, peer.broker.locks.list(peer.now_ms)))
+        seen.append((renewed.body, tuple(peer.broker.locks.rows(peer.now_ms))))
     assert seen[0] == seen[1]
 
 
@@ -342,5 +342,5 @@ def test_a_renewal_of_some_queues_is_answered_for_each() -> None:
     assert renewal.grants == (LockGrant(grants[0].epoch, LEASE_MS),)
     assert [refusal.answer for refusal in renewal.refusals or ()] == ["STALE"]
     clients.pass_ms(1)
-    remaining_ms = [row.remaining_ms for row in clients.first.broker.locks.list(clients.first.now_ms)]
+    remaining_ms = [row.remaining_ms for row in tuple(clients.first.broker.locks.rows(clients.first.now_ms))]
     assert remaining_ms == [LEASE_MS - 2, -1]

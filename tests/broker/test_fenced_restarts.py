@@ -23,7 +23,7 @@ def test_a_kept_lock_has_its_lease_once_more() -> None:
     assert not fences.renews("a", epoch - 1, NOW_MS)
     assert not fences.renews("b", epoch, NOW_MS)
     assert fences.renews("a", epoch, NOW_MS + LEASE_MS - 1)
-    assert fences.locks.list(NOW_MS)[0].held_ms == 5000
+    assert next(iter(fences.locks.rows(NOW_MS))).held_ms == 5000
     assert fences.seen == [], "no owner has changed"
 
 
@@ -60,7 +60,7 @@ def test_a_kept_lease_is_the_longer_one() -> None:
     fences.locks.restore([kept("a", make_epoch(5, 5), lease_ms=2 * LEASE_MS)], NOW_MS - 1, NOW_MS)
     assert not fences.claim("b", NOW_MS + 2 * LEASE_MS - 1)
     fences.locks.restore([kept("a", make_epoch(5, 5), lease_ms=10)._replace(consumer_group="H")], 5, NOW_MS)
-    assert fences.locks.list(NOW_MS, "H")[0].remaining_ms == LEASE_MS - 1
+    assert next(iter(fences.locks.rows(NOW_MS, "H"))).remaining_ms == LEASE_MS - 1
 
 
 def test_in_the_grace_period_the_first_who_presents_an_epoch_has_the_queue() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lockstep.broker.state.locks import RebalanceLockManager
 from lockstep.broker.state.members import ClientChannel
 from lockstep.broker.state.sliced_work import STEPS_A_TURN
 from lockstep.protocol.bodies.admin import ConsumeStats, ConsumeStatsList, OffsetWrapper
@@ -16,11 +17,15 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.admin import (
     ConsumeStatsRequestHeader,
     GetBrokerConsumeStatsRequestHeader,
+    QueryConsumeQueueRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetRequestHeader,
+    ResetOffsetRequestHeader,
     TopicRequestHeader,
 )
+from lockstep.protocol.headers.messaging import ListLocksRequestHeader
 from lockstep.protocol.model import MessageQueue
-from tests.broker.helpers import NOW_MS, Peer
+from tests.broker.helpers import NOW_MS, Peer, consumer
 
 R = RequestCode
 GROUPS = 2000
@@ -34,6 +39,11 @@ LARGE = {
     R.GET_TOPIC_STATS_INFO: TopicRequestHeader("T"),
     R.GET_CONSUME_STATS: ConsumeStatsRequestHeader("G7", "T"),
     R.QUERY_CONSUME_TIME_SPAN: QueryConsumeTimeSpanRequestHeader("T", "G7"),
+    R.QUERY_TOPIC_CONSUME_BY_WHO: TopicRequestHeader("U"),
+    R.QUERY_CORRECTION_OFFSET: QueryCorrectionOffsetRequestHeader("G7", "U"),
+    R.QUERY_CONSUME_QUEUE: QueryConsumeQueueRequestHeader("T", 0, 0, 2000, "G7"),
+    R.LIST_LOCKS: ListLocksRequestHeader("G7"),
+    R.INVOKE_BROKER_TO_RESET_OFFSET: ResetOffsetRequestHeader("T", "G7", -1, True),
 }
 
 
@@ -63,6 +73,15 @@ def filled() -> Peer:
         broker.groups.find(group, NOW_MS)
         broker.topics.ensure_retry_topic(group, 1, NOW_MS)
         broker.offsets.commit(group, f"%RETRY%{group}", 0, number)
+    broker.topics.put(TopicConfig("U", 16, 16), NOW_MS)
+    for number in range(2000):
+        broker.offsets.commit("G7", "T", number, number)
+        for queue_id in range(16):
+            broker.offsets.commit(f"G{number}", "U", queue_id, number)
+    assert isinstance(broker.locks, RebalanceLockManager)
+    broker.locks.try_lock_batch("G7", "c", [MessageQueue("T", "b", number) for number in range(2000)], NOW_MS)
+    broker.consumers.register(consumer("G7"), peer.connection, peer_channel())
+    peer.send_many(2000)
     return peer
 
 

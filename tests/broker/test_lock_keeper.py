@@ -118,7 +118,7 @@ async def test_an_answer_waits_for_the_disk(world: World) -> None:
     assert reply() is None
     await world.until(lambda: reply() is not None)
     assert world.elapsed_ms - began_ms >= 50
-    epoch = kept.locks.list(kept.now_ms)[0].epoch or 0
+    epoch = next(iter(kept.locks.rows(kept.now_ms))).epoch or 0
     renewed = kept.asked("a", RequestCode.LOCK_BATCH_MQ, None, body._replace(epochs=(epoch,)))
     assert renewed() is not None
 
@@ -285,7 +285,7 @@ def test_a_long_file_is_written_anew() -> None:
         for number in range(600):
             body = LockBatchBody(f"{number % 10}" * 200, "c" * 3000, QUEUES, (0, 0, 0))
             await kept.ask("c", RequestCode.LOCK_BATCH_MQ, None, body)
-            for row in kept.locks.list(kept.now_ms):
+            for row in tuple(kept.locks.rows(kept.now_ms)):
                 kept.locks.unlock_batch(row.consumer_group, row.client_id, [row.queue], [row.epoch or 0], kept.now_ms)
             longest = max(longest, len(world.disk("broker").read(TABLE)))
         assert 1024 * 1024 < longest < 1040 * 1024

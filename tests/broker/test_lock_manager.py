@@ -56,7 +56,7 @@ def test_an_owner_that_comes_back_too_late_starts_anew() -> None:
     one(locks, "a", NOW_MS)
     late_ms = NOW_MS + LIFE_MS + 1
     assert one(locks, "a", late_ms) == (QUEUE, LockOutcome.REACQUIRED, "a", LIFE_MS + 1)
-    assert locks.list(late_ms)[0].held_ms == 0
+    assert next(iter(locks.rows(late_ms))).held_ms == 0
 
 
 def test_only_the_owner_unlocks() -> None:
@@ -73,7 +73,7 @@ def test_unlocking_what_nobody_holds_is_answered_and_changes_nothing() -> None:
     """An unknown group or queue is no error."""
     locks = RebalanceLockManager(LIFE_MS)
     assert locks.unlock_batch("G", "a", [QUEUE], NOW_MS) == [(QUEUE, LockOutcome.REFUSED, None, 0)]
-    assert locks.list(NOW_MS) == ()
+    assert tuple(locks.rows(NOW_MS)) == ()
 
 
 @pytest.mark.rule("article-1/2.2.2/lock-table")
@@ -102,13 +102,13 @@ def test_the_list_is_sorted_and_tells_ages() -> None:
     locks.try_lock_batch("H", "b", [first], NOW_MS)
     locks.try_lock_batch("G", "a", [second, first], NOW_MS - LIFE_MS - 1)
     locks.try_lock_batch("G", "a", [first], NOW_MS - LIFE_MS)
-    assert [row[:6] for row in locks.list(NOW_MS)] == [
+    assert [row[:6] for row in tuple(locks.rows(NOW_MS))] == [
         ("G", first, "a", 60_000, 0, 60_001),
         ("G", second, "a", 60_001, -1, 60_001),
         ("H", first, "b", 0, 60_000, 0),
     ]
-    assert [row.consumer_group for row in locks.list(NOW_MS, "H")] == ["H"]
-    assert locks.list(NOW_MS, "nobody") == ()
+    assert [row.consumer_group for row in tuple(locks.rows(NOW_MS, "H"))] == ["H"]
+    assert tuple(locks.rows(NOW_MS, "nobody")) == ()
 
 
 CALLS = st.lists(
@@ -146,7 +146,7 @@ def test_the_table_agrees_with_a_naive_model(calls: list[tuple[str, str, str, li
             if may:
                 model[group, queue] = (client_id, now_ms)
             assert answer.outcome.owned == may
-    held = {(row.consumer_group, row.queue): (row.client_id, now_ms - row.age_ms) for row in locks.list(now_ms)}
+    held = {(row.consumer_group, row.queue): (row.client_id, now_ms - row.age_ms) for row in tuple(locks.rows(now_ms))}
     assert held == model
 
 
@@ -180,11 +180,11 @@ def test_an_expired_entry_makes_room_in_a_full_table() -> None:
     assert one_of(locks, "G", NOW_MS) is LockOutcome.GRANTED
     assert one_of(locks, "H", NOW_MS + LIFE_MS) is LockOutcome.TABLE_FULL
     assert one_of(locks, "H", NOW_MS + LIFE_MS + 1) is LockOutcome.GRANTED
-    assert [row.consumer_group for row in locks.list(NOW_MS)] == ["H"]
+    assert [row.consumer_group for row in tuple(locks.rows(NOW_MS))] == ["H"]
     first, second = queues_of("T", 2)
     late_ms = NOW_MS + 2 * LIFE_MS + 2
     assert outcomes(locks.try_lock_batch("H", "a", [second], late_ms)) == [LockOutcome.GRANTED]
-    assert [row.queue for row in locks.list(late_ms)] == [second]
+    assert [row.queue for row in tuple(locks.rows(late_ms))] == [second]
     assert first == QUEUE
 
 
@@ -206,7 +206,7 @@ def test_entries_that_nobody_renews_are_forgotten_in_slices() -> None:
     assert locks.expire(at_ms, 10) == 0
     assert locks.expire(at_ms + 1, 2) == 2
     assert locks.expire(at_ms + 1, 2) == 1
-    assert [row.queue for row in locks.list(at_ms)] == [queues[0]]
+    assert [row.queue for row in tuple(locks.rows(at_ms))] == [queues[0]]
     assert locks.expire(at_ms + 2, 2) == 1
     assert len(locks) == 0
 
@@ -215,4 +215,4 @@ def test_a_request_that_gets_nothing_leaves_nothing() -> None:
     """A lock of no queue makes no entry, and so no group."""
     locks = RebalanceLockManager(LIFE_MS)
     assert locks.try_lock_batch("G", "a", [], NOW_MS) == []
-    assert (len(locks), locks.list(NOW_MS)) == (0, ())
+    assert (len(locks), tuple(locks.rows(NOW_MS))) == (0, ())

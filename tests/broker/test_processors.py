@@ -376,7 +376,7 @@ def test_a_body_that_is_none_is_a_body_error(peer: Peer, code: RequestCode) -> N
     for body in (b"", b"\xc1 nonsense", b"[]"):
         with pytest.raises(BodyError):
             peer.answer(code, None, body)
-    assert peer.broker.locks.list(NOW_MS) == ()
+    assert tuple(peer.broker.locks.rows(NOW_MS)) == ()
 
 
 # Administration ---------------------------------------------------------------------------------------------------

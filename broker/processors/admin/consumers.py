@@ -41,6 +41,7 @@ __all__ = [
 _INT64_MAX: Final = 2**63 - 1
 _NO_TIME: Final = -1
 _GROUPS_A_STEP: Final = 16
+_LOOKED_AT_A_STEP: Final = 512  # offsets
 
 
 # Stored offsets ---------------------------------------------------------------------------------------------------
@@ -85,24 +86,31 @@ def _unsubscribed(broker: Broker, group: str, topic: str) -> bool:
 
 def correction_offsets(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+) -> RemotingCommand | None:
     """The lowest offset of each queue among all groups; the largest int64 where the compared group is lower.
 
     Apache's broker also deletes the stored offsets of the groups in `filter_groups`, by mistake; ours only reads.
     """
     header = command.decode_header(QueryCorrectionOffsetRequestHeader)
+    return reply_in_steps(broker, connection, command, _corrections(broker, header, command.serialize_type))
+
+
+def _corrections(broker: Broker, header: QueryCorrectionOffsetRequestHeader, serialize_type: int) -> BodySteps:
     left_out = set(header.filter_groups.split(",")) if header.filter_groups else set()
     lowest: dict[int, int] = {}
+    looked_at = 0
     for group in broker.offsets.groups_of(header.topic):
         for queue_id, offset in broker.offsets.queues_of(group, header.topic).items() if group not in left_out else ():
             if broker.store.min_offset(header.topic, queue_id) <= offset:
                 lowest[queue_id] = min(offset, lowest.get(queue_id, _INT64_MAX))
+            looked_at += 1
+            if looked_at % _LOOKED_AT_A_STEP == 0:
+                yield None
     compared = broker.offsets.queues_of(header.compare_group, header.topic)
     for queue_id, offset in compared.items():
         if queue_id in lowest:
             lowest[queue_id] = _INT64_MAX if lowest[queue_id] > offset else offset
-    body = QueryCorrectionOffsetBody(lowest)
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+    return encode_body(QueryCorrectionOffsetBody(lowest), serialize_type)
 
 
 # Progress ----------------------------------------------------------------------------------------------------------

@@ -4,14 +4,17 @@ With fenced locks the broker stores the new offsets too, if one of the queues ha
 client but the owner would be refused.
 """
 
+from collections.abc import Generator
 from typing import Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
-from lockstep.protocol.bodies.client import ResetOffsetBody, ResetOffsetBodyForC
-from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from lockstep.protocol.bodies.client import queues_with_offsets
+from lockstep.protocol.bodies.queue_tables import queue_table
+from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps
+from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import ResetOffsetRequestHeader
 from lockstep.protocol.model import MessageQueue
@@ -22,11 +25,14 @@ _END: Final = -1
 _NO_OFFSET: Final = -1
 _RESET_VERSION: Final = 28  # V3_0_7_SNAPSHOT, wire.md 1.4
 _CPP: Final = int(LanguageCode.CPP)
+_WRITTEN_A_STEP: Final = 256 * 1024  # bytes
 
 _REMARK: Final = "consumers were told"  # RocketMQ sends a remark too
 
 
-def reset_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def reset_offset(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """Send new offsets to all consumers of the group, which commit them.
 
     Without a consumer the answer is CONSUMER_NOT_ONLINE (206), and the caller must commit them itself; with fenced
@@ -34,36 +40,67 @@ def reset_offset(broker: Broker, connection: Connection, command: RemotingComman
     the language of the caller, not of the consumer, decides whether the push has the form for C++.
     """
     header = command.decode_header(ResetOffsetRequestHeader)
-    table = _new_offsets(broker, header)
-    group = broker.consumers.groups.get(header.group)
+    return answer_in_steps(broker, connection, command, _reset(broker, connection, command, header, now_ms))
+
+
+def _reset(
+    broker: Broker, connection: Connection, command: RemotingCommand, header: ResetOffsetRequestHeader, now_ms: int
+) -> AnswerSteps:
+    table = yield from _new_offsets(broker, header)
+    bodies = _Bodies(table)
+    reply_body = yield from bodies.get(command.serialize_type)
     fence = broker.fence
     if fence is not None and not fence.checks.are_locked(header.group, header.topic, range(len(table)), now_ms):
         fence = None
+    group = broker.consumers.groups.get(header.group)
     if group is None and fence is None:
         remark = (
             f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
             f"Timestamp: {header.timestamp}"
         )
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-    body = ResetOffsetBodyForC(table) if command.language == _CPP else ResetOffsetBody(table)
     push_header = ResetOffsetRequestHeader(header.topic, header.group, header.timestamp)
-    for peer, channel in group.channels.items() if group is not None else ():
+    written_bytes = 0
+    for peer, channel in list(group.channels.items()) if group is not None else ():
         if channel.version < _RESET_VERSION:
             remark = f"the client does not support this feature. version={channel.version}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        data = encode_body(body, peer.serialize_type)
+        data = yield from bodies.get(peer.serialize_type, for_cpp=command.language == _CPP)
         peer.send_one_way(RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push_header, data))
+        written_bytes += len(data)
+        if written_bytes > _WRITTEN_A_STEP:
+            written_bytes = 0
+            yield None
     if fence is not None:
         offsets = {queue.queue_id: offset for queue, offset in table.items()}
         for queue_id, offset in offsets.items():
             broker.offsets.commit(header.group, header.topic, queue_id, offset)
         fence.checks.reset(header.group, header.topic, offsets, now_ms)
     broker.log.info("offsets_reset", group=header.group, topic=header.topic, peer=connection.address)
-    reply_body = encode_body(ResetOffsetBody(table), command.serialize_type)
     return command.reply(ResponseCode.SUCCESS, body=reply_body, remark=_REMARK)
 
 
-def _new_offsets(broker: Broker, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+class _Bodies:
+    """The table as a body, in each form once."""
+
+    def __init__(self, table: dict[MessageQueue, int]) -> None:
+        self._table = table
+        self._written: dict[tuple[bool, bool], bytes] = {}
+
+    def get(self, serialize_type: int, *, for_cpp: bool = False) -> BodySteps:
+        key = (serialize_type == SerializeType.MSGPACK, for_cpp)
+        if key not in self._written:
+            body, queues = BodyRows(serialize_type), list(self._table.items())
+            for start in range(0, len(queues), ROWS_A_STEP):
+                if start:
+                    yield None
+                rows = dict(queues[start : start + ROWS_A_STEP])
+                body.add(queues_with_offsets(rows) if for_cpp else queue_table(rows))
+            self._written[key] = body.finish({}, "offsetTable", as_list=for_cpp)
+        return self._written[key]
+
+
+def _new_offsets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None, None, dict[MessageQueue, int]]:
     """An offset for each write queue. Raises Refusal when the group has no offset of a queue yet."""
     topic, group = header.topic, header.group
     config = broker.topics.get(topic)
@@ -81,4 +118,6 @@ def _new_offsets(broker: Broker, header: ResetOffsetRequestHeader) -> dict[Messa
             wanted = max(0, broker.store.offset_at(topic, queue_id, header.timestamp))
         queue = MessageQueue(topic, broker.config.broker_name, queue_id)
         table[queue] = wanted if header.is_force or wanted < committed else committed
+        if len(table) % ROWS_A_STEP == 0:
+            yield None
     return table

@@ -7,12 +7,12 @@ from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, re
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.sliced_work import Wait
-from lockstep.protocol.bodies.admin import GroupList, TopicOffset
+from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import TopicConfig, TopicList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.bodies.queue_tables import queue_table
-from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps
+from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps, encode_names
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
@@ -131,12 +131,18 @@ def _bounds(broker: Broker, topic: str, queue_id: int) -> TopicOffset:
     return TopicOffset(low, high, broker.store.store_timestamp(topic, queue_id, high - 1) or 0)
 
 
-def groups_of_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def groups_of_topic(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """Groups that subscribe to a topic, and groups with offsets of it."""
     (topic,) = command.decode_header(TopicRequestHeader)
-    online = [group for group, members in broker.consumers.groups.items() if topic in members.subscriptions]
-    groups = sorted({*online, *broker.offsets.groups_of(topic)})
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(GroupList(tuple(groups)), command.serialize_type))
+    with_offsets = broker.offsets.groups_of(topic)
+    members = broker.consumers.groups.items()
+    online = [
+        group for group, of in members if topic in of.subscriptions and (topic, group) not in broker.offsets.table
+    ]
+    steps = encode_names("groupList", [*with_offsets, *online], command.serialize_type)
+    return reply_in_steps(broker, connection, command, steps)
 
 
 def system_topics(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
