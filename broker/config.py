@@ -157,10 +157,12 @@ class BrokerConfig:
     heartbeat_subscriptions_max: int = setting(5000, live=True)  # of all its groups, and their tags
     groups_per_connection_max: int = setting(2000, live=True)  # of which a connection is a member
     memberships_max: int = setting(100_000, live=True)  # groups of all connections
+    subscription_characters_max: int = setting(32_000_000, live=True)  # of the subscriptions of all groups
     groups_max: int = 20_000  # with a configuration
     brokers_max: int = 1000  # that a name server knows
     routes_max: int = 200_000  # that a name server knows: topics of all its brokers
     kv_configs_max: int = 10_000  # that a name server keeps
+    kv_characters_max: int = 2_000_000  # of their namespaces, keys and values
     topics_max: int = 50_000  # of sends and administrators; retry topics of groups are created above it too
 
     log_debug: bool = False
@@ -211,6 +213,7 @@ class BrokerConfig:
             self.brokers_max,
             self.routes_max,
             self.kv_configs_max,
+            self.kv_characters_max,
             self.structured_body_bytes_max,
         )
 
@@ -373,16 +376,14 @@ _NOT_NEGATIVE = (
 _POSITIVE = (
     "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",
     "heartbeat_groups_max", "heartbeat_subscriptions_max", "groups_per_connection_max", "memberships_max",
-    "groups_max", "topics_max", "brokers_max", "routes_max", "kv_configs_max",
-    "default_topic_queue_nums", "retry_queue_nums", "hold_check_interval_ms", "held_pulls_per_connection_max",
-    "held_pulls_max",
-    "channel_expired_timeout_ms", "broker_expired_timeout_ms", "scan_interval_ms", "idle_close_ms",
-    "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
-    "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
-    "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
-    "batch_messages_max", "offset_entries_max", "statistics_max", "filter_characters_max",
-    "send_lanes_max", "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max", "metrics_series_max",
-    "acl_replay_window_ms",
+    "subscription_characters_max", "groups_max", "topics_max", "brokers_max", "routes_max", "kv_configs_max",
+    "kv_characters_max", "default_topic_queue_nums", "retry_queue_nums", "hold_check_interval_ms",
+    "held_pulls_per_connection_max", "held_pulls_max", "channel_expired_timeout_ms", "broker_expired_timeout_ms",
+    "scan_interval_ms", "idle_close_ms", "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms",
+    "index_slot_count", "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms",
+    "reserved_hours", "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
+    "batch_messages_max", "offset_entries_max", "statistics_max", "filter_characters_max", "send_lanes_max",
+    "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max", "metrics_series_max", "acl_replay_window_ms",
 )  # fmt: skip
 
 

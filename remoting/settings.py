@@ -4,6 +4,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
 from enum import Enum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar
 
@@ -143,16 +144,21 @@ def live_properties(config: Any) -> tuple[str, ...]:
     return tuple(_property_name(f) for f in fields(config) if f.metadata.get("live"))
 
 
+@cache
+def _known_of(config_class: type[Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Fields by all their names, fields by RocketMQ's names, and the types of fields."""
+    ours = {f.name: f for f in _shown(config_class)}
+    theirs = {f.metadata["property"]: f for f in ours.values() if "property" in f.metadata}
+    return ours | theirs, theirs, typing.get_type_hints(config_class)
+
+
 def with_properties(config: C, properties: Mapping[str, str], **settings: Any) -> C:
     """`config` changed by properties, under our names or RocketMQ's. Raises SettingError with the wrong name.
 
     Args:
         settings: Changed in the same step, so that rules about several settings see the whole. Properties win.
     """
-    ours = {f.name: f for f in _shown(config)}
-    theirs = {f.metadata["property"]: f for f in ours.values() if "property" in f.metadata}
-    by_name = ours | theirs
-    kinds = typing.get_type_hints(type(config))
+    by_name, theirs, kinds = _known_of(type(config))  # type: ignore[arg-type]  # a class is hashable
     changes: dict[str, Any] = {}
     for name, text in properties.items():
         if name not in by_name:

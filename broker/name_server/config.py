@@ -18,4 +18,5 @@ class NameServerConfig:
     brokers_max: int = 1000
     routes_max: int = 200_000  # topics of all brokers
     kv_configs_max: int = 10_000
+    kv_characters_max: int = 2_000_000
     structured_body_bytes_max: int = 1024 * 1024

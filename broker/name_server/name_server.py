@@ -140,6 +140,9 @@ class NameServer:
         """Raises NameServerFull."""
         count = self.kv_configs.count + self.kv_configs.growth(namespace, key)
         self._check_limit("kv_configs_max", count, now_ms, connection)
+        grown = self.kv_configs.character_growth(namespace, key, value)
+        if grown > 0:
+            self._check_limit("kv_characters_max", self.kv_configs.characters + grown, now_ms, connection)
         self.kv_configs.put(namespace, key, value)
 
     def _check_limit(self, setting: str, count: int, now_ms: int, connection: Connection) -> None:

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from lockstep.broker.connection import Connection
 from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.processors.refusal import check_filters_by, check_limit
-from lockstep.broker.processors.request_body import read_body
+from lockstep.broker.processors.request_body import CLIENT_ID_LENGTH_MAX, check_name_length, read_body
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.filters import compiled
 from lockstep.broker.state.members import ClientChannel
@@ -38,6 +38,7 @@ def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, 
     check_limit(broker, connection, "heartbeat_groups_max", unread.group_count, now_ms)
     check_limit(broker, connection, "heartbeat_subscriptions_max", unread.subscription_count, now_ms)
     data = unread.read()
+    _check_names(data)
     channel = ClientChannel(data.client_id, command.language, command.version, now_ms)
     if broker.fence is not None:
         broker.fence.bind(
@@ -69,6 +70,13 @@ def _heartbeat_steps(
     return command.reply(ResponseCode.SUCCESS)
 
 
+def _check_names(data: HeartbeatData) -> None:
+    """Raises BodyError for names longer than RocketMQ's clients allow: tables keep them."""
+    check_name_length("clientID", data.client_id, CLIENT_ID_LENGTH_MAX)
+    for producer in data.producer_data_set:
+        check_name_length("groupName", producer.group_name)
+
+
 def _check_memberships(broker: Broker, connection: Connection, data: HeartbeatData, now_ms: int) -> None:
     """Raises Refusal when there would be too many memberships; then the heartbeat changes nothing."""
     consumers, producers = broker.consumers.memberships, broker.producers.memberships
@@ -78,6 +86,10 @@ def _check_memberships(broker: Broker, connection: Connection, data: HeartbeatDa
         of_connection = len(consumers.of(connection)) + len(producers.of(connection))
         check_limit(broker, connection, "groups_per_connection_max", of_connection + new, now_ms)
         check_limit(broker, connection, "memberships_max", consumers.count + producers.count + new, now_ms)
+    growth = broker.consumers.character_growth(data.consumer_data_set)
+    if growth:
+        characters = broker.consumers.characters + growth
+        check_limit(broker, connection, "subscription_characters_max", characters, now_ms)
 
 
 def _register_consumer(broker: Broker, connection: Connection, consumer: ConsumerData, channel: ClientChannel) -> bool:

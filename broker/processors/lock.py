@@ -7,7 +7,12 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.kept_answer import Begun, answer_when_kept
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.broker.processors.request_body import read_body
+from lockstep.broker.processors.request_body import (
+    CLIENT_ID_LENGTH_MAX,
+    NAME_LENGTH_MAX,
+    check_name_length,
+    read_body,
+)
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks
 from lockstep.broker.state.locks import LockAnswer, LockOutcome
@@ -35,7 +40,6 @@ _MSGPACK: Final = int(SerializeType.MSGPACK)
 _RENEWED: Final = LockOutcome.RENEWED
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _INT32_MAX: Final = 2**31 - 1
-_NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
 _CHANGES_MAX: Final = 1000  # in one answer, some 5 ms of work
 _LINES_MAX: Final = 100  # log events of one request and outcome; above that, one event has their count
 _EVENTS: Final = {  # for one queue, and for many
@@ -58,19 +62,15 @@ def _read_queues(broker: Broker, command: RemotingCommand) -> LockBatchBody:
         raise BodyError(
             f"{len(body.mq_set)} queues in one request; at most {queues_max} are allowed (lock_queues_per_request_max)"
         )
-    _check_length("consumerGroup", body.consumer_group)
+    check_name_length("consumerGroup", body.consumer_group)
+    check_name_length("clientId", body.client_id, CLIENT_ID_LENGTH_MAX)
     for topic, broker_name, queue_id in body.mq_set:
         if not -_INT32_MAX - 1 <= queue_id <= _INT32_MAX:
             raise BodyError(f"the member queueId must fit 32 bits, not {queue_id}")
-        if len(topic) > _NAME_LENGTH_MAX or len(broker_name) > _NAME_LENGTH_MAX:
-            _check_length("topic", topic)
-            _check_length("brokerName", broker_name)
+        if len(topic) > NAME_LENGTH_MAX or len(broker_name) > NAME_LENGTH_MAX:
+            check_name_length("topic", topic)
+            check_name_length("brokerName", broker_name)
     return body.once()
-
-
-def _check_length(member: str, name: str) -> None:
-    if len(name) > _NAME_LENGTH_MAX:
-        raise BodyError(f"the member {member} has {len(name)} characters; at most {_NAME_LENGTH_MAX} are allowed")
 
 
 def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:

@@ -3,11 +3,11 @@
 from typing import Final, TypeVar
 
 from lockstep.protocol.bodies.codec import WireBody, decode_body
-from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 
-__all__ = ["check_body_length", "read_body"]
+__all__ = ["CLIENT_ID_LENGTH_MAX", "NAME_LENGTH_MAX", "check_body_length", "check_name_length", "read_body"]
 
 B = TypeVar("B", bound=WireBody)
 
@@ -23,19 +23,39 @@ _MESSAGES: Final = frozenset(
         _R.SEND_REPLY_MESSAGE_V2,
     }
 )
+NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
+CLIENT_ID_LENGTH_MAX: Final = 512  # an address, an instance name and a unit
 _REGISTRATION_FACTOR: Final = 4  # a broker registers all of its topics in one body
+_PARTS_MAX: Final = 50_000  # the largest registration of a broker has about 40,000; the decoder needs 10 ms
+_MSGPACK: Final = int(SerializeType.MSGPACK)
+_NO_PART_OF_MSGPACK: Final = bytes(byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF))
 _DIALECT_BYTES_MAX: Final = 32 * 1024  # RocketMQ's clients write such requests in strict JSON, of a few KiB
 
 
 def check_body_length(command: RemotingCommand, bytes_max: int) -> None:
-    """Raises BodyError when a structured body is longer than `bytes_max`."""
+    """Raises BodyError when a structured body is longer than `bytes_max`, or has more parts than a request can need."""
     length = len(command.body)
-    if length <= bytes_max or command.code in _MESSAGES:
+    if length <= _PARTS_MAX or command.code in _MESSAGES:
         return
     if command.code == _R.REGISTER_BROKER:
         bytes_max *= _REGISTRATION_FACTOR
     if length > bytes_max:
         raise BodyError(f"the body has {length} bytes; at most {bytes_max} are allowed (structured_body_bytes_max)")
+    if _parts(command) > _PARTS_MAX:
+        raise BodyError(f"the body has more than {_PARTS_MAX} objects and lists")
+
+
+def _parts(command: RemotingCommand) -> int:
+    """The number of objects and lists in a body, or a little more: bytes in numbers and texts may look like one."""
+    if command.serialize_type == _MSGPACK:
+        return len(command.body.translate(None, _NO_PART_OF_MSGPACK))
+    return command.body.count(b"{") + command.body.count(b"[")
+
+
+def check_name_length(member: str, name: str, length_max: int = NAME_LENGTH_MAX) -> None:
+    """Raises BodyError for a name that is too long to be kept."""
+    if len(name) > length_max:
+        raise BodyError(f"the member {member} has {len(name)} characters; at most {length_max} are allowed")
 
 
 def read_body(body_class: type[B], command: RemotingCommand) -> B:

@@ -5,7 +5,7 @@ All tables are in order of arrival, so that equal histories give equal answers.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.protocol.bodies.heartbeat import (
@@ -15,6 +15,8 @@ from lockstep.protocol.bodies.heartbeat import (
     MessageModel,
     SubscriptionData,
 )
+
+_CODE_CHARACTERS: Final = 8  # as which the hash of a tag counts
 
 __all__ = ["ClientChannel", "ConsumerGroup", "ConsumerManager", "Departure", "ProducerManager"]
 
@@ -35,6 +37,7 @@ class ConsumerGroup:
     consume_from_where: ConsumeFromWhere
     channels: dict[Connection, ClientChannel] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    characters: int = 0  # of the subscriptions
 
     def client_ids(self) -> tuple[str, ...]:
         """Each id once: a client that reconnects may have two channels for a moment."""
@@ -80,6 +83,7 @@ class ConsumerManager:
     def __init__(self) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
         self.memberships = _Memberships()
+        self.characters = 0  # of the subscriptions of all groups
 
     @property
     def groups(self) -> Mapping[str, ConsumerGroup]:
@@ -104,7 +108,19 @@ class ConsumerManager:
         group.channels[connection] = channel
         self.memberships.add(connection, data.group_name)
         joined = known is None or known.client_id != channel.client_id
-        return _merge_subscriptions(group.subscriptions, data.subscriptions) or joined
+        changed = _merge_subscriptions(group.subscriptions, data.subscriptions)
+        self.characters -= group.characters
+        group.characters = _characters_of(group.subscriptions.values())
+        self.characters += group.characters
+        return changed or joined
+
+    def character_growth(self, consumers: Iterable[ConsumerData]) -> int:
+        """By how much `characters` may grow with these consumers; never below 0."""
+        growth = 0
+        for data in consumers:
+            known = self._groups.get(data.group_name)
+            growth += max(0, _characters_of(data.subscriptions) - (known.characters if known is not None else 0))
+        return growth
 
     def unregister(self, consumer_group: str, connection: Connection) -> Departure | None:
         """Remove a channel from a group; None when it was no member. A group without members is removed."""
@@ -115,6 +131,7 @@ class ConsumerManager:
         self.memberships.discard(connection, consumer_group)
         if not group.channels:
             del self._groups[consumer_group]
+            self.characters -= group.characters
         return Departure(consumer_group, channel.client_id)
 
     def on_closed(self, connection: Connection) -> Iterator[Departure]:
@@ -141,6 +158,13 @@ class ConsumerManager:
     def connections(self, consumer_group: str) -> list[Connection]:
         group = self._groups.get(consumer_group)
         return list(group.channels) if group is not None else []
+
+
+def _characters_of(subscriptions: Iterable[SubscriptionData]) -> int:
+    return sum(
+        len(topic) + len(text) + sum(map(len, tags)) + len(codes) * _CODE_CHARACTERS + len(kind)
+        for topic, text, tags, codes, _, kind, _ in subscriptions
+    )
 
 
 def _merge_subscriptions(table: dict[str, SubscriptionData], latest: tuple[SubscriptionData, ...]) -> bool:

@@ -188,15 +188,16 @@ class UnreadHeartbeat(NamedTuple):
         consumers = as_list(wire.get("consumerDataSet"), "consumerDataSet")
         count = 0
         for consumer in consumers:
-            subscriptions = _list_of(consumer, "subscriptionDataSet")
+            subscriptions = _list_of(as_object(consumer, "consumerData"), "subscriptionDataSet")
             count += len(subscriptions)
-            for subscription in subscriptions:
+            for value in subscriptions:
+                subscription = as_object(value, "a subscription")
                 count += max(len(_list_of(subscription, "tagsSet")), len(_list_of(subscription, "codeSet")))
         return cls(wire, len(producers) + len(consumers), count)
 
 
-def _list_of(value: Any, name: str) -> list[Any]:
-    found = value.get(name) if isinstance(value, dict) else None
+def _list_of(wire: dict[str, Any], name: str) -> list[Any]:
+    found = wire.get(name)
     return found if isinstance(found, list) else []
 
 

@@ -19,6 +19,10 @@ __all__ = ["clean_up", "encode_settings", "get_config", "update_config", "update
 
 C = TypeVar("C")
 
+_LINES_MAX: Final = 1000  # each may change a setting, and is then checked with all others
+_BODY_BYTES_MAX: Final = 64 * 1024
+_REASONS_MAX: Final = 20  # in the log
+
 # Names that mqadmin exportConfigs asks for, and that are no settings here.
 _FACTS: Final = {
     "brokerRole": "ASYNC_MASTER",
@@ -46,7 +50,7 @@ def update_config(broker: Broker, connection: Connection, command: RemotingComma
     """Change settings that may change at run time. The others are logged and ignored."""
     config, ignored = updated_settings(broker.config, command.body)
     if ignored:
-        broker.log.warning("settings_ignored", peer=connection.address, reasons=ignored)
+        broker.log.warning("settings_ignored", peer=connection.address, reasons=ignored[:_REASONS_MAX])
     if config != broker.config:
         broker.log.info(
             "settings_changed", peer=connection.address, settings=command.body.decode("utf-8", "replace").split()
@@ -80,7 +84,13 @@ def updated_settings(config: C, body: bytes) -> tuple[C, list[str]]:
 
     Returns:
         The new config, and for each line without effect a reason for the log.
+
+    Raises:
+        Refusal: There are too many lines.
     """
+    if len(body) > _BODY_BYTES_MAX or body.count(b"\n") >= _LINES_MAX:
+        remark = f"at most {_LINES_MAX} lines and {_BODY_BYTES_MAX} bytes of settings are allowed in one request"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     live = live_properties(config)
     ignored = []
     for line in body.decode("utf-8", "replace").splitlines():
