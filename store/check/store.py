@@ -78,15 +78,18 @@ class _Claims:
             yield Damage(log.name_of(start), 0, "is missing: the log began there, and it was not deleted for its age")
 
     def has_queue_of(self, record: LogRecord) -> bool:
-        """Must the queue of this message exist? Not if its topic was deleted, or if a crash may have come before its
-        files were on the disk.
+        """Must the queue of this message exist? Not if its topic was deleted, also if it was created again."""
+        return self.entries_missing is not False and self.has_entry_of(record)
+
+    def has_entry_of(self, record: LogRecord) -> bool:
+        """Must this message have an entry, if it has a queue? Not if its topic was deleted, or if a crash may have come
+        before the entry was on the disk.
         """
         counts = self.queue_counts
         if counts is not None and record.topic not in _NEVER_DELETED and record.queue_id >= counts.get(record.topic, 0):
             return False
-        if self.entries_missing is not None:
-            assert self.checkpoint.log_offset is not None, "it counts entries up to there"
-            return self.entries_missing and record.offset < self.checkpoint.log_offset
+        if self.checkpoint.log_offset is not None:
+            return record.offset < self.checkpoint.log_offset
         return not self.crashed or record.store_timestamp <= self.checkpoint.safe_ms
 
     def later_than(self, newest_ms: int) -> Iterator[Damage]:
@@ -123,13 +126,26 @@ def _date(epoch_ms: int) -> str:
 
 
 class _Queue:
-    """The entries of one queue, asked for in the order of the log."""
+    """The entries of one queue, asked for in the order of the log.
+
+    `damage`: what is wrong with the entries of its messages, as far as the log was read.
+    """
 
     def __init__(self, files: FileRun) -> None:
         self.files = files
+        self.damage: list[Damage] = []
+        self._last = -1  # queue offset
         self._first = files.starts[0] // ENTRY_BYTES if files.starts else 0
         self._seen = bytearray()  # a byte an entry, from the first file on
         self._buffer, self._buffer_first = b"", 0
+
+    def follows(self, queue_offset: int) -> None:
+        """The next message of the log. If its offset is not above the last one, the topic was deleted and created
+        again before it: earlier messages have no entries any more.
+        """
+        if queue_offset <= self._last:
+            self.damage.clear()
+        self._last = queue_offset
 
     def mark(self, queue_offset: int) -> None:
         """The message of this entry was found."""
@@ -235,6 +251,8 @@ class StoreCheck:
             yield from self._check_queued(found)
             yield from index.see(found)
         yield from index.rest()
+        for queue in self._queues.values():
+            yield from queue.damage
 
     def _count(self, record: LogRecord, total_bytes: int) -> None:
         self.messages += 1
@@ -246,7 +264,7 @@ class StoreCheck:
             self.on_progress(f"{self.log_bytes // _MIB:,} of at most {total_bytes // _MIB:,} MiB of messages read")
 
     def _check_queued(self, record: LogRecord) -> Iterator[Damage]:
-        """The entry of this message."""
+        """The entry of this message. What is wrong with it counts when the whole log was read."""
         if record.sys_flag & _TRANSACTION_MASK in (_PREPARED, _ROLLBACK):
             return
         queue = self._queues.get((record.topic, record.queue_id))
@@ -254,17 +272,19 @@ class StoreCheck:
             queue = self._open_queue(record.topic, record.queue_id)
             text = f"is missing: the log has a message of it at {record.offset}"
             yield Damage(queue.files.name, 0, text, unfinished=not self._claims.has_queue_of(record))
+        queue.follows(record.queue_offset)
         entry = queue.entry(record.queue_offset)
         if entry is None:
             if queue.files.starts:
                 text = f"no entry {record.queue_offset} for the message at {record.offset} of the log"
-                yield Damage(*queue.place(record.queue_offset), text, unfinished=True)
+                unfinished = not self._claims.has_entry_of(record)
+                queue.damage.append(Damage(*queue.place(record.queue_offset), text, unfinished))
             return
         queue.mark(record.queue_offset)
         if entry[:2] != (record.offset, record.size_bytes):
             text = f"entry {record.queue_offset} points at {entry[0]}, {entry[1]} bytes; its message stands at "
             text += f"{record.offset} and has {record.size_bytes} bytes"
-            yield Damage(*queue.place(record.queue_offset), text)
+            queue.damage.append(Damage(*queue.place(record.queue_offset), text))
 
     def _check_entries(self, topic: str, queue_id: int, queue: _Queue) -> Iterator[Damage]:
         """Entries whose message neither exists nor has expired."""

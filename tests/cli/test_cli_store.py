@@ -83,6 +83,8 @@ def test_verify_misses_the_end_of_a_log(folder: Path, left: str) -> None:
 
 def test_verify_is_short_about_what_a_crash_left(folder: Path) -> None:
     """Entries that were not written yet, one a message, are a line a file; as JSON they are all there."""
+    (folder / "abort").touch()
+    (folder / "checkpoint").unlink()
     files = sorted(path for path in (folder / "consumequeue").rglob("*") if path.is_file())
     for path in files:
         path.write_bytes(bytes(path.stat().st_size))

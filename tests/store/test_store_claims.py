@@ -25,9 +25,9 @@ MISSING = "log_file_missing"
 REBUILT = "queue_entries_missing"
 
 
-async def filled(folder: Path) -> None:
+async def filled(folder: Path, **changes: Any) -> None:
     """Six files of the log, a clean end."""
-    async with kept(folder, **FILES) as opened:
+    async with kept(folder, **FILES, **changes) as opened:
         for number in range(EARLY + LATE):
             body = b"%d" % number
             queue_id = 1 if number < EARLY else 0
@@ -111,6 +111,43 @@ async def test_a_folder_of_apaches_broker_is_not_read_as_a_whole(tmp_path: Path,
     async with kept(tmp_path, **FILES) as again:
         assert again.log.names("error") == []
         assert [first_and_end(again, queue_id) for queue_id in (0, 1)] == [(0, LATE), (0, EARLY)]
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+@pytest.mark.parametrize("change", [ours, as_apaches])
+@pytest.mark.parametrize("lost", ["first file", "last file", "entry"])
+async def test_an_entry_that_was_on_the_disk_is_damage_without_it(
+    tmp_path: Path, lost: str, change: Callable[[Checkpoint], Checkpoint], crashed: bool
+) -> None:
+    """No crash leaves entries out that the checkpoint covers."""
+    await filled(tmp_path, queue_file_bytes=200)
+    spoil(tmp_path, change, crashed=crashed)
+    files = sorted((tmp_path / "consumequeue" / "T" / "0").iterdir())
+    if lost == "entry":
+        files[1].write_bytes(bytes(20) + files[1].read_bytes()[20:])
+    else:
+        files[0 if lost == "first file" else 3].unlink()
+    if lost == "last file":
+        files[4].unlink()
+    number = {"first file": 0, "last file": 30, "entry": 10}[lost]
+    text = f"no entry {number} for the message"
+    assert [damage.file for damage in damaged(tmp_path) if damage.text.startswith(text)] != []
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+async def test_a_topic_that_was_created_again_is_whole(tmp_path: Path, crashed: bool) -> None:
+    """Its queues begin at 0 again, and the log has messages of its earlier life under the same offsets."""
+    async with kept(tmp_path, **FILES) as opened:
+        for count in (20, 30, 8):
+            opened.broker.store.drop_topic("T")
+            for number in range(count):
+                opened.broker.put(record(b"%d" % number, queue_id=number % 2))
+            await opened.flusher.flush()
+    spoil(tmp_path, ours, crashed=crashed)
+    assert list(StoreCheck(OsStorage(), str(tmp_path)).run()) == []
+    spoil_entry = tmp_path / "consumequeue" / "T" / "1" / f"{0:020d}"
+    spoil_entry.write_bytes(bytes(8) + spoil_entry.read_bytes()[8:])
+    assert [damage.text[:17] for damage in damaged(tmp_path)] == ["entry 0 points at"]
 
 
 # The first file of the log -------------------------------------------------------------------------------------
