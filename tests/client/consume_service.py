@@ -40,6 +40,7 @@ class Service:
         self.offsets: list[int] = []
         self.dead: list[int] = []
         self.dead_letters_fail = False
+        self.not_taken: list[int] = []  # offsets of messages whose dead letters fail
         self.on_commit: Callable[[], object] = lambda: None
         self.lock_answers: list[bool] = []
         self.lock_asked: list[int] = []
@@ -86,7 +87,7 @@ class Service:
         return {queue: self.runtime.now_ms() for queue in queues}
 
     async def send(self, _queue: ProcessQueue, message: MessageExt, _limit: int) -> None:
-        if self.dead_letters_fail:
+        if self.dead_letters_fail or message.queue_offset in self.not_taken:
             raise SendError("no", SendOutcome.UNKNOWN, msg_id="x")
         self.dead.append(message.queue_offset)
 

@@ -9,6 +9,7 @@ from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
 from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
 from lockstep.client.consumer.listener import BY_KEY
 from lockstep.client.consumer.send_back import DeadLetters
+from lockstep.client.errors import SendError, SendOutcome
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.properties import SHARDING_KEY
 from lockstep.protocol.selector import KeyOf
@@ -42,6 +43,8 @@ class Service:
         self.answer, self.work_ms = answer, work_ms
         self.calls: list[list[int]] = []
         self.offsets: list[int] = []
+        self.dead: list[int] = []
+        self.not_taken: list[int] = []  # offsets of messages whose dead letters fail
         self.lock_answers: list[bool] = []
         self.lock_asked: list[int] = []
         self.config = ConsumerConfig(consume_thread_count=threads, **config)
@@ -84,6 +87,11 @@ class Service:
             return {}
         self.queue.granted(self.runtime.now_ms())
         return dict.fromkeys(queues, self.runtime.now_ms())
+
+    async def send(self, _queue: KeyedProcessQueue, message: MessageExt, _limit: int) -> None:
+        if message.queue_offset in self.not_taken:
+            raise SendError("no", SendOutcome.UNKNOWN, msg_id="x")
+        self.dead.append(message.queue_offset)
 
     # What tests do
     def put(self, *offsets: int, keys: str = "abcd", queue: KeyedProcessQueue | None = None) -> None:
@@ -265,6 +273,24 @@ async def test_a_trace_that_cannot_be_written_commits_nothing(stage: Stage) -> N
     trace.broken = False
     await service.quiet(1000)
     assert (service.handled, service.offsets) == ([0, 0], [0, 1])
+    await service.end()
+
+
+@on_stage
+async def test_of_a_batch_that_is_given_up_in_part_the_rest_comes_again(stage: Stage) -> None:
+    """A dead letter was not taken: its message alone is tried again, and the offset waits for it."""
+    service = Service(
+        stage,
+        lambda _message, _context: SUSPEND if len(service.calls) == 1 else None,
+        max_reconsume_times=0,
+        consume_message_batch_max_size=2,
+    )
+    service.not_taken = [1]
+    service.put(0, 1, keys="a")
+    await service.quiet(500)
+    assert (service.dead, service.offsets) == ([0], [1])
+    await service.quiet(1000)
+    assert (service.handled, service.offsets) == ([0, 1], [1, 2])
     await service.end()
 
 

@@ -141,6 +141,17 @@ async def test_a_dead_letter_that_cannot_be_sent_stays(stage: Stage) -> None:
     assert service.offsets == [1]
 
 
+@pytest.mark.rule("article-1/2.2.7/retry-limit-to-dead-letters", "article-3/ordered-retries/failed-dead-letter-retried")
+@on_stage
+async def test_a_batch_of_which_a_part_is_given_up_comes_again(stage: Stage) -> None:
+    """As a whole, as in RocketMQ: nothing is committed before the other messages are handled too."""
+    service = Service(stage, answers(SUSPEND, None), max_reconsume_times=0, consume_message_batch_max_size=2)
+    service.not_taken = [1]
+    service.put(0, 1)
+    await service.quiet(2500)
+    assert (service.dead, service.handled, service.offsets) == ([0], [0, 1, 0, 1], [2])
+
+
 @pytest.mark.rule("article-1/2.2.7/no-retry-limit")
 @on_stage
 async def test_without_a_limit_nothing_is_given_up(stage: Stage) -> None:
