@@ -12,6 +12,7 @@ _UNREADABLE: Final = "no world has bodies that cannot be unpacked"
 _STOPPED: Final = "no call of a dropped queue begins, and a stop drops all queues soon after"
 _LATE: Final = "being late breaks no order, and a world waits longer than that for its end"
 _TWICE: Final = "a second protection holds the same rule there"
+_ONE_A_CALL: Final = "a call gets one message in worlds with dead letters"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
 
 BEYOND_WORLDS: Final = {
@@ -45,6 +46,8 @@ BEYOND_WORLDS: Final = {
     "fence-reclaim-in-grace": f"a client presents no epoch that has ended: {_TWICE}",
     "rebalance-stays-locked": f"no lock is asked for while an unlock is not answered: {_TWICE}",
     "rebalance-gives-away": "a queue that stays with its owner is handled in order",
+    "dead-letters-of-all": _ONE_A_CALL,
+    "key-dead-letters-of-all": _ONE_A_CALL,
     "dead-letter-lock": f"the broker refuses a dead letter of an old epoch: {_TWICE}",
     "pull-ends-with-period": f"what is pulled for a dropped queue is not handed out: {_TWICE}",
     "members-expire": f"the connection of a silent client ends by itself: {_TWICE}",

@@ -307,6 +307,14 @@ CONSUMING: Final = (
         ("tests/client/test_consume_orderly.py",),
     ),
     Protection(
+        "dead-letters-of-all",
+        "A batch of which one message became a dead letter is given up with all others.",
+        "client/consumer/dispatch/orderly.py",
+        "if len(await self._give_up(process_queue, messages)) == len(messages):",
+        "if await self._give_up(process_queue, messages):",
+        ("tests/client/test_consume_orderly.py",),
+    ),
+    Protection(
         "rebalance-stays-locked",
         "A queue that is asked for again in the same round is unlocked meanwhile.",
         "client/consumer/ownership/rebalance.py",

@@ -44,6 +44,22 @@ SENDING: Final = (
         "return not self.reserved",
         ("tests/client/test_queue_mutex.py", *KEYS, "tests/scenarios/test_key_order.py"),
     ),
+    Protection(
+        "key-dead-letters-of-all",
+        "By key, a batch of which one message became a dead letter is given up with all others.",
+        "client/consumer/dispatch/by_key.py",
+        "        if len(dead) == len(key_queue.taken):",
+        "        if dead:",
+        KEYS,
+    ),
+    Protection(
+        "key-suspended-comes-again",
+        "By key, a message whose listener suspended its key is skipped.",
+        "client/consumer/dispatch/by_key.py",
+        "            state.key_queues.failed(key_queue)\n        if not state.is_blocked",
+        "            state.key_queues.handled(key_queue)\n        if not state.is_blocked",
+        KEYS,
+    ),
     # Sending
     Protection(
         "sends-not-overtaken",
