@@ -1,8 +1,10 @@
-"""Numbers and times as a person reads them."""
+"""Numbers and times as a person reads them, and numbers that peers write as texts."""
 
 from datetime import UTC, datetime
 
-__all__ = ["counted", "date_time", "seconds"]
+__all__ = ["counted", "date_time", "seconds", "whole_number"]
+
+_DIGITS_MAX = 18
 
 
 def seconds(ms: int) -> str:
@@ -26,3 +28,8 @@ def date_time(epoch_ms: int) -> str:
         return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
     except (ValueError, OverflowError, OSError):
         return f"{epoch_ms} ms"
+
+
+def whole_number(text: str) -> int | None:
+    """A number of up to 18 digits; None for any other text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None

@@ -27,6 +27,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
 from lockstep.protocol.versions import version_name
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.texts import whole_number
 
 __all__ = ["delete_group", "describe_group", "list_groups", "running_infos"]
 
@@ -43,7 +44,6 @@ _STATISTICS = (
     "consume_failed_msgs",
 )
 _ASKED_AT_ONCE = 32
-_DIGITS_MAX = 18
 _ORDERLY = {"true": "orderly", "false": "concurrently", None: "orderly or not"}
 
 
@@ -226,14 +226,9 @@ def _member_row(
         "message_model": members.message_model.name,
         "consume_from_where": members.consume_from_where.name,
         "orderly": _orderly_of(properties),
-        "threads": _number(threads),
-        "started": _number(started_ms),
+        "threads": whole_number(threads),
+        "started": whole_number(started_ms),
     }
-
-
-def _number(text: str) -> int | None:
-    """A number of 18 digits at most that a member wrote; None for anything else."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None
 
 
 def _statistics_rows(infos: Mapping[str, ConsumerRunningInfo]) -> list[dict[str, Any]]:

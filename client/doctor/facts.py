@@ -8,6 +8,7 @@ from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.texts import whole_number
 
 __all__ = ["ClusterFacts", "GroupFacts", "KeySpread", "MemberFacts", "QueueFacts", "TopicFacts"]
 
@@ -55,8 +56,7 @@ class MemberFacts:
 
     def count(self, name: str) -> int:
         """A property that is a number; 0: it has none."""
-        text = self.properties.get(name, "")
-        return int(text) if text.isdecimal() else 0
+        return whole_number(self.properties.get(name, "")) or 0
 
     def setting(self, name: str) -> str | None:
         """A property as all makes of clients would show it."""

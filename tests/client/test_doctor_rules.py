@@ -209,3 +209,13 @@ def test_the_documented_table_is_the_code() -> None:
         (name, "breaks" if rule.severity == 4 else "warning", rule.consequence, rule.cure)
         for name, rule in RULES.items()
     ]
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "\u00b2", "-1", "", "1.5"])
+def test_a_member_may_write_anything_as_a_number(text: str) -> None:
+    """What is no number counts as 0, and the other rules go on."""
+    strange = member("a", QUEUES, properties={**ORDERLY, "listenerCalls": text, "listenerCallsSlow": text})
+    assert (strange.count("listenerCalls"), strange.count("absent")) == (0, 0)
+    assert examine(cluster(members=(strange,), locks=None)) == examine(
+        cluster(members=(member("a", QUEUES),), locks=None)
+    )
