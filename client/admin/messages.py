@@ -86,7 +86,7 @@ class MessageAdmin(AdminBase):
                 if error.code == ResponseCode.QUERY_NOT_FOUND:
                     continue
                 raise
-            found += await self._unpacked(reply.body, name)
+            found += await self._readable(reply.body, name)
         found = [message for message in found if message.topic == topic and _has_key(message, key, unique=unique)]
         return sorted(found, key=_by_time)[-count_max:]
 
@@ -126,6 +126,13 @@ class MessageAdmin(AdminBase):
         if tags and not taken.is_raw:  # the broker matched their hashes
             messages = [message for message in messages if message.tags in tags]
         return QueueSlice(messages, taken.next_offset, bounds.min_offset, bounds.max_offset)
+
+    async def _readable(self, data: bytes, broker_name: str) -> list[MessageExt]:
+        """The messages before the first record that is no message, which is logged: it hides no message of others."""
+        pulled, instance = decode_pulled(data, broker_name), self._started()
+        if pulled.cut is not None:
+            instance.log.error("message_unreadable", broker=broker_name, error=pulled.cut)
+        return await instance.unpack_all(pulled)
 
     async def _unpacked(self, data: bytes, broker_name: str) -> list[MessageExt]:
         return await self._started().unpack_all(decode_records(data, broker_name))

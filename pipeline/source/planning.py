@@ -14,6 +14,7 @@ from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, OffsetSpec
+from lockstep.protocol.errors import BodyError
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
@@ -186,7 +187,7 @@ def first_offset_at(client: BlockingClient, queue: MessageQueue, timestamp_ms: i
         The offset; None when every message is older.
 
     Raises:
-        RemotingError, BodyError
+        RemotingError
     """
     low, high = client.min_offset(queue), client.max_offset(queue)
     end = high
@@ -201,9 +202,15 @@ def first_offset_at(client: BlockingClient, queue: MessageQueue, timestamp_ms: i
 
 
 def _store_timestamp(client: BlockingClient, queue: MessageQueue, offset: int) -> int | None:
-    reply = client.pull(queue, offset, 1)
-    messages = decode_messages(reply.body, unzip=False)
-    return messages[0].store_timestamp if messages and messages[0].queue_offset == offset else None
+    """When a message was stored. One that cannot be read counts as stored with the next one that can."""
+    while True:
+        reply = client.pull(queue, offset, 1)
+        try:
+            messages = decode_messages(reply.body, unzip=False)
+        except BodyError:
+            offset += 1
+            continue
+        return messages[0].store_timestamp if messages and messages[0].queue_offset == offset else None
 
 
 def starting_spec(options: Options, default: OffsetSpec) -> tuple[OffsetSpec, str]:

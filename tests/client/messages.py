@@ -21,6 +21,7 @@ def stored_bytes(
     flag: int = 0,
     sys_flag: int = 0,
     reconsume_times: int = 0,
+    store_timestamp: int = 2,
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """One record of the commit log; a body that is not given names the offset."""
@@ -32,7 +33,7 @@ def stored_bytes(
         born_timestamp=1,
         born_host=bytes(4),
         born_port=1,
-        store_timestamp=2,
+        store_timestamp=store_timestamp,
         reconsume_times=reconsume_times,
         prepared_transaction_offset=0,
         body=b"%d" % offset if body is None else body,

@@ -19,6 +19,7 @@ from lockstep.protocol.compression import CompressionType, compress
 from lockstep.protocol.headers.admin import ConsumeMessageDirectlyRequestHeader
 from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id
+from lockstep.protocol.message import MESSAGE_MAGIC
 from lockstep.protocol.pulled import decode_records, unpack_all
 from lockstep.remoting.endpoint import Endpoint
 from tests.client.messages import stored_bytes
@@ -71,6 +72,20 @@ async def test_messages_that_are_looked_up(stage: Stage) -> None:
         assert [message.body for message in await admin.query_messages(TOPIC, "b")] == [PLAIN, b"no zlib"]
     assert stage.events("error") == ["message_unreadable"]
     assert (await QueueQueries(stage.instance()).view_message(message_id)).body == PLAIN
+
+
+@on_stage
+async def test_a_record_that_is_none_hides_no_other_message(stage: Stage) -> None:
+    """A search by key finds what is before it, and the messages of the other brokers."""
+    first = await stage.broker()
+    second = await stage.broker("broker-b")
+    stage.route_to({"broker-a": 1, "broker-b": 1})
+    damaged = stored_bytes(2, topic=TOPIC, properties={"KEYS": "b"}).replace(MESSAGE_MAGIC.to_bytes(4), b"oops", 1)
+    first.on[R.QUERY_MESSAGE] = finds(packed(1, KEYS="b"), damaged, packed(3, KEYS="b"))
+    second.on[R.QUERY_MESSAGE] = finds(packed(7, KEYS="b"))
+    async with admin_for(stage) as admin:
+        assert [message.queue_offset for message in await admin.query_messages(TOPIC, "b")] == [1, 7]
+    assert stage.events("error") == ["message_unreadable"]
 
 
 @on_stage

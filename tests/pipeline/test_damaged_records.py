@@ -2,16 +2,16 @@
 
 from collections import deque
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 from pyspark.sql.types import StructType
 
-from lockstep.pipeline.client.blocking import Addresses, PullReply
+from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullReply
 from lockstep.pipeline.options import Use, parse_options
 from lockstep.pipeline.schema import source_schema
 from lockstep.pipeline.source.fetch import SliceReader
-from lockstep.pipeline.source.planning import QueueSlice
+from lockstep.pipeline.source.planning import QueueSlice, first_offset_at
 from lockstep.protocol.message import MESSAGE_MAGIC
 from lockstep.protocol.model import MessageQueue
 from tests.client.messages import stored_bytes
@@ -42,9 +42,15 @@ class Broker:
         assert self.under_way.popleft() is ticket, "answers are taken in their order"
         return self._answer(*ticket)
 
-    def pull(self, _queue: MessageQueue, offset: int, count: int, _tags: str) -> PullReply:
+    def pull(self, _queue: MessageQueue, offset: int, count: int, _tags: str = "*") -> PullReply:
         assert not self.under_way, "an answer that nobody took would be taken for this one"
         return self._answer(offset, count)
+
+    def min_offset(self, _queue: MessageQueue) -> int:
+        return 0
+
+    def max_offset(self, _queue: MessageQueue) -> int:
+        return len(self._records)
 
     def _answer(self, offset: int, count: int) -> PullReply:
         found = self._records[offset : offset + min(count, self._at_once)]
@@ -73,3 +79,21 @@ def test_every_offset_is_one_row(monkeypatch: pytest.MonkeyPatch, damaged: set[i
         is_damaged = row["offset"] in damaged
         assert row["value"] == (stored[row["offset"]] if is_damaged else b"%d" % row["offset"])
         assert not is_damaged or "the stored record cannot be read: byte 0: magic" in row["bodyError"]
+
+
+@pytest.mark.parametrize("damaged", [set[int](), {0}, {4}, {3, 4, 5}, {9}, set(range(10))], ids=str)
+def test_a_time_is_found_beside_them(damaged: set[int]) -> None:
+    """A start by time reads single messages: a damaged one counts as stored with the next one that can be read."""
+    magic = MESSAGE_MAGIC.to_bytes(4)
+    stored = [stored_bytes(offset, store_timestamp=100 + offset) for offset in range(10)]
+    stored = [one.replace(magic, b"oops", 1) if place in damaged else one for place, one in enumerate(stored)]
+    client = cast("BlockingClient", Broker(stored, 1))
+    readable = [place for place in range(10) if place not in damaged]
+    for asked_ms in (100, 104, 109, 110):
+        found = first_offset_at(client, QUEUE, asked_ms)
+        first = next((place for place in readable if 100 + place >= asked_ms), None)
+        if found is None or first is None:
+            assert found is first
+        else:
+            assert found <= first
+            assert set(range(found, first)) <= damaged
