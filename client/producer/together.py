@@ -1,7 +1,8 @@
 """SendsTogether: sends that are called while others are under way leave in one frame (docs/order.md 2).
 
 A send that is alone leaves at once as a single request. Others wait until the end of this turn of the event loop, and
-while some frames are unanswered also until an answer comes, but never for long. They leave in call order.
+while some frames are unanswered also until an answer comes, but never for long. They leave in call order. When no frame
+is unanswered they leave in two: the broker stores one while this client works on the other.
 
 A RocketMQ broker gets a batch for each queue instead of a frame, if the setting `auto_batch` allows it.
 """
@@ -175,9 +176,7 @@ class _Link:
         self._since_ms = self._together.runtime.now_ms()
         self._wait_ms = min(self._wait_max_ms, timeout_ms // 2)
         if self._frames < _FRAMES_MAX and not self._together.linger_ms:
-            if not self._flushes_soon:
-                self._flushes_soon = True
-                self._loop.call_soon(self._on_turn_end)
+            self._flush_soon()
         elif not self._has_timer or self._wait_ms < self._wait_max_ms:
             self._set_timer(self._wait_ms)
 
@@ -186,8 +185,22 @@ class _Link:
         self._together.runtime.call_later_ms(delay_ms, self._on_timer)
 
     def _on_turn_end(self) -> None:
+        """All that wait leave: at once, or the second half a turn later, when the first is on its way."""
         self._flushes_soon = False
-        self.flush()
+        waiting = self._waiting
+        half = 0 if self._frames or self._in_batches else len(waiting) // 2
+        if half:
+            self._waiting = waiting[:half]
+            self.flush()
+            self._waiting = waiting[half:]
+            self._flush_soon()
+        else:
+            self.flush()
+
+    def _flush_soon(self) -> None:
+        if not self._flushes_soon:
+            self._flushes_soon = True
+            self._loop.call_soon(self._on_turn_end)
 
     def _on_timer(self) -> None:
         """The timer of an earlier wait may come too soon for this one: one timer serves many frames."""
