@@ -1,6 +1,5 @@
 """A broker's answer to a send becomes a SendResult or a SendError."""
 
-import asyncio
 from typing import Final
 
 from lockstep.client.errors import SendError, SendOutcome
@@ -12,10 +11,7 @@ from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["SentFuture", "new_send_error", "read_send_reply"]
-
-SentFuture = asyncio.Future[RemotingCommand | SendResult]
-"""The end of one request, or of one message of a request."""
+__all__ = ["new_send_error", "read_send_reply"]
 
 _FLUSH_DISK_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)

@@ -3,15 +3,14 @@
 This needs the setting `auto_batch`. A broker that takes many sends in one frame, as ours do, gets such frames instead.
 """
 
-import asyncio
 import struct
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.client.producer.answers import SentFuture, new_send_error
-from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.answers import new_send_error
+from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture
 from lockstep.client.producer.result import SendResult, SendStatus
 from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.protocol.batch import encode_batch_record
@@ -23,7 +22,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 
-__all__ = ["Batch", "BatchRefusedError", "BatchedSend"]
+__all__ = ["Batch", "BatchRefusedError"]
 
 _SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _FLUSH_DISK_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
@@ -37,21 +36,6 @@ class BatchRefusedError(SendError):
     """The broker does not take the batch. Its messages may be sent by themselves."""
 
 
-class BatchedSend(NamedTuple):
-    """A send that may leave with others. `future` gets its result or its error."""
-
-    outgoing: Outgoing
-    timeout_ms: int
-    future: SentFuture
-
-    @classmethod
-    def of(cls, outgoing: Outgoing, timeout_ms: int) -> "BatchedSend | None":
-        """None: a batch cannot carry the message. A batch has no flags of compression, no delay and no transaction."""
-        if outgoing.special or outgoing.uncompressed or outgoing.sys_flag:
-            return None
-        return cls(outgoing, timeout_ms, asyncio.get_running_loop().create_future())
-
-
 class Batch:
     """The messages of one request. All have the same topic, queue and timeout.
 
@@ -61,26 +45,26 @@ class Batch:
 
     __slots__ = ("_bytes_left", "_count_left", "_first", "_records")
 
-    def __init__(self, config: ProducerConfig, first: BatchedSend) -> None:
+    def __init__(self, config: ProducerConfig, first: OneSend) -> None:
         self._first = first
-        self._records: list[tuple[BatchedSend, bytes]] = []
+        self._records: list[tuple[OneSend, bytes]] = []
         self._count_left = config.send_together_max
         # RocketMQ's limit for the body of a message counts for the whole batch (wire.md 4.4).
         self._bytes_left = min(config.send_together_bytes_max, config.body_bytes_max)
 
-    def __iter__(self) -> Iterator[BatchedSend]:
+    def __iter__(self) -> Iterator[OneSend]:
         return (send for send, _ in self._records)
 
     def __len__(self) -> int:
         return len(self._records)
 
-    def join(self, send: BatchedSend) -> bool:
+    def join(self, send: OneSend) -> bool:
         """Take the send into the batch. Returns False when it does not fit."""
         if not self._records and not self._take(self._first):
             return False
         return send.timeout_ms == self._first.timeout_ms and self._take(send)
 
-    def _take(self, send: BatchedSend) -> bool:
+    def _take(self, send: OneSend) -> bool:
         outgoing = send.outgoing
         properties = outgoing.properties.encode("utf-8", "replace")
         if len(properties) > BATCHED_PROPERTIES_BYTES_MAX:
@@ -102,7 +86,6 @@ class Batch:
     def leave(
         self,
         endpoint: Endpoint,
-        queue: MessageQueue,
         command: Callable[[MessageQueue, Outgoing, SequenceNumber | None], RemotingCommand],
         ended: Callable[[], object],
     ) -> None:
@@ -112,12 +95,12 @@ class Batch:
             command: Makes the request of a message or a batch.
             ended: Called when all futures have their ends.
         """
-        first = self._first.outgoing
+        queue, first, timeout_ms, _, _ = self._first
         body = b"".join([record for _, record in self._records])
         batch = Outgoing(_SEND_BATCH, first.topic, body, 0, "", "", None, first.born_timestamp_ms)
         answer = _Answer(queue, list(self), ended)
         try:
-            endpoint.request_for(answer, command(queue, batch, None), self._first.timeout_ms)
+            endpoint.request_for(answer, command(queue, batch, None), timeout_ms)
         except (RemotingError, LocalProtocolError) as error:
             answer.fail(str(error), SendOutcome.NOT_SENT)
 
@@ -127,7 +110,7 @@ class _Answer:
 
     __slots__ = ("_ended", "_queue", "_sends")
 
-    def __init__(self, queue: MessageQueue, sends: list[BatchedSend], ended: Callable[[], object]) -> None:
+    def __init__(self, queue: MessageQueue, sends: list[OneSend], ended: Callable[[], object]) -> None:
         self._queue = queue
         self._sends = sends
         self._ended = ended
@@ -140,7 +123,7 @@ class _Answer:
         self.fail(str(error), SendOutcome.UNKNOWN)
 
     def fail(self, reason: str, outcome: SendOutcome) -> None:
-        for outgoing, _, future in self._sends:
+        for _, outgoing, _, _, future in self._sends:
             if not future.done():
                 future.set_exception(SendError(reason, outcome, msg_id=outgoing.msg_id))
         self._ended()
@@ -148,7 +131,7 @@ class _Answer:
     def set_result(self, reply: RemotingCommand) -> None:
         status = SendStatus.get(reply.code)
         if status is None or reply.code == _FLUSH_DISK_TIMEOUT:
-            for outgoing, _, future in self._sends:
+            for _, outgoing, _, _, future in self._sends:
                 if not future.done():
                     future.set_exception(_refusal(reply, outgoing))
             self._ended()
@@ -161,7 +144,7 @@ class _Answer:
         queue, ids = self._queue._replace(queue_id=header.queue_id), header.msg_id.split(",")
         if len(ids) != len(self._sends):
             ids = [header.msg_id] * len(self._sends)  # it stored them as one record
-        for place, ((outgoing, _, future), offset_msg_id) in enumerate(zip(self._sends, ids, strict=True)):
+        for place, ((_, outgoing, _, _, future), offset_msg_id) in enumerate(zip(self._sends, ids, strict=True)):
             if not future.done():
                 offset = header.queue_offset + place
                 future.set_result(SendResult(status, outgoing.msg_id, queue, offset, offset_msg_id))

@@ -7,9 +7,9 @@ from typing import cast
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendForbiddenError, SendOutcome
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.producer.answers import SentFuture, read_send_reply
-from lockstep.client.producer.batches import Batch, BatchedSend, BatchRefusedError
-from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.answers import read_send_reply
+from lockstep.client.producer.batches import Batch, BatchRefusedError
+from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture
 from lockstep.client.producer.request import SendRequests, open_sender
 from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.sequencer import SendSequence, SequenceBrokenError, SequenceNumber
@@ -50,14 +50,14 @@ class OrderedSender:
         if endpoint is not None and endpoint.agreed and not endpoint.write_paused and not outgoing.uncompressed:
             number = sequence.depart_at_once(endpoint)
             if number is not None:
-                ticket = number.ticket
+                ticket, send = number.ticket, OneSend.of(queue, outgoing, timeout_ms, number)
                 try:
-                    future = self._transmit(sequence, number, endpoint, outgoing, timeout_ms)
+                    self._transmit(sequence, number, endpoint, send)
                 except SendError as error:
                     failure = error
                 else:
                     try:
-                        result = read_send_reply(await future, queue, outgoing)
+                        result = read_send_reply(await send.future, queue, outgoing)
                     except asyncio.CancelledError:
                         sequence.abandon(number)  # the message leaves in its place, but its caller does not wait
                         raise
@@ -137,7 +137,10 @@ class OrderedSender:
     # One attempt ---------------------------------------------------------------------------------------------
 
     async def _attempt(self, sequence: SendSequence, ticket: int, outgoing: Outgoing, timeout_ms: int) -> SendResult:
-        batched = BatchedSend.of(outgoing, timeout_ms) if self._batches else None
+        batched = None
+        if self._batches and not (outgoing.special or outgoing.uncompressed or outgoing.sys_flag):
+            # A batch has no flags of compression, no delay and no transaction.
+            batched = OneSend.of(sequence.queue, outgoing, timeout_ms)
         try:
             endpoint, outgoing, number = await self._take_turn(sequence, ticket, outgoing, timeout_ms, batched)
         except asyncio.CancelledError:
@@ -154,7 +157,9 @@ class OrderedSender:
             else:
                 # To a broker that does not check the order it leaves now, not with others of no order.
                 now = outgoing._replace(special=True) if alone and self._batches else outgoing
-                future = self._transmit(sequence, number, endpoint, now, timeout_ms)
+                send = OneSend.of(sequence.queue, now, timeout_ms, None if alone else number)
+                self._transmit(sequence, number, endpoint, send)
+                future = send.future
         except BaseException:
             sequence.release()
             raise
@@ -162,7 +167,7 @@ class OrderedSender:
             sequence.release()  # the next send may leave: the broker keeps the order
         return await self._outcome(sequence, number, future, outgoing, alone)
 
-    def _leaves_with_others(self, sequence: SendSequence, endpoint: Endpoint, first: BatchedSend) -> bool:
+    def _leaves_with_others(self, sequence: SendSequence, endpoint: Endpoint, first: OneSend) -> bool:
         """Send a batch of this message, which has departed, and of those that wait behind it, if there are any."""
         batch = Batch(self._config, first)
         sequence.take_along(endpoint, batch.join)
@@ -173,7 +178,7 @@ class OrderedSender:
             if isinstance(first.future.exception(), SendForbiddenError):
                 sequence.release()  # until now: the caller of a forbidden message does not wait for the others
 
-        self._requests.transmit_batch(endpoint, sequence.queue, batch, ended)
+        self._requests.transmit_batch(endpoint, batch, ended)
         return True
 
     async def _take_turn(
@@ -182,7 +187,7 @@ class OrderedSender:
         ticket: int,
         outgoing: Outgoing,
         timeout_ms: int,
-        batched: BatchedSend | None = None,
+        batched: OneSend | None = None,
     ) -> tuple[Endpoint, Outgoing, SequenceNumber | None]:
         """Wait for the turn and for a connection. Meanwhile a large body is compressed.
 
@@ -215,15 +220,12 @@ class OrderedSender:
                 raise
             sequence.release()
 
-    def _transmit(
-        self, sequence: SendSequence, number: SequenceNumber, endpoint: Endpoint, outgoing: Outgoing, timeout_ms: int
-    ) -> SentFuture:
+    def _transmit(self, sequence: SendSequence, number: SequenceNumber, endpoint: Endpoint, send: OneSend) -> None:
         try:
-            agreed_number = number if endpoint.agreed else None
-            return self._requests.transmit(endpoint, sequence.queue, outgoing, timeout_ms, agreed_number)
+            self._requests.transmit(endpoint, send)
         except RemotingError as error:
             sequence.failed(number)
-            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=send.outgoing.msg_id) from None
         except BaseException:
             sequence.recall(number)  # this message can never leave, which is no reason for others to fail
             raise

@@ -1,12 +1,21 @@
-"""Outgoing: a message that is ready to be sent."""
+"""Outgoing: a message that is ready to be sent. OneSend: one attempt to send it to a queue."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from lockstep.client.hooks import CommunicationMode
-from lockstep.protocol.model import Message
+from lockstep.client.producer.result import SendResult
+from lockstep.client.producer.sequencer import SequenceNumber
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.model import Message, MessageQueue
 
-__all__ = ["Outgoing"]
+__all__ = ["OneSend", "Outgoing", "SentFuture"]
+
+SentFuture = asyncio.Future[RemotingCommand | SendResult]
+"""The end of one request, or of one message of a request."""
+
+_new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
 
 
 class Outgoing(NamedTuple):
@@ -38,3 +47,24 @@ class Outgoing(NamedTuple):
     def msg_ids(self) -> list[str]:
         """One UNIQ_KEY for each message."""
         return self.msg_id.split(",")
+
+
+class OneSend(NamedTuple):
+    """One attempt to send a message to a queue. `future` gets its end: the broker's reply, or the result itself.
+
+    Args:
+        number: for a broker that checks the order of sends.
+    """
+
+    queue: MessageQueue
+    outgoing: Outgoing
+    timeout_ms: int
+    number: SequenceNumber | None
+    future: SentFuture
+
+    @classmethod
+    def of(
+        cls, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, number: SequenceNumber | None = None
+    ) -> "OneSend":
+        future: SentFuture = asyncio.get_running_loop().create_future()
+        return _new_tuple(cls, (queue, outgoing, timeout_ms, number, future))

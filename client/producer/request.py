@@ -10,9 +10,9 @@ from lockstep.client.errors import NoRouteError, SendError, SendForbiddenError, 
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CommunicationMode, SendMessageContext
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.producer.answers import SentFuture, read_send_reply
+from lockstep.client.producer.answers import read_send_reply
 from lockstep.client.producer.batches import Batch
-from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.outgoing import OneSend, Outgoing
 from lockstep.client.producer.request_reply import ReplyMessage
 from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.client.producer.together import SendsTogether
@@ -234,59 +234,37 @@ class SendRequests:
         half = bool(outgoing.sys_flag & _PREPARED)
         return self.hooks.before(messages, queue, address, outgoing.mode, half=half)
 
-    def transmit(
-        self,
-        endpoint: Endpoint,
-        queue: MessageQueue,
-        outgoing: Outgoing,
-        timeout_ms: int,
-        number: SequenceNumber | None = None,
-    ) -> SentFuture:
-        """Send the request, by itself or with others, and return the future of its end. Hooks are called around it.
+    def transmit(self, endpoint: Endpoint, send: OneSend) -> None:
+        """Send the request, by itself or with others. Hooks are called around it.
 
         Raises:
             ConnectionLost: it did not leave.
             SendForbiddenError: a hook forbids it.
         """
         if self.hooks.active:
-            return self._transmit_with_hooks(endpoint, queue, outgoing, timeout_ms, number)
-        return self._leave(endpoint, queue, outgoing, timeout_ms, number)
+            self._transmit_with_hooks(endpoint, send)
+        else:
+            self._leave(endpoint, send)
 
-    def _transmit_with_hooks(
-        self,
-        endpoint: Endpoint,
-        queue: MessageQueue,
-        outgoing: Outgoing,
-        timeout_ms: int,
-        number: SequenceNumber | None,
-    ) -> SentFuture:
+    def _transmit_with_hooks(self, endpoint: Endpoint, send: OneSend) -> None:
+        queue, outgoing, _, _, future = send
         context = self.before_hooks(outgoing, queue, endpoint.address)
         assert context is not None
         try:
-            future = self._leave(endpoint, queue, outgoing, timeout_ms, number)
+            self._leave(endpoint, send)
         except BaseException as error:
             self.hooks.after(context, None, error)
             raise
         self.hooks.after_answer(context, future, lambda reply: read_send_reply(reply, queue, outgoing))
-        return future
 
-    def _leave(
-        self,
-        endpoint: Endpoint,
-        queue: MessageQueue,
-        outgoing: Outgoing,
-        timeout_ms: int,
-        number: SequenceNumber | None,
-    ) -> SentFuture:
+    def _leave(self, endpoint: Endpoint, send: OneSend) -> None:
         if self._together is not None and (endpoint.together or (self._config.auto_batch and not endpoint.agreed)):
-            return self._together.send(endpoint, queue, outgoing, timeout_ms, number)
-        future: SentFuture = asyncio.get_running_loop().create_future()
-        endpoint.request_for(future, self.command(queue, outgoing, number), timeout_ms)
-        return future
+            self._together.send(endpoint, send)
+        else:
+            queue, outgoing, timeout_ms, number, future = send
+            endpoint.request_for(future, self.command(queue, outgoing, number), timeout_ms)
 
-    def transmit_batch(
-        self, endpoint: Endpoint, queue: MessageQueue, batch: Batch, ended: Callable[[], object]
-    ) -> None:
+    def transmit_batch(self, endpoint: Endpoint, batch: Batch, ended: Callable[[], object]) -> None:
         """Send the request of a batch; the futures of its sends get their ends. Hooks are called around each message.
 
         A message that a hook forbids is left out, and its future gets the SendForbiddenError.
@@ -295,7 +273,7 @@ class SendRequests:
             ended: called when all futures have their ends.
         """
         if self.hooks.active:
-            for outgoing, _, future in list(batch):
+            for queue, outgoing, _, _, future in list(batch):
                 try:
                     context = self.before_hooks(outgoing, queue, endpoint.address)
                 except SendForbiddenError as error:
@@ -305,7 +283,7 @@ class SendRequests:
                     assert context is not None
                     self.hooks.after_answer(context, future, partial(read_send_reply, queue=queue, outgoing=outgoing))
         if batch:
-            batch.leave(endpoint, queue, self.command, ended)
+            batch.leave(endpoint, self.command, ended)
         else:
             ended()
 

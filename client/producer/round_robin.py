@@ -13,7 +13,7 @@ from lockstep.client.hooks import CommunicationMode
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.answers import read_send_reply
 from lockstep.client.producer.batches import BatchRefusedError
-from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.outgoing import OneSend, Outgoing
 from lockstep.client.producer.publish_queues import PublishQueues
 from lockstep.client.producer.request import SendRequests, open_sender
 from lockstep.client.producer.result import SEND_OK, SendResult
@@ -107,9 +107,10 @@ class AnywhereSender:
             endpoint = await open_sender(self._instance, queue, outgoing, timeout_ms)
         outcome = SendOutcome.NOT_SENT
         try:
-            future = self._requests.transmit(endpoint, queue, outgoing, timeout_ms)
+            send = OneSend.of(queue, outgoing, timeout_ms)
+            self._requests.transmit(endpoint, send)
             outcome = SendOutcome.UNKNOWN
-            return read_send_reply(await future, queue, outgoing)
+            return read_send_reply(await send.future, queue, outgoing)
         except BatchRefusedError:  # nothing of it is stored: the message leaves by itself
             return await self._attempt(queue, outgoing._replace(special=True), timeout_ms)
         except RemotingError as error:

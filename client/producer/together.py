@@ -10,13 +10,13 @@ A RocketMQ broker gets a batch for each queue instead of a frame, if the setting
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.client.producer.answers import SentFuture, new_send_error
-from lockstep.client.producer.batches import Batch, BatchedSend
-from lockstep.client.producer.outgoing import Outgoing
+from lockstep.client.producer.answers import new_send_error
+from lockstep.client.producer.batches import Batch
+from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture
 from lockstep.client.producer.result import SEND_OK, SendResult
 from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -39,15 +39,6 @@ _MANY_CHARACTERS: Final = 4 * PROPERTIES_MAX  # a property has four characters a
 _FRAMES_MAX: Final = 2  # unanswered frames of one broker; see docs/benchmarks.md
 _WAIT_MAX_MS: Final = 10  # for an answer that is late
 _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
-
-
-class _Waiting(NamedTuple):
-    """A send that has its number and has not left."""
-
-    queue: MessageQueue
-    outgoing: Outgoing
-    number: SequenceNumber | None
-    future: SentFuture
 
 
 class SendsTogether:
@@ -76,25 +67,19 @@ class SendsTogether:
         self.one_topic = config.credentials is not None
         self._links: dict[str, _Link] = {}  # by broker name: the connection in use
 
-    def send(
-        self,
-        endpoint: Endpoint,
-        queue: MessageQueue,
-        outgoing: Outgoing,
-        timeout_ms: int,
-        number: SequenceNumber | None,
-    ) -> SentFuture:
-        """Send now or with others. The future has the broker's reply, or the result itself.
+    def send(self, endpoint: Endpoint, send: OneSend) -> None:
+        """Send now or with others.
 
         Raises:
             ConnectionLost, LocalProtocolError: it did not leave, and was to leave now.
         """
-        link = self._links.get(queue.broker_name)
+        broker_name = send.queue.broker_name
+        link = self._links.get(broker_name)
         if link is None or link.endpoint is not endpoint:
             if link is not None:
                 link.flush()
-            link = self._links[queue.broker_name] = _Link(self, endpoint)
-        return link.send(queue, outgoing, timeout_ms, number)
+            link = self._links[broker_name] = _Link(self, endpoint)
+        link.send(send)
 
     def flush(self, broker_name: str) -> None:
         """Let leave what waits, so that another request does not overtake it."""
@@ -127,7 +112,7 @@ class _Link:
         self._together = together
         self.endpoint = endpoint
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[OneSend] = []
         self._bytes = 0
         self._timeout_ms = 0
         self._since_ms = 0  # when the first of `_waiting` was called
@@ -141,21 +126,21 @@ class _Link:
         if together.linger_ms:
             endpoint.when_lost.append(self.flush)  # what lingers fails at once, so that it is sent again elsewhere
 
-    def send(
-        self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, number: SequenceNumber | None
-    ) -> SentFuture:
-        together = self._together
+    def send(self, send: OneSend) -> None:
+        together, (queue, outgoing, timeout_ms, _, _) = self._together, send
         size = len(outgoing.body) + len(outgoing.properties) + _HEAD_BYTES
         special = outgoing.special or (self._in_batches and outgoing.sys_flag)
         if len(outgoing.properties) > _MANY_CHARACTERS:
             special = special or outgoing.properties.count(PAIR_END) > PROPERTIES_MAX
         if queue.queue_id < 0 or special or size > together.bytes_max:
             self.flush()
-            return self._alone(queue, outgoing, timeout_ms, number, None)
+            self._alone(send, timeout_ms)
+            return
         if not self._waiting:
             last = self._last_single
             if not self._frames and (last is None or last.done()) and not together.linger_ms:
-                return self._alone(queue, outgoing, timeout_ms, number, None)
+                self._alone(send, timeout_ms)
+                return
             self._begin(timeout_ms)
         elif (
             timeout_ms != self._timeout_ms
@@ -165,10 +150,8 @@ class _Link:
         ):
             self.flush()
             self._begin(timeout_ms)
-        future: SentFuture = self._loop.create_future()
         self._bytes += size
-        self._waiting.append(_new_tuple(_Waiting, (queue, outgoing, number, future)))
-        return future
+        self._waiting.append(send)
 
     def _begin(self, timeout_ms: int) -> None:
         """The first one begins to wait."""
@@ -239,22 +222,21 @@ class _Link:
             except struct.error:
                 pass  # a number of a message fits no field: by itself that message is refused, and the others are not
         for one in waiting:
-            queue, outgoing, number, future = one
             try:
-                self._alone(queue, outgoing, timeout_ms, number, future)
+                self._alone(one, timeout_ms)
             except Exception as error:
                 _fail([one], str(error), SendOutcome.NOT_SENT)
 
-    def _leave_in_batches(self, waiting: list[_Waiting], timeout_ms: int) -> list[_Waiting]:
+    def _leave_in_batches(self, waiting: list[OneSend], timeout_ms: int) -> list[OneSend]:
         """Send batches, each of one queue. Returns the sends that are in none."""
-        batches, last = list[tuple[_Waiting, Batch]](), dict[MessageQueue, Batch]()
+        batches, last = list[tuple[OneSend, Batch]](), dict[MessageQueue, Batch]()
         for one in waiting:
-            send = BatchedSend(one.outgoing, timeout_ms, one.future)
+            send = one._replace(timeout_ms=timeout_ms)
             batch = last.get(one.queue)
             if batch is None or not batch.join(send):
                 batch = last[one.queue] = Batch(self._together.config, send)
                 batches.append((one, batch))
-        leaving = [(one.queue, batch) for one, batch in batches if len(batch) > 1]
+        leaving = [batch for _, batch in batches if len(batch) > 1]
         unanswered = len(leaving)
 
         def ended() -> None:
@@ -264,28 +246,19 @@ class _Link:
                 self.answered()
 
         self._frames += bool(leaving)
-        for queue, batch in leaving:
-            batch.leave(self.endpoint, queue, self._together.single, ended)
+        for batch in leaving:
+            batch.leave(self.endpoint, self._together.single, ended)
         return [one for one, batch in batches if len(batch) < 2]
 
-    def _alone(
-        self,
-        queue: MessageQueue,
-        outgoing: Outgoing,
-        timeout_ms: int,
-        number: SequenceNumber | None,
-        future: SentFuture | None,
-    ) -> SentFuture:
-        if future is None:
-            future = self._loop.create_future()
+    def _alone(self, send: OneSend, timeout_ms: int) -> None:
+        queue, outgoing, _, number, future = send
         self.endpoint.request_for(future, self._together.single(queue, outgoing, number), timeout_ms)
         self._last_single = future
-        return future
 
-    def _command(self, waiting: list[_Waiting]) -> RemotingCommand:
+    def _command(self, waiting: list[OneSend]) -> RemotingCommand:
         lanes, indexes = list[Lane](), dict[tuple[MessageQueue, int], int]()
         heads, texts = list[tuple[int, ...]](), list[bytes]()
-        for queue, outgoing, number, _ in waiting:
+        for queue, outgoing, _, number, _ in waiting:
             generation, sequence = (NO_NUMBERS, 0) if number is None else (number[0], number[1])
             index = indexes.get((queue, generation))
             if index is None:
@@ -306,7 +279,7 @@ class _Frame:
 
     __slots__ = ("_link", "_sends")
 
-    def __init__(self, link: _Link, sends: list[_Waiting]) -> None:
+    def __init__(self, link: _Link, sends: list[OneSend]) -> None:
         self._link = link
         self._sends = sends
 
@@ -325,7 +298,7 @@ class _Frame:
             except (BodyError, HeaderError) as error:
                 _fail(self._sends, f"the broker's answer: {error}", SendOutcome.UNKNOWN)
         else:  # it refused the whole frame
-            for _, outgoing, _, future in self._sends:
+            for _, outgoing, _, _, future in self._sends:
                 if not future.done():
                     future.set_exception(new_send_error(reply.code, reply.remark, outgoing))
         self._link.answered()
@@ -334,7 +307,7 @@ class _Frame:
         prefix = reply.decode_header(SendTogetherResponseHeader).id_prefix
         rows, remarks = decode_rows(reply.body, len(self._sends))
         refused = iter(remarks)
-        for (queue, outgoing, _, future), (code, queue_offset, commit_log_offset) in zip(
+        for (queue, outgoing, _, _, future), (code, queue_offset, commit_log_offset) in zip(
             self._sends, rows, strict=True
         ):
             remark = next(refused) if code else None
@@ -348,7 +321,7 @@ class _Frame:
                 future.set_exception(new_send_error(code, remark, outgoing))
 
 
-def _fail(sends: list[_Waiting], reason: str, outcome: SendOutcome) -> None:
-    for _, outgoing, _, future in sends:
+def _fail(sends: list[OneSend], reason: str, outcome: SendOutcome) -> None:
+    for _, outgoing, _, _, future in sends:
         if not future.done():
             future.set_exception(SendError(reason, outcome, msg_id=outgoing.msg_id))
