@@ -36,7 +36,7 @@ _SEND_TOGETHER: Final = int(RequestCode.SEND_TOGETHER)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _HEAD_BYTES: Final = 64  # of a message, about
 _MANY_CHARACTERS: Final = 4 * PROPERTIES_MAX  # a property has four characters at least
-_FRAMES_MAX: Final = 2  # unanswered frames of one broker; see docs/benchmarks.md
+_FRAMES_MAX: Final = 3  # unanswered frames of one broker: two halves, and what is called meanwhile
 _WAIT_MAX_MS: Final = 10  # for an answer that is late
 _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
 
