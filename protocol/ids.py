@@ -57,19 +57,26 @@ class UniqueKeyMaker:
     The layout is exactly Java's, because tools read the time from the key.
     """
 
-    __slots__ = ("_counter", "_month_end_ms", "_month_start_ms", "_prefix")
+    __slots__ = ("_counter", "_month_end_ms", "_month_start_ms", "_now_ms", "_prefix", "_stem")
 
     def __init__(self, host: bytes, pid: int, process_tag: int) -> None:
         self._prefix = (host + struct.pack(">HI", pid & 0xFFFF, process_tag & 0xFFFFFFFF)).hex().upper()
         self._counter = 0
         self._month_start_ms = 0
         self._month_end_ms = 0
+        self._now_ms: int | None = None
+        self._stem = ""  # of the keys of this millisecond: all but the counter
 
     def next(self, now_ms: int) -> str:
+        if now_ms != self._now_ms:
+            self._now_ms, self._stem = now_ms, self._stem_of(now_ms)
+        self._counter = counter = (self._counter + 1) & _COUNTER_MASK
+        return f"{self._stem}{counter:04X}"
+
+    def _stem_of(self, now_ms: int) -> str:
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._month_start_ms, self._month_end_ms = _month_around(now_ms)
-        self._counter = counter = (self._counter + 1) & _COUNTER_MASK
-        return f"{self._prefix}{now_ms - self._month_start_ms & 0xFFFFFFFF:08X}{counter:04X}"
+        return f"{self._prefix}{now_ms - self._month_start_ms & 0xFFFFFFFF:08X}"
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:
