@@ -203,7 +203,8 @@ def not_drained(seen: Seen) -> Iterator[Finding]:
         given_ms = period.dropped_ms
         if period.why != _GIVEN_AWAY or given_ms is None:
             continue
-        handled = [call.offset for call in period.calls if call.good and call.end_ms <= given_ms]
+        # Times are whole milliseconds: a call that ended in the one of the drop may have ended behind it.
+        handled = [call.offset for call in period.calls if call.good and call.end_ms < given_ms]
         after = next(
             (
                 one
