@@ -1,7 +1,7 @@
 """The interface of a message store, and the values that it takes and returns."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
@@ -215,8 +215,8 @@ class MessageStore(Protocol):
     def message_at(self, commit_log_offset: int) -> bytes | None:
         """The message that begins at this offset; None when none does."""
 
-    def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
-        """The newest `max_num` messages with `key` as a word of KEYS or as UNIQ_KEY; times inclusive, epoch ms."""
+    def query(self, query: KeyQuery) -> Generator[None, None, QueryResult]:
+        """The newest messages with a key, as a word of KEYS or as UNIQ_KEY, in steps: there may be many to look at."""
 
     def drop_topic(self, topic: str) -> None:
         """Delete the queues of a topic. Its next message gets offset 0."""

@@ -3,7 +3,7 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.processors.in_steps import reply_in_steps
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.admin import ConsumeQueueData, QueryConsumeQueueResponseBody
@@ -19,6 +19,7 @@ from lockstep.protocol.headers.admin import (
 )
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.records import record_to_wire
+from lockstep.store.base import KeyQuery
 
 __all__ = ["message_by_id", "message_by_offset", "query_consume_queue", "query_message", "view_message"]
 
@@ -28,13 +29,20 @@ _BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # our limit: the frame als
 _ENTRIES_MAX: Final = 50_000  # our limit: an entry has about 150 bytes in a reply
 
 
-def query_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def query_message(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """Messages with the key in KEYS or UNIQ_KEY, oldest first; if they do not fit into a frame, the newest."""
     header = command.decode_header(QueryMessageRequestHeader)
     if header.max_num < 0:
         raise HeaderError(f"the field maxNum must not be negative, but is {header.max_num}")
+    return answer_in_steps(broker, connection, command, _query(broker, command, header))
+
+
+def _query(broker: Broker, command: RemotingCommand, header: QueryMessageRequestHeader) -> AnswerSteps:
     max_num = _UNIQUE_KEY_MAX_NUM if header.unique_key_query else min(header.max_num, _QUERY_MAX_NUM)
-    result = broker.store.query(header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp)
+    query = KeyQuery(header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp)
+    result = yield from broker.store.query(query)
     response = QueryMessageResponseHeader(result.last_timestamp, result.last_commit_log_offset)
     if not result.messages:
         remark = f"no message of topic {header.topic!r} has the key {header.key!r} in that time"

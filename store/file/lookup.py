@@ -1,5 +1,6 @@
 """Lookups in a store in files: bounds, times, entries, keys."""
 
+from collections.abc import Generator
 from typing import Final
 
 from lockstep.protocol.message import MessageExt
@@ -13,6 +14,7 @@ __all__ = ["FileLookup"]
 
 _SIZE_AT: Final = 8  # in an entry
 _SUMMED_AT_ONCE: Final = 50_000
+_QUEUES_A_STEP: Final = 64  # each may open a file
 
 
 class FileLookup:
@@ -78,11 +80,15 @@ class FileLookup:
     def message_at(self, commit_log_offset: int) -> bytes | None:
         return self.log.message_at(commit_log_offset)
 
-    def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
-        query = KeyQuery(topic, key, max_num, begin_timestamp, end_timestamp)
-        messages = self.keys.find(query, self.visible_end, self._is_kept)
-        lasts = [queue.entries(queue.max_offset - 1, 1)[0] for queue in self.queues.values() if len(queue)]
-        last = max([entry.commit_log_offset for entry in lasts], default=None)
+    def query(self, query: KeyQuery) -> Generator[None, None, QueryResult]:
+        messages = yield from self.keys.find(query, self.visible_end, self._is_kept)
+        last = None
+        for number, queue in enumerate(list(self.queues.values()), 1):
+            if len(queue) and not queue.is_deleted:
+                offset = queue.entries(queue.max_offset - 1, 1)[0].commit_log_offset
+                last = offset if last is None else max(last, offset)
+            if number % _QUEUES_A_STEP == 0:
+                yield None
         return QueryResult(messages, 0 if last is None else self.log.store_timestamp(last), last or 0)
 
     def _is_kept(self, message: MessageExt) -> bool:

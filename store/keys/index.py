@@ -4,7 +4,7 @@ A send does not wait for the index. A query searches the newest part of the log 
 Only a broker under full load, or one that rebuilds its index, is further behind than that part.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -29,6 +29,9 @@ _ROLLED_BACK: Final = int(SysFlag.TRANSACTION_MASK)
 _NAME_DIGITS: Final = 17
 _NAMED_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 _CHUNK_BYTES: Final = 256 * 1024
+_BYTES_A_STEP: Final = 256 * 1024  # of messages that are looked at
+_MESSAGE_COST: Final = 16 * 1024  # as which a message counts besides
+_STEP: Final = (None,) * (_BYTES_A_STEP // _MESSAGE_COST)  # a piece of the log takes as long
 _SEARCHED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -159,14 +162,24 @@ class KeyIndex:
 
     # Queries --------------------------------------------------------------------------------------------------
 
-    def find(self, query: KeyQuery, log_end: int, is_kept: Callable[[MessageExt], bool]) -> list[bytes]:
-        """The messages that the query asks for, of those below `log_end`, oldest first. Raises OSError."""
+    def find(
+        self, query: KeyQuery, log_end: int, is_kept: Callable[[MessageExt], bool]
+    ) -> Generator[None, None, list[bytes]]:
+        """The messages that the query asks for, of those below `log_end`, oldest first, in steps. Raises OSError."""
         if not query.key or query.max_num <= 0:
             return []
         found: dict[int, bytes] = {}
+        looked_at = 0
         for offset in self._candidates(query.topic, query.key, log_end):
+            looked_at += _MESSAGE_COST
+            if looked_at >= _BYTES_A_STEP:
+                looked_at = 0
+                yield None
+            if offset is None:
+                continue
             message = self._log.message_at(offset) if offset not in found and offset < log_end else None
             if message is not None:
+                looked_at += len(message)
                 decoded = decode_messages(message, unzip=False)[0]
                 if query.matches(decoded) and is_kept(decoded):
                     found[offset] = message
@@ -174,14 +187,14 @@ class KeyIndex:
                         break
         return [found[offset] for offset in sorted(found)]
 
-    def _candidates(self, topic: str, key: str, log_end: int) -> Iterator[int]:
-        """Offsets of messages that may have the key, newest first."""
+    def _candidates(self, topic: str, key: str, log_end: int) -> Iterator[int | None]:
+        """Offsets of messages that may have the key, newest first, and a None now and then."""
         yield from self._not_entered(key, log_end)
         wanted = key_hash(topic, key)
-        for file in reversed(self._files):
+        for file in list(reversed(self._files)):
             yield from file.offsets_of(wanted)
 
-    def _not_entered(self, key: str, log_end: int) -> Iterator[int]:
+    def _not_entered(self, key: str, log_end: int) -> Iterator[int | None]:
         """Messages that may have the key and are not in the index yet, newest first: by a search of the log's end.
 
         The search is limited, so that other requests do not wait for long.
@@ -191,7 +204,9 @@ class KeyIndex:
         found_at = log_end
         for piece_start, piece_end in reversed(list(segments.pieces(start, log_end))):
             for at in find_key(segments.read, wanted, piece_start, piece_end):
-                if at < found_at:
+                if at is None:
+                    yield from _STEP
+                elif at < found_at:
                     offset = self._log.message_around(at)
                     if offset is not None:
                         found_at = offset

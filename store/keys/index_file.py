@@ -114,13 +114,15 @@ class IndexFile:
         self._first_new = self.header.next_item
         self._dirty = True
 
-    def offsets_of(self, key_hash: int) -> Iterator[int]:
-        """Commit log offsets of messages with this key hash, newest first. Raises OSError."""
+    def offsets_of(self, key_hash: int) -> Iterator[int | None]:
+        """Commit log offsets of messages with this key hash, newest first; None for another one in their chain.
+
+        Raises OSError.
+        """
         file, item = self._open(), self._slot(key_hash % self._slot_count)
         while 0 < item < self.header.next_item:
             (found,) = read_items(file, self._slot_count, item, item + 1)
-            if found.key_hash == key_hash:
-                yield found.offset
+            yield found.offset if found.key_hash == key_hash else None
             if found.previous >= item:
                 return  # a chain only goes to lower numbers: this one is damaged
             item = found.previous

@@ -5,7 +5,8 @@ and there is no index that would need memory.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final
 
 from lockstep.protocol.message import decode_messages
 from lockstep.store.base import KeyQuery
@@ -14,9 +15,12 @@ from lockstep.store.memory.queue import ConsumeQueue
 
 __all__ = ["find_by_key"]
 
+_BYTES_A_STEP: Final = 256 * 1024  # of messages that are looked at
+_MESSAGE_COST: Final = 16 * 1024  # as which a message counts besides
 
-def find_by_key(log: CommitLog, queues: Sequence[ConsumeQueue], query: KeyQuery) -> list[bytes]:
-    """The messages that the query asks for, oldest first. `queues` are those of its topic."""
+
+def find_by_key(log: CommitLog, queues: Sequence[ConsumeQueue], query: KeyQuery) -> Generator[None, None, list[bytes]]:
+    """The messages that the query asks for, oldest first, in steps. `queues` are those of its topic."""
     needle = query.key.encode("utf-8", "replace")
     if not needle or query.max_num <= 0:
         return []
@@ -26,7 +30,9 @@ def find_by_key(log: CommitLog, queues: Sequence[ConsumeQueue], query: KeyQuery)
     start, end = min(low for low, _ in bounds), max(high for _, high in bounds)
     messages = []
     for message in _candidates(log, queues, needle, start, end):
-        if query.matches(decode_messages(message, unzip=False)[0]):
+        if message is None:
+            yield None
+        elif query.matches(decode_messages(message, unzip=False)[0]):
             messages.append(message)
             if len(messages) == query.max_num:
                 break
@@ -41,14 +47,22 @@ def _bounds(log: CommitLog, queue: ConsumeQueue, query: KeyQuery) -> tuple[int, 
     return (offsets[first], offsets[last] + queue.sizes[last]) if first <= last else None
 
 
-def _candidates(log: CommitLog, queues: Sequence[ConsumeQueue], needle: bytes, start: int, end: int) -> Iterator[bytes]:
-    """Messages of these queues that may have the key, each once, newest first."""
-    seen = end
+def _candidates(
+    log: CommitLog, queues: Sequence[ConsumeQueue], needle: bytes, start: int, end: int
+) -> Iterator[bytes | None]:
+    """Messages of these queues that may have the key, each once, newest first, and a None now and then."""
+    seen, looked_at = end, 0
     for at in log.find_key(needle, start, end):
-        if at < seen:
+        if at is None:
+            yield None
+        elif at < seen:
             for queue in queues:
                 i = bisect_right(queue.commit_log_offsets, at) - 1
                 if i >= 0 and at < queue.commit_log_offsets[i] + queue.sizes[i]:
                     seen = queue.commit_log_offsets[i]
                     yield log.read(seen, queue.sizes[i])
+                    looked_at += _MESSAGE_COST + queue.sizes[i]
+                    if looked_at >= _BYTES_A_STEP:
+                        looked_at = 0
+                        yield None
                     break

@@ -7,11 +7,13 @@ __all__ = ["find_key"]
 
 _BEFORE_A_KEY: Final = (b"\x01", b" ")  # ends the name of a property; separates the keys in its value
 _BEHIND_A_KEY: Final = b"\x02 \x00"  # ends a property, a key, and a message, behind which the next one's size begins
-_PIECE_BYTES: Final = 1024 * 1024
+_PIECE_BYTES: Final = 256 * 1024  # a piece that is full of keys takes some 10 ms
 
 
-def find_key(read: Callable[[int, int], bytes], key: bytes, start: int, end: int) -> Iterator[int]:
+def find_key(read: Callable[[int, int], bytes], key: bytes, start: int, end: int) -> Iterator[int | None]:
     """Positions in [start, end) of one file that may hold `key` as a whole key, newest first. Bodies may match too.
+
+    A None comes after each piece, for a caller that works in steps.
 
     `read` gets a position and a size. Raises OSError when it does.
     """
@@ -20,6 +22,7 @@ def find_key(read: Callable[[int, int], bytes], key: bytes, start: int, end: int
         low = max(start, high - _PIECE_BYTES)
         piece = read(low, min(high + len(key), end) - low)  # one byte more: the delimiter behind a key
         yield from (low + at for at in reversed(_keys_in(piece, key)))
+        yield None
         high = low + 1 if low > start else low  # the next piece reads this byte again, with the delimiter before it
 
 

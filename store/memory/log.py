@@ -91,10 +91,17 @@ class CommitLog:
         start = commit_log_offset - segment.start
         return segment.buffer[start : start + size_bytes]
 
-    def find_key(self, key: bytes, start: int, end: int) -> Iterator[int]:
-        """Positions in [start, end) that may hold `key` as a whole key, newest first."""
-        for segment in reversed(self._segments):
-            yield from find_key(self.read, key, max(start, segment.start), min(end, segment.end))
+    def find_key(self, key: bytes, start: int, end: int) -> Iterator[int | None]:
+        """Positions in [start, end) that may hold `key` as a whole key, newest first, and a None now and then.
+
+        The oldest segments may be dropped meanwhile.
+        """
+
+        def read(position: int, size_bytes: int) -> bytes:
+            return self.read(position, size_bytes) if position >= self.min_offset else b""
+
+        for low, high in [(segment.start, segment.end) for segment in reversed(self._segments)]:
+            yield from find_key(read, key, max(start, low), min(end, high))
 
     def segment_end(self, commit_log_offset: int) -> int:
         """The end of what one `read` from `commit_log_offset` may read."""

@@ -1,6 +1,6 @@
 """A bounded message store in memory. When it is full, the oldest segment is dropped and min offsets move."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
@@ -229,9 +229,9 @@ class MemoryStore:
     def message_at(self, commit_log_offset: int) -> bytes | None:
         return self._log.message_at(commit_log_offset)
 
-    def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
-        queues = [queue for (of_topic, _), queue in self._queues.items() if of_topic == topic and queue.sizes]
-        messages = find_by_key(self._log, queues, KeyQuery(topic, key, max_num, begin_timestamp, end_timestamp))
+    def query(self, query: KeyQuery) -> Generator[None, None, QueryResult]:
+        queues = [queue for (of_topic, _), queue in self._queues.items() if of_topic == query.topic and queue.sizes]
+        messages = yield from find_by_key(self._log, queues, query)
         last = max((queue.commit_log_offsets[-1] for queue in self._queues.values() if queue.sizes), default=None)
         return QueryResult(messages, 0 if last is None else self._log.store_timestamp(last), last or 0)
 

@@ -20,6 +20,7 @@ from lockstep.protocol.headers.admin import (
     QueryConsumeQueueRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QueryCorrectionOffsetRequestHeader,
+    QueryMessageRequestHeader,
     ResetOffsetRequestHeader,
     TopicRequestHeader,
 )
@@ -150,3 +151,20 @@ def test_configs_of_groups_come_whole() -> None:
     reply = filled().answer(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     body = decode_body(SubscriptionGroupWrapper, reply.body, SerializeType.JSON)
     assert len(body.groups) == GROUPS + len(BUILT_IN_GROUPS)
+
+
+def test_a_query_by_key_looks_at_the_log_in_steps() -> None:
+    """A log of 3 MiB without the key, and one with very many messages of another topic, take more than a turn each."""
+    peer = Peer()
+    for _ in range(12):
+        peer.send(body=bytes(256 * 1024))
+    peer.send("U", b"first")
+    peer.send_many(2000, properties="KEYS\x01many\x02")
+    peer.send("U", b"last")  # between these two lie all messages with the key
+    turns = Turns(peer)
+    for key, topic in [("absent", "T"), ("many", "U")]:
+        header = QueryMessageRequestHeader(topic, key, 64, 0, NOW_MS)
+        peer.connection.replies.clear()
+        peer.call(R.QUERY_MESSAGE, header)
+        assert turns.run() >= 1
+        assert [reply.code for reply in peer.connection.replies] == [ResponseCode.QUERY_NOT_FOUND]

@@ -9,6 +9,7 @@ from lockstep.protocol.filter import tags_code
 from lockstep.protocol.properties import decode_properties
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.store import GetResult, MemoryStore, MemoryStoreSettings, MessageStore, Record
+from lockstep.store.base import KeyQuery, QueryResult
 from lockstep.store.durability.recovery import Recovered, Recovery
 from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.file.store import FileStore
@@ -23,6 +24,7 @@ __all__ = [
     "fill",
     "get",
     "memory_store",
+    "queried",
     "record",
 ]
 
@@ -93,3 +95,14 @@ def fill(store: MessageStore, count: int, **fields: Any) -> None:
 
 def get(store: MessageStore, offset: int, max_msg_nums: int = 32, tags: str = "*", queue_id: int = 0) -> GetResult:
     return store.get("T", queue_id, offset, max_msg_nums, SubscriptionData.parse("T", tags))
+
+
+def queried(store: MessageStore, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryResult:
+    """The result of a query, after all of its steps."""
+    steps = store.query(KeyQuery(topic, key, max_num, begin_ms, end_ms))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: QueryResult = end.value
+            return result

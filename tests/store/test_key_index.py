@@ -13,7 +13,7 @@ from lockstep.store.check.store import StoreCheck
 from lockstep.store.format.index import INDEX_HEADER, IndexHeader
 from lockstep.store.format.layout import Checkpoint
 from tests.broker.helpers import NOW_MS
-from tests.store.stores import HOST, FolderStore
+from tests.store.stores import HOST, FolderStore, queried
 
 FOREVER = 1 << 62
 
@@ -28,7 +28,7 @@ def append(store: FolderStore, number: int) -> None:
 
 
 def found(store: FolderStore, key: str, max_num: int = 1000) -> list[int]:
-    messages = store.store.query("T", key, max_num, 0, FOREVER).messages
+    messages = queried(store.store, "T", key, max_num, 0, FOREVER).messages
     return [int(decode_messages(message)[0].body) for message in messages]
 
 
@@ -130,10 +130,11 @@ def test_a_key_that_is_not_entered_is_found_over_the_ends_of_files_and_beside_wh
         store.store.append(Record("T", 0, 0, 0, NOW_MS, HOST, 1, NOW_MS + number, 0, 0, body, properties, 0))
     for number in range(60):
         queue_offsets = [
-            decode_messages(one)[0].queue_offset for one in store.store.query("T", f"k{number}", 9, 0, FOREVER).messages
+            decode_messages(one)[0].queue_offset
+            for one in queried(store.store, "T", f"k{number}", 9, 0, FOREVER).messages
         ]
         assert queue_offsets == [number]
-    assert len(store.store.query("T", "all", 1000, 0, FOREVER).messages) == 60
+    assert len(queried(store.store, "T", "all", 1000, 0, FOREVER).messages) == 60
     store.kill()
 
 
@@ -159,4 +160,4 @@ def test_slots_that_reached_the_disk_before_their_header_are_not_believed_after_
 
 
 def bodies(store: FolderStore, key: str) -> list[bytes]:
-    return [decode_messages(message)[0].body for message in store.store.query("T", key, 9, 0, FOREVER).messages]
+    return [decode_messages(message)[0].body for message in queried(store.store, "T", key, 9, 0, FOREVER).messages]

@@ -19,7 +19,7 @@ from lockstep.store.file.segments import Segments
 from lockstep.store.format.log_records import next_record
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import DEADLINE_S, Kept, kept, until
-from tests.store.stores import record
+from tests.store.stores import queried, record
 from tests.store.test_entry_repair import blank
 
 LATER_MS = 2**62
@@ -99,7 +99,7 @@ async def test_a_store_time_that_cannot_be_stops_nothing(tmp_path: Path) -> None
         for at_ms in (LATER_MS, -LATER_MS, NOW_MS):
             opened.store.append(record(b"x")._replace(store_timestamp=at_ms, properties=b"KEYS\x01wanted"))
         await until(lambda: opened.store.keys.indexed_offset == opened.store.log.max_offset, "keys are entered")
-        found = opened.store.query("T", "wanted", 10, 0, NOW_MS)
+        found = queried(opened.store, "T", "wanted", 10, 0, NOW_MS)
         assert len(found.messages) == 1
     assert not (tmp_path / "abort").exists()
 

@@ -8,7 +8,7 @@ from lockstep.protocol.message import decode_messages
 from lockstep.store import MessageStore, Record
 from lockstep.store.keys import search as key_search
 from tests.broker.helpers import NOW_MS
-from tests.store.stores import HOST, Evictions, MakeStore, memory_store
+from tests.store.stores import HOST, Evictions, MakeStore, memory_store, queried
 
 FOREVER = 1 << 62
 
@@ -28,7 +28,7 @@ def found(
     store: MessageStore, key: str, *, topic: str = "T", max_num: int = 32, begin: int = 0, end: int = FOREVER
 ) -> list[int]:
     """Commit log offsets of what a query gives."""
-    messages = store.query(topic, key, max_num, begin, end).messages
+    messages = queried(store, topic, key, max_num, begin, end).messages
     return [decode_messages(message, unzip=False)[0].commit_log_offset for message in messages]
 
 
@@ -78,10 +78,10 @@ def test_words_are_found_across_the_pieces_of_a_search(monkeypatch: pytest.Monke
 def test_a_query_tells_of_the_newest_message_of_the_log() -> None:
     """Its store time and offset, whatever its topic; 0 in an empty log."""
     store = memory_store()
-    assert store.query("T", "k", 1, 0, FOREVER)[1:] == (0, 0)
+    assert queried(store, "T", "k", 1, 0, FOREVER)[1:] == (0, 0)
     append(store, "k", at_ms=1000)
     last = append(store, topic="Other", at_ms=2000)
-    assert store.query("T", "k", 1, 0, FOREVER)[1:] == (2000, last)
+    assert queried(store, "T", "k", 1, 0, FOREVER)[1:] == (2000, last)
 
 
 def test_what_was_evicted_is_found_no_more() -> None:
