@@ -33,7 +33,7 @@ _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PR
 _INBOUND_PART = 8  # of the memory limit, for frames that are not finished
 _OUTBOUND_BYTES_MIN = 2 * FRAME_BYTES_MAX  # the longest answer, behind another that the peer has not read
 _SEGMENTS_WANTED = 8  # a full store drops about an eighth of its messages at a time
-_PULL_SWEEP_MS = 5000  # clients wait so long beyond the suspend time of a pull (wire.md 6.4)
+_LEASE_MS_MIN, _PULL_SWEEP_MS = 1000, 5000  # of fenced locks; how long clients wait beyond a pull (wire.md 6.4)
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
 
 
@@ -226,11 +226,7 @@ class BrokerConfig:
             _check(0 <= getattr(self, name) <= PORT_MAX, name, f"must be a port, 0 to {PORT_MAX}")
         for name in _POSITIVE:
             _check(getattr(self, name) > 0, name, "must be above 0")
-        _check(
-            0 <= self.broker_permission <= 7,
-            "broker_permission",
-            "must be a sum of 4 (read), 2 (write) and 1 (inherit)",
-        )
+        _check(0 <= self.broker_permission <= 7, "broker_permission", "is a sum of 4 (read), 2 (write), 1 (inherit)")
         for name, allowed in _CHOICES:
             value = getattr(self, name)
             _check(value in allowed, name, f"must be {' or '.join(map(repr, allowed))}, not {value!r}")
@@ -254,7 +250,11 @@ class BrokerConfig:
             "register_interval_ms",
             "must be below broker_expired_timeout_ms, or name servers would remove a healthy broker",
         )
-
+        _check(
+            self.lock_mode != "fenced" or self.lock_max_live_time_ms >= _LEASE_MS_MIN,
+            "lock_max_live_time_ms",
+            f"must be at least {_LEASE_MS_MIN} with fenced locks: renewals must be answered while the lease lasts",
+        )
         _check(
             self.hold_check_interval_ms <= _PULL_SWEEP_MS,
             "hold_check_interval_ms",

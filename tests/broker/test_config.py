@@ -27,6 +27,7 @@ from tests.store.stores import record
         ({"lock_delay_legacy_ms": -1}, "must be 0 or more"),
         ({"lock_grace_ms": -1}, "must be 0 or more"),
         ({"lock_max_live_time_ms": 0}, "above 0"),
+        ({"lock_max_live_time_ms": 999, "lock_mode": "fenced"}, "at least 1000 with fenced locks: renewals must be"),
         ({"port": 70_000}, "0 to 65535"),
         ({"host": "0.0.0.0"}, "give the one that clients must use"),
         ({"serve_name_server": False}, "needs the address of one"),
@@ -60,6 +61,12 @@ def test_settings_that_default_clients_cannot_work_with_are_named(name: str) -> 
     assert (named, above) == (name, 30_000)
     assert "30000 ms" in why
     assert replace(BrokerConfig(), **(short | {name: 30_001})).too_short_for_default_clients() == []
+
+
+def test_a_lock_without_a_fence_may_be_as_short_as_in_rocketmq() -> None:
+    """Its clients renew by a setting of their own; the fenced lease is the broker's."""
+    assert replace(BrokerConfig(), lock_max_live_time_ms=1).lock_max_live_time_ms == 1
+    assert replace(BrokerConfig(), lock_max_live_time_ms=1000, lock_mode="fenced").lock_mode == "fenced"
 
 
 def test_rocketmqs_own_names_are_known() -> None:
