@@ -282,8 +282,8 @@ def test_a_long_file_is_written_anew() -> None:
     async def scenario(world: World) -> None:
         kept = await KeptFences.with_messages(world)
         longest = 0
-        for number in range(600):
-            body = LockBatchBody(f"{number % 10}" * 200, "c" * 3000, QUEUES, (0, 0, 0))
+        for number in range(1200):
+            body = LockBatchBody(f"{number % 10}" * 200, "c" * 512, QUEUES, (0, 0, 0))
             await kept.ask("c", RequestCode.LOCK_BATCH_MQ, None, body)
             for row in tuple(kept.locks.rows(kept.now_ms)):
                 kept.locks.unlock_batch(row.consumer_group, row.client_id, [row.queue], [row.epoch or 0], kept.now_ms)
