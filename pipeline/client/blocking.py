@@ -35,6 +35,7 @@ __all__ = ["Addresses", "BlockingClient", "PullReply", "SendReply", "Ticket", "s
 H = TypeVar("H", bound=tuple[Any, ...])
 
 _SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
+_NO_NAME_SERVER: Final = "is no name server; by default a name server listens on port 9876, and a broker on 10911"
 _BULK: Final = int(PullSysFlag.SUBSCRIPTION | PullSysFlag.BULK)
 _PULL_CODES: Final = frozenset({
     ResponseCode.SUCCESS,
@@ -203,13 +204,20 @@ class BlockingClient:
         failures: dict[str, None] = {}
         for attempt in range(self.addresses.retries + 1):
             self._wait(attempt)
+            refusal: RemotingCommand | None = None
             for address in self.addresses.name_servers:
                 try:
                     # only our name servers would answer an offer of MSGPACK, and JSON is enough for all
                     wire = self._wire(address, SerializeType.JSON)
-                    return wire.request(RemotingCommand(code, header), self.addresses.timeout_ms)
+                    reply = wire.request(RemotingCommand(code, header), self.addresses.timeout_ms)
                 except RemotingError as error:
                     failures[text_of_failure(error, self.addresses.tls)] = None
+                    continue
+                if reply.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    return reply
+                reply.remark, refusal = f"{address} {_NO_NAME_SERVER}", reply
+            if refusal is not None:
+                return refusal
         raise ConnectionLost(self._named(), f"no name server answers ({'; '.join(failures)})")
 
     # Brokers -------------------------------------------------------------------------------------------------

@@ -181,6 +181,18 @@ def test_what_nobody_knows_is_told(broker: Broker) -> None:
             client.pull(topic.queue(7), 0, 1)
 
 
+def test_a_broker_is_no_name_server(topic: Topic) -> None:
+    """Its port instead of a name server's is an error that says so; beside a name server it is passed over."""
+    place = topic.broker.address
+    with Addresses((place,), retries=50).open() as client:
+        with pytest.raises(RequestRefused, match=f"{place} is no name server; by default a name server listens on"):
+            client.route(topic.name)
+        with pytest.raises(RequestRefused, match=f"{place} is no name server"):
+            client.topics()
+    with Addresses((place, topic.broker.name_server)).open() as client:
+        assert len(client.readable_queues(topic.name)) == 2
+
+
 def test_nobody_waits_for_ever() -> None:
     """A port that refuses, and a peer that speaks another protocol or hangs up: an error of its own each."""
     with socket.create_server(("127.0.0.1", 0)) as server:
