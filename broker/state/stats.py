@@ -6,7 +6,7 @@ once a pull. Samples are taken every 10 s for the minute, 10 min for the hour an
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from lockstep.broker.state.sliced_work import Steps
@@ -18,6 +18,7 @@ __all__ = ["SAMPLE_INTERVAL_MS", "BrokerStats", "Counted", "Rates", "Totals"]
 _DAY_MS: Final = 86_400_000
 _GETS_MAX: Final = 256  # rows of topic, queue and group that are not added to the items yet
 _ITEMS_A_STEP: Final = 256
+_QUEUES_A_STEP: Final = 16  # each may open a file, and make three items
 _RATE_WINDOWS_MS: Final = (10_000, 60_000, 600_000)
 
 
@@ -26,6 +27,8 @@ class Counted(Protocol):
 
     def max_offsets(self) -> dict[tuple[str, int], int]:
         """(topic, queue id) -> the end of each queue that has had messages."""
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
 
     def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
         """The stored size of the messages in a range; dropped messages do not count."""
@@ -129,9 +132,18 @@ class BrokerStats:
 
     def count(self) -> Totals:
         """Update all items. Returns the totals."""
+        deque(self.count_in_steps(), 0)
+        return self._totals
+
+    def count_in_steps(self, only_topic: str | None = None) -> Generator[None, None, Totals]:
+        """As `count`, some queues a step. Between two steps others may count, and topics may be deleted."""
         put = put_bytes = 0
-        for (topic, queue_id), end in self._store.max_offsets().items():
-            first = self._offsets.get((topic, queue_id), 0)
+        for number, (topic, queue_id) in enumerate(self._store.max_offsets(), 1):
+            if only_topic not in (None, topic):
+                continue
+            if number % _QUEUES_A_STEP == 0:
+                yield None
+            first, end = self._offsets.get((topic, queue_id), 0), self._store.max_offset(topic, queue_id)
             if end <= first:
                 continue
             size_bytes = self._store.stored_bytes(topic, queue_id, first, end)
@@ -172,8 +184,8 @@ class BrokerStats:
     # Sampling ------------------------------------------------------------------------------------------------
 
     def sample(self, now_ms: int) -> Steps:
-        """Called every 10 s; some items a step."""
-        totals = self.count()
+        """Called every 10 s; some queues or items a step."""
+        totals = yield from self.count_in_steps()
         self._history.append((now_ms, totals))
         if now_ms // _DAY_MS > self._mornings[1][0] // _DAY_MS:  # days are those of UTC
             self._mornings = [self._mornings[1], (now_ms, totals)]
@@ -200,8 +212,7 @@ class BrokerStats:
         return ((name, key, item.value) for (name, key), item in tuple(self._items.items()))
 
     def view(self, name: str, key: str) -> BrokerStatsData | None:
-        """One item; None if nothing was ever counted for it."""
-        self.count()
+        """One item, as of the last count; None if nothing was ever counted for it."""
         item = self._items.get((name, key))
         if item is None:
             return None
@@ -216,8 +227,8 @@ class BrokerStats:
         return self._mornings[0][1], self._mornings[1][1]
 
     def rates(self, now_ms: int, field: str) -> Rates:
-        """The growth of a field of the totals, per second."""
-        current = getattr(self.count(), field)
+        """The growth of a field of the totals, per second, up to the last call of `count`."""
+        current = getattr(self._totals, field)
         return Rates(*(self._rate(now_ms, window_ms, field, current) for window_ms in _RATE_WINDOWS_MS))
 
     def _rate(self, now_ms: int, window_ms: int, field: str, current: int) -> float:

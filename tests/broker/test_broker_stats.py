@@ -21,6 +21,9 @@ class Store:
     def max_offsets(self) -> dict[tuple[str, int], int]:
         return dict(self.ends)
 
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        return self.ends.get((topic, queue_id), 0)
+
     def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
         return 10 * (end_offset - first_offset)
 
@@ -41,6 +44,7 @@ class World:
             deque(self.stats.sample(self.now_ms), 0)
 
     def minute(self, name: str, key: str) -> BrokerStatsItem:
+        self.stats.count()
         data = self.stats.view(name, key)
         assert data is not None
         return data.stats_minute
@@ -91,6 +95,7 @@ def test_windows_forget() -> None:
     world.pass_time(20_000)
     assert world.minute("TOPIC_PUT_NUMS", "T").sum == 0
     world.pass_time(2 * HOUR_MS)
+    world.stats.count()
     data = world.stats.view("TOPIC_PUT_NUMS", "T")
     assert data is not None
     assert (data.stats_hour.sum, data.stats_day.sum) == (0, 60)
@@ -106,6 +111,23 @@ def test_a_topic_that_goes_is_counted_to_its_end_and_begins_anew() -> None:
     assert world.stats.count().put == 7
 
 
+def test_very_many_queues_are_counted_in_steps() -> None:
+    """What is asked, stored or deleted between two steps counts once."""
+    world = World(items_max=10)
+    for queue_id in range(1000):
+        world.store.put("T", queue_id, 1)
+    world.store.put("U", 0, 5)
+    steps = world.stats.sample(NOW_MS + SAMPLE_INTERVAL_MS)
+    for _ in range(5):
+        next(steps)
+    world.store.put("T", 0, 1)
+    assert world.stats.count().put > 600
+    world.stats.on_topic_deleted("U")
+    del world.store.ends["U", 0]
+    deque(steps, 0)
+    assert world.stats.count().put == 1000 + 5 + 1
+
+
 def test_rates_are_those_of_the_last_ten_sixty_and_six_hundred_seconds() -> None:
     """Or of the time since the start, when that is shorter."""
     world = World()
@@ -115,6 +137,7 @@ def test_rates_are_those_of_the_last_ten_sixty_and_six_hundred_seconds() -> None
     world.pass_time(580_000)
     assert tuple(world.stats.rates(world.now_ms, "put")) == (0.0, 0.0, 1.0)
     world.store.put("T", 0, 50)
+    world.stats.count()
     assert world.stats.rates(world.now_ms + 5_000, "put").ten_seconds > 0
 
 
@@ -149,6 +172,7 @@ def test_items_have_a_bound_and_those_that_were_idle_for_a_day_make_room() -> No
     world.stats.on_got("new", "T", 0, 2, 10)
     world.pass_time(10_000)
     assert world.minute("GROUP_GET_NUMS", "T@new").sum == 2
+    world.stats.count()
     assert world.stats.view("GROUP_GET_NUMS", "T@G0") is not None
 
 

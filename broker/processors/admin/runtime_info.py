@@ -7,7 +7,9 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.states import Cause
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.stats import Totals
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import PROTOCOL_VERSION, ResponseCode
@@ -55,8 +57,24 @@ _KIB: Final = 1024
 _NO_TIME: Final = -1
 
 
-def runtime_info(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    table = {**_NOT_HERE, **_identity(broker, now_ms), **_store(broker), **_traffic(broker, now_ms), **_delays(broker)}
+def runtime_info(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    def steps() -> AnswerSteps:
+        totals = yield from broker.stats.count_in_steps()
+        return _answer(broker, command, totals, now_ms)
+
+    return answer_in_steps(broker, connection, command, steps())
+
+
+def _answer(broker: Broker, command: RemotingCommand, totals: Totals, now_ms: int) -> RemotingCommand:
+    table = {
+        **_NOT_HERE,
+        **_identity(broker, now_ms),
+        **_store(broker),
+        **_traffic(broker, totals, now_ms),
+        **_delays(broker),
+    }
     if broker.fence is not None:  # only here, not in RocketMQ
         table |= {f"fence.{kind}": str(count) for kind, count in broker.fence.checks.denials.rows().items()}
     if broker.fenced is not None:
@@ -96,9 +114,8 @@ def _store(broker: Broker) -> dict[str, str]:
     }
 
 
-def _traffic(broker: Broker, now_ms: int) -> dict[str, str]:
+def _traffic(broker: Broker, totals: Totals, now_ms: int) -> dict[str, str]:
     stats = broker.stats
-    totals = stats.count()
     yesterday, today = stats.mornings()
     found, missed = stats.rates(now_ms, "found"), stats.rates(now_ms, "missed")
     return {

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.codec import encode_body
@@ -59,12 +60,17 @@ def update_config(broker: Broker, connection: Connection, command: RemotingComma
     return command.reply(ResponseCode.SUCCESS)
 
 
-def view_stats(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def view_stats(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
     name, key = command.decode_header(ViewBrokerStatsRequestHeader)
-    data = broker.stats.view(name, key)
-    if data is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(data, command.serialize_type))
+
+    def steps() -> AnswerSteps:
+        yield from broker.stats.count_in_steps()
+        data = broker.stats.view(name, key)
+        if data is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        return command.reply(ResponseCode.SUCCESS, body=encode_body(data, command.serialize_type))
+
+    return answer_in_steps(broker, connection, command, steps())
 
 
 def clean_up(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
