@@ -16,12 +16,12 @@ from pathlib import Path
 from scripts.hostile.answers import ANSWER_ATTACKS
 from scripts.hostile.frames import FRAME_ATTACKS
 from scripts.hostile.groups import GROUP_ATTACKS
+from scripts.hostile.large import LARGE_ATTACKS
 from scripts.hostile.run import Attack, Findings, run_attack
 from scripts.hostile.tables import TABLE_ATTACKS
 
-ATTACKS: tuple[Attack, ...] = tuple(
-    sorted((*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS), key=lambda attack: attack.point)
-)
+_ALL = (*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS, *LARGE_ATTACKS)
+ATTACKS: tuple[Attack, ...] = tuple(sorted(_ALL, key=lambda attack: attack.point))
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "hostile.json"
 WORST_CPU_MS_MAX = 50.0  # processor time of the broker between a request of the probe and its reply
 TITLES = ("attack", "sends", "answer", "p50 ms", "worst ms", "CPU ms", "idle MiB", "peak MiB", "after MiB", "log lines")

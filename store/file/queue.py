@@ -211,15 +211,19 @@ class QueueTable(dict[tuple[str, int], FileQueue]):
     def __init__(self) -> None:
         super().__init__()
         self._opened = 0  # since they were closed
+        self._with_files: dict[FileQueue, None] = {}  # those that may have open files
 
-    def before_open(self) -> None:
+    def before_open(self, queue: FileQueue) -> None:
         """A file of a queue will be opened."""
         self._opened += 1
         if self._opened > _OPENED_MAX:
             self._opened = 1
-            for queue in self.values():
-                if not queue.in_sync:
-                    queue.segments.close_idle()
+            for one in list(self._with_files):
+                if not one.in_sync:
+                    one.segments.close_idle()
+                if not one.segments.open_count:
+                    del self._with_files[one]
+        self._with_files[queue] = None
 
     def write_tails(self) -> None:
         """Write the waiting entries of all queues. Raises OSError after the last queue if one failed."""

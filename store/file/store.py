@@ -6,6 +6,7 @@ that of the machine. With `deferred` a message becomes readable only after its s
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
@@ -68,7 +69,7 @@ class FileStore(FileLookup):
     def new_queue(self, topic: str, queue_id: int) -> FileQueue:
         """Add a queue to the table. Its files are created by the first write."""
         queue = FileQueue(self.storage, self.settings.folder, topic, queue_id, self.settings.queue_file_bytes)
-        queue.segments.before_open = self.queues.before_open
+        queue.segments.before_open = partial(self.queues.before_open, queue)
         self.queues[topic, queue_id] = queue
         return queue
 
