@@ -4,6 +4,7 @@ Handlers in `processors` act on a Broker. The shell in `server` passes connectio
 """
 
 import random
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -274,7 +275,11 @@ class Broker:
         """Move due messages to their topics, a bounded number. `delays.next_due_ms` is the time of the next call."""
         try:
             for record in self.delays.due(now_ms, _DELIVERED_AT_ONCE_MAX):
-                self.put(record)
+                try:
+                    self.put(record)
+                except (ValueError, struct.error) as error:  # a field of another broker's store that fits no message
+                    what = f"{record.topic}:{record.queue_id}"
+                    self.log.error("delayed_message_skipped", queue=what, reason=str(error))
         except StoreFull as why:
             self.log.error("delayed_delivery_failed", reason=str(why))
             self.delays.next_due_ms = now_ms + _STORE_FULL_WAIT_MS

@@ -237,3 +237,24 @@ def test_offsets_beyond_what_the_store_has_are_lowered() -> None:
     send_delayed(peer, 3, b"later", queue_id=2)
     peer.broker.deliver_delayed(NOW_MS + 10_000)
     assert [message.body for message in stored(peer, "T", 2)] == [b"later"]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"REAL_TOPIC\x01T\x02REAL_QID\x01" + b"9" * 12,
+        b"REAL_TOPIC\x01" + b"T" * 300 + b"\x02REAL_QID\x010",
+        b"REAL_TOPIC\x01T\x02REAL_QID\x010\x02own\x01" + b"\xff" * 20_000,  # as text it is three times as long
+    ],
+)
+def test_a_message_that_fits_no_queue_holds_up_none(properties: bytes) -> None:
+    """Another broker's store may have it. It is skipped with a log line, once."""
+    peer = Peer()
+    send_delayed(peer, 1, b"before")
+    odd = Record(SCHEDULE, 0, 0, 0, NOW_MS, b"\x7f\0\0\1", 1, NOW_MS, 0, 0, b"odd", properties, NOW_MS + 1000)
+    peer.broker.store.append(odd)
+    send_delayed(peer, 1, b"behind")
+    peer.broker.deliver_delayed(NOW_MS + 1000)
+    assert [message.body for message in stored(peer)] == [b"before", b"behind"]
+    assert peer.log.names("error") == ["delayed_message_skipped"]
+    assert peer.broker.delays.next_due_ms is None
