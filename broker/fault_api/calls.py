@@ -38,6 +38,7 @@ class ControlledBroker:
         self.runtime = runtime
         self.config = config
         self._held_ports: list[HeldPort] = []
+        self._ports_change = asyncio.Lock()  # calls of several connections may meet
 
     async def call(self, name: str, arguments: Arguments) -> Any:
         """Raises CallError."""
@@ -53,21 +54,23 @@ class ControlledBroker:
 
     async def close_ports(self) -> None:
         """Stop listening, and hold the ports, so that no other process takes them."""
-        ports = await self.server.close_ports()
-        for port in ports if not self._held_ports else ():
-            try:
-                self._held_ports.append(HeldPort(self.config.host, port))
-            except OSError:
-                pass  # another process has it already; `reopen_ports` reports that
+        async with self._ports_change:
+            ports = await self.server.close_ports()
+            for port in ports if not self._held_ports else ():
+                try:
+                    self._held_ports.append(HeldPort(self.config.host, port))
+                except OSError:
+                    pass  # another process has it already; `reopen_ports` reports that
 
     async def reopen_ports(self) -> None:
         """Raises CannotListen."""
-        try:
-            await self.server.reopen_ports()
-        finally:
-            for held in self._held_ports:
-                held.close()
-            self._held_ports.clear()
+        async with self._ports_change:
+            try:
+                await self.server.reopen_ports()
+            finally:
+                for held in self._held_ports:
+                    held.close()
+                self._held_ports.clear()
 
     def advance(self, delta_ms: int, *, heartbeats: bool) -> None:
         """Move the clock forward. With `heartbeats`, connected clients count as alive every 30 s of that time."""

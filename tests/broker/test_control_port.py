@@ -140,3 +140,19 @@ def test_without_the_option_there_is_no_control_port() -> None:
     look = "import sys, lockstep.broker.__main__; print([name for name in sys.modules if 'fault_api' in name])"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_down_and_up_of_two_connections_at_once_are_both_answered() -> None:
+    """One waits for the other; in the end the broker is up."""
+    with controlled() as broker, ExitStack() as opened:
+        first, second = (opened.enter_context(connect(broker.addresses.control)) for _ in range(2))
+        answers = [opened.enter_context(control.makefile("rb")) for control in (first, second)]
+        for _ in range(50):
+            first.sendall(b'{"call": "down"}\n')
+            second.sendall(b'{"call": "up"}\n')
+        for of_one in answers:
+            for _ in range(50):
+                assert json.loads(of_one.readline())["ok"]
+        first.sendall(b'{"call": "up"}\n')
+        assert json.loads(answers[0].readline())["ok"]
+        connect(broker.address).close()
