@@ -1,7 +1,7 @@
 """Fence: what a broker with fenced locks does beside its lock table (docs/fencing.md)."""
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.checks import FenceChecks
@@ -10,10 +10,13 @@ from lockstep.broker.fence.notices import LockNotices
 from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.fence.states import Cause
 from lockstep.broker.state.fenced_locks import FencedLocks
+from lockstep.broker.state.sliced_work import SlicedWork, Steps
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["Fence", "LockKeeper"]
+
+_ENDED_AT_ONCE_MAX: Final = 200  # locks of a connection that ends; each takes some 16 us
 
 
 class LockKeeper(Protocol):
@@ -41,9 +44,16 @@ class Fence:
     """
 
     def __init__(
-        self, locks: FencedLocks, checks: FenceChecks, pulls: FencedPulls, notices: LockNotices, log: EventLog
+        self,
+        locks: FencedLocks,
+        checks: FenceChecks,
+        pulls: FencedPulls,
+        notices: LockNotices,
+        work: SlicedWork,
+        log: EventLog,
     ) -> None:
         self._locks = locks
+        self._work = work
         self._log = log
         self.checks = checks
         self.pulls = pulls
@@ -102,11 +112,24 @@ class Fence:
         self.pulls.on_closed(connection)
 
     def connection_ended(self, connection: Connection, now_ms: int) -> None:
-        """Called after `on_closed`, with the time: lock delays begin if the peer ended the connection."""
+        """Called after `on_closed`, with the time: lock delays begin if the peer ended the connection.
+
+        Some thousands of locks end in steps, all as of `now_ms`.
+        """
+        if self._end_some(connection, now_ms):
+            self._work.start(("locks of", connection), self._end_rest(connection, now_ms))
+
+    def _end_rest(self, connection: Connection, now_ms: int) -> Steps:
+        while self._end_some(connection, now_ms):
+            yield None
+
+    def _end_some(self, connection: Connection, now_ms: int) -> bool:
+        """Returns whether the connection has more locks."""
         by_peer = connection.ended_by_peer
-        delayed_count = self._locks.connection_ended(connection, by_peer=by_peer, now_ms=now_ms)
+        delayed_count, has_more = self._locks.connection_ended(connection, by_peer, now_ms, _ENDED_AT_ONCE_MAX)
         if delayed_count:
             self._log.info("locks_delayed", peer=connection.address, count=delayed_count)
+        return has_more
 
     def end_locks(self, now_ms: int) -> None:
         """Called when a lock delay or a lease for which clients wait is over, and again until none is due."""

@@ -159,7 +159,8 @@ class Broker:
         checks = FenceChecks(tables, config.fence_legacy, self.log)
         refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         pulls = FencedPulls(checks, self.hold, refused, self.store)
-        fence = Fence(locks, checks, pulls, LockNotices(locks, self.work, self.may_notify, self.log), self.log)
+        notices = LockNotices(locks, self.work, self.may_notify, self.log)
+        fence = Fence(locks, checks, pulls, notices, self.work, self.log)
         fence.on_silent = self._on_silent
         fence.on_owner_changed = self.lock_journal.owner_changed
         return fence

@@ -294,22 +294,22 @@ class FencedLocks:
         if lock is not None:
             self._move(lock, LockEvent.COMMIT, now_ms)
 
-    def connection_ended(self, connection: Connection, *, by_peer: bool, now_ms: int) -> int:
+    def connection_ended(self, connection: Connection, by_peer: bool, now_ms: int, at_most: int) -> tuple[int, bool]:
         """The lock delay begins for queues renewed over this connection; not when the broker decided on its end.
 
         Returns:
-            How many queues rest now.
+            How many of `at_most` queues rest now, and whether it has more queues.
         """
         self.waiters.forget(connection)
-        delayed_count = 0
-        for lock in self._locks.of_connection(connection):
+        locks, delayed_count = self._locks.of_connection(connection), 0
+        for lock in locks[:at_most]:
             self._locks.connect(lock, None)
             self._end_if_over(lock, now_ms)
             if by_peer and self._move(lock, LockEvent.PEER_ENDED, now_ms) and lock.state is LockState.DELAYED:
                 lock.ends_after_delay(now_ms, self.settings)
                 delayed_count += not self._end_if_over(lock, now_ms)
                 self._watch(lock)
-        return delayed_count
+        return delayed_count, len(locks) > at_most
 
     def client_left(self, consumer_group: str, client_id: str, connection: Connection, now_ms: int) -> None:
         """UNREGISTER_CLIENT over the connection of the last renewals: the client's queues are free at once."""

@@ -66,7 +66,7 @@ class Fences:
         return self.locks.waiters.count("G", ("T", 0))
 
     def ended(self, connection: str, now_ms: int, *, by_peer: bool = True) -> None:
-        self.locks.connection_ended(self.connection(connection), by_peer=by_peer, now_ms=now_ms)
+        self.locks.connection_ended(self.connection(connection), by_peer, now_ms, 1000)
 
     def left(self, client_id: str, now_ms: int, group: str = "G", connection: str = "") -> None:
         self.locks.client_left(group, client_id, self.connection(connection or client_id), now_ms)

@@ -1,5 +1,6 @@
 """Lock requests to a broker with fenced locks: through the codecs, without sockets."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -193,6 +194,25 @@ def test_a_lost_connection_begins_the_delay_and_its_end_is_told() -> None:
         ("info", "lock_ended", {
             "group": "G", "client_id": "a", "why": "connection lost", "queue": str(FIRST), "epoch": f"{NOW_MS}-1"}),
     ]  # fmt: skip
+
+
+def test_many_locks_of_a_connection_end_in_steps() -> None:
+    """All as of the end of the connection, and others have their turns between."""
+    clients, queues = Clients(), tuple(queues_of("many", 450))
+    clients.first.make_topics("many", queue_nums=450)
+    assert clients["a"].answer(R.LOCK_BATCH_MQ, None, LockBatchBody("G", "a", queues, (0,) * 450)).code == 0
+    broker, gone, turns = clients.first.broker, clients["a"].connection, list[Callable[[], None]]()
+    assert broker.fence is not None
+    assert broker.fenced is not None
+    broker.work.soon = turns.append
+    broker.fence.connection_ended(gone, clients.first.now_ms)
+    while turns:
+        clients.pass_ms(10)
+        turns.pop(0)()
+    counts = [fields["count"] for _, event, fields in clients.first.log.events if event == "locks_delayed"]
+    assert counts == [200, 200, 50]
+    locks = [broker.fenced.entry("G", "many", queue.queue_id) for queue in queues]
+    assert {lock and lock.ends_ms for lock in locks} == {NOW_MS + 3000}
 
 
 def test_an_end_that_the_broker_decided_on_is_no_delay() -> None:
