@@ -66,7 +66,9 @@ class SendHooks:
         for hook in self._forbidding:
             try:
                 hook.check_forbidden(context)
-            except Exception as error:
+            except BaseException as error:
+                if ends_more_than_user_code(error):
+                    raise
                 raise SendForbiddenError(f"forbidden by {_name(hook)}: {type(error).__name__}: {error}") from error
         _call_all([hook.before for hook in self._sends], context, self._log)
         return context

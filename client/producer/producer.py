@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.credentials import with_credentials
-from lockstep.client.errors import ClientError
+from lockstep.client.errors import ClientError, ends_more_than_user_code
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
 from lockstep.client.instance.client import BrokerCall, ClientRole, MQClientInstance, name_server_addresses
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Producer", "ProducerOptions", "ProducerParts", "SendCallback"]
 
 SendCallback = Callable[[SendResult | None, Exception | None], object]
-"""`(result, error)`, one of them None. Called on the event loop when a send ends."""
+"""`(result, error)`, one of them None; `error` may be a BaseException. Called on the event loop when a send ends."""
 
 
 class ProducerParts(NamedTuple):
@@ -286,8 +286,10 @@ class Producer(Lifecycle):
     def _call_back(self, callback: SendCallback, task: "asyncio.Task[SendResult]") -> None:
         error = ClientError("the send was cancelled") if task.cancelled() else task.exception()
         try:
-            callback(None if error else task.result(), error if isinstance(error, Exception) else None)
-        except Exception as failure:
+            callback(None if error is not None else task.result(), cast("Exception | None", error))
+        except BaseException as failure:
+            if ends_more_than_user_code(failure):
+                raise
             log_exception(self._log, "send_callback_failed", failure)
 
     async def _after_earlier_calls(self) -> None:

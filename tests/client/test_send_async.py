@@ -1,16 +1,17 @@
 """Sends in the background: callbacks, repeats, and the same order as all other sends."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from lockstep.client import Message, ProducerConfig, SendError, SendOutcome, SendResult
+from lockstep.client import Message, MessageQueue, ProducerConfig, SendError, SendOutcome, SendResult
 from lockstep.client.errors import ClientError
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
+from tests.client.messages import Panic
 from tests.client.send_stage import SEND, STORED, header_of, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
@@ -56,20 +57,40 @@ async def test_the_callback_hears_errors(stage: Stage) -> None:
     assert [result for result, _ in heard] == [None] * 3
 
 
+@pytest.mark.parametrize("failure", [ValueError("mine"), Panic("mine"), asyncio.CancelledError("mine")])
+def test_a_raising_callback_is_logged(failure: BaseException) -> None:
+    def callback(_result: SendResult | None, _error: Exception | None) -> None:
+        raise failure
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        store(await stage.broker())
+        stage.route_to({"broker-a": 1})
+        async with producer_for(stage) as producer:
+            await producer.send_async(Message(TOPIC, b"1"), callback)
+            await stage.world.sleep_ms(1)
+        [fields] = [fields for _, event, fields in stage.log.events if event == "send_callback_failed"]
+        assert fields["error"] == f"{type(failure).__name__}: mine"
+        assert fields["exc_info"].__traceback__.tb_next.tb_frame.f_code is callback.__code__
+
+    play()
+
+
 @on_stage
-async def test_a_raising_callback_is_logged(stage: Stage) -> None:
+async def test_the_callback_hears_an_error_that_is_no_exception(stage: Stage) -> None:
+    """Of a selector: it is the error of the send, for the callback too."""
     store(await stage.broker())
     stage.route_to({"broker-a": 1})
+    heard: list[Any] = []
 
-    def callback(_result: SendResult | None, _error: Exception | None) -> None:
-        raise ValueError("mine")
+    def select(_queues: Sequence[MessageQueue], _message: Message, _arg: Any) -> MessageQueue:
+        raise Panic("mine")
 
     async with producer_for(stage) as producer:
-        await producer.send_async(Message(TOPIC, b"1"), callback)
-        await stage.world.sleep_ms(1)
-    [fields] = [fields for _, event, fields in stage.log.events if event == "send_callback_failed"]
-    assert fields["error"] == "ValueError: mine"
-    assert fields["exc_info"].__traceback__.tb_next.tb_frame.f_code is callback.__code__
+        task = producer.send_async(Message(TOPIC, b"1"), listening(heard), selector=select)
+        with pytest.raises(Panic) as raised:
+            await task
+    assert heard == [(None, raised.value)]
 
 
 @pytest.mark.rule("beyond/producers/one-way")

@@ -15,6 +15,7 @@ from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.properties import decode_properties
 from lockstep.protocol.signature import Credentials
 from tests.client.batch_stage import ALLOWED, RocketMQ, ends, message, sends, with_batches
+from tests.client.messages import Panic
 from tests.client.send_stage import header_of, producer_for
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
@@ -247,7 +248,7 @@ async def test_hooks_are_called_for_each_message(stage: Stage, rocketmq: RocketM
     class Forbid:
         def check_forbidden(self, context: SendMessageContext) -> None:
             if context.messages[0].body in (b"b", b"d"):
-                raise ValueError("no")
+                raise ValueError("no") if context.messages[0].body == b"b" else Panic("no")
 
     p.register_send_message_hook(Hook())
     p.register_check_forbidden_hook(Forbid())
