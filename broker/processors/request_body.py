@@ -34,14 +34,14 @@ _DIALECT_BYTES_MAX: Final = 32 * 1024  # RocketMQ's clients write such requests 
 
 def check_body_length(command: RemotingCommand, bytes_max: int) -> None:
     """Raises BodyError when a structured body is longer than `bytes_max`, or has more parts than a request can need."""
-    length = len(command.body)
-    if length <= _PARTS_MAX or command.code in _MESSAGES:
+    if command.code in _MESSAGES:
         return
+    length = len(command.body)
     if command.code == _R.REGISTER_BROKER:
         bytes_max *= _REGISTRATION_FACTOR
     if length > bytes_max:
         raise BodyError(f"the body has {length} bytes; at most {bytes_max} are allowed (structured_body_bytes_max)")
-    if _parts(command) > _PARTS_MAX:
+    if length > _PARTS_MAX and _parts(command) > _PARTS_MAX:
         raise BodyError(f"the body has more than {_PARTS_MAX} objects and lists")
 
 

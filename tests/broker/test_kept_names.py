@@ -92,3 +92,11 @@ def test_a_body_of_very_many_parts_is_refused_before_it_is_read(encoding: Serial
     """1 MiB of empty lists took 115 ms in JSON and 500 ms in msgpack."""
     with pytest.raises(BodyError, match="more than 50000 objects and lists"):
         Peer(encoding).answer(R.HEART_BEAT, None, body)
+
+
+def test_a_short_limit_of_bodies_holds_for_short_bodies() -> None:
+    """Also below the length from which the parts are counted."""
+    peer = Peer(structured_body_bytes_max=1000)
+    assert peer.answer(R.HEART_BEAT, None, heartbeat_of("c", consumer("G"))).code == 0
+    with pytest.raises(BodyError, match="at most 1000 are allowed"):
+        peer.answer(R.HEART_BEAT, None, heartbeat_of("c" * 1000, consumer("G")))
