@@ -26,7 +26,7 @@ _MESSAGES: Final = frozenset(
 NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
 CLIENT_ID_LENGTH_MAX: Final = 512  # an address, an instance name and a unit
 _REGISTRATION_FACTOR: Final = 4  # a broker registers all of its topics in one body
-_PARTS_MAX: Final = 50_000  # the largest registration of a broker has about 40,000; the decoder needs 10 ms
+_BYTES_A_PART: Final = 20  # a topic in a registration has more; the decoder needs 10 ms for the parts of 1 MiB
 _MSGPACK: Final = int(SerializeType.MSGPACK)
 _NO_PART_OF_MSGPACK: Final = bytes(byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF))
 _DIALECT_BYTES_MAX: Final = 32 * 1024  # RocketMQ's clients write such requests in strict JSON, of a few KiB
@@ -41,12 +41,19 @@ def check_body_length(command: RemotingCommand, bytes_max: int) -> None:
         bytes_max *= _REGISTRATION_FACTOR
     if length > bytes_max:
         raise BodyError(f"the body has {length} bytes; at most {bytes_max} are allowed (structured_body_bytes_max)")
-    if length > _PARTS_MAX and _parts(command) > _PARTS_MAX:
-        raise BodyError(f"the body has more than {_PARTS_MAX} objects and lists")
+    parts_max = bytes_max // _BYTES_A_PART
+    if length > parts_max and _parts(command) > parts_max:
+        raise BodyError(
+            f"the body has more than {parts_max} objects and lists: one for {_BYTES_A_PART} bytes of the allowed "
+            "length (structured_body_bytes_max)"
+        )
 
 
 def _parts(command: RemotingCommand) -> int:
-    """The number of objects and lists in a body, or a little more: bytes in numbers and texts may look like one."""
+    """The number of objects and lists in a body, or more: bytes in numbers and texts may look like one.
+
+    In msgpack these are up to two bytes of a character that is not ASCII.
+    """
     if command.serialize_type == _MSGPACK:
         return len(command.body.translate(None, _NO_PART_OF_MSGPACK))
     return command.body.count(b"{") + command.body.count(b"[")

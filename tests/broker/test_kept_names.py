@@ -4,9 +4,11 @@ import pytest
 
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.name_server import NameServer, NameServerFull
+from lockstep.broker.processors.request_body import check_body_length
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of
@@ -82,15 +84,15 @@ def test_a_request_with_too_many_settings_changes_none(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [
-        (SerializeType.JSON, b'{"clientID":"c","consumerDataSet":[' + b"[]," * 50_000 + b"[]]}"),
-        (SerializeType.JSON, b'{"clientID":"c","consumerDataSet":[' + b"{}," * 50_000 + b"{}]}"),
+        (SerializeType.JSON, b'{"clientID":"c","consumerDataSet":[' + b"[]," * 60_000 + b"[]]}"),
+        (SerializeType.JSON, b'{"clientID":"c","consumerDataSet":[' + b"{}," * 60_000 + b"{}]}"),
         (SerializeType.MSGPACK, b"\x81\xafconsumerDataSet\xdd\x00\x01\x00\x00" + b"\x90" * 65_536),
         (SerializeType.MSGPACK, b"\x81\xafconsumerDataSet\xdd\x00\x01\x00\x00" + b"\x80" * 65_536),
     ],
 )
 def test_a_body_of_very_many_parts_is_refused_before_it_is_read(encoding: SerializeType, body: bytes) -> None:
     """1 MiB of empty lists took 115 ms in JSON and 500 ms in msgpack."""
-    with pytest.raises(BodyError, match="more than 50000 objects and lists"):
+    with pytest.raises(BodyError, match=r"more than 52428 objects and lists.*structured_body_bytes_max"):
         Peer(encoding).answer(R.HEART_BEAT, None, body)
 
 
@@ -100,3 +102,13 @@ def test_a_short_limit_of_bodies_holds_for_short_bodies() -> None:
     assert peer.answer(R.HEART_BEAT, None, heartbeat_of("c", consumer("G"))).code == 0
     with pytest.raises(BodyError, match="at most 1000 are allowed"):
         peer.answer(R.HEART_BEAT, None, heartbeat_of("c" * 1000, consumer("G")))
+
+
+@pytest.mark.parametrize(("code", "factor"), [(R.HEART_BEAT, 1), (R.REGISTER_BROKER, 4)])
+def test_the_number_of_parts_grows_with_the_limit_of_bytes(code: RequestCode, factor: int) -> None:
+    """A name server whose operator raises it takes registrations of more topics."""
+    for bytes_max in (1 << 20, 1 << 22):
+        parts_max = bytes_max * factor // 20
+        check_body_length(RemotingCommand(code, body=b"{}" * parts_max), bytes_max)
+        with pytest.raises(BodyError, match=f"more than {parts_max} objects"):
+            check_body_length(RemotingCommand(code, body=b"{}" * (parts_max + 1)), bytes_max)
