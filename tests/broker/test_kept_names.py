@@ -71,7 +71,9 @@ def test_the_name_server_keeps_so_many_characters_of_pairs() -> None:
     assert server.kv_configs.characters == 20
 
 
-@pytest.mark.parametrize("body", [b"a=1\n" * 1001, b"a=" + b"1" * 65_536])
+@pytest.mark.parametrize(
+    "body", [b"a=1\n" * 1000, b"a=1\r" * 1000, b"a=1\x0b" * 1000, "a=1\x85".encode() * 1000, b"a=" + b"1" * 65_536]
+)
 def test_a_request_with_too_many_settings_changes_none(body: bytes) -> None:
     """Each line costs time: 28,000 kept a broker for 4.7 s."""
     peer = Peer()
@@ -79,6 +81,14 @@ def test_a_request_with_too_many_settings_changes_none(body: bytes) -> None:
     assert reply.code == ResponseCode.SYSTEM_ERROR
     assert "at most 1000 lines" in (reply.remark or "")
     assert peer.broker.config.notify_consumer_ids_changed
+
+
+def test_a_request_may_have_a_thousand_settings() -> None:
+    """Each of their lines ends."""
+    peer = Peer()
+    body = b"a=1\n" * 999 + b"notifyConsumerIdsChangedEnable=false\n"
+    assert peer.answer(R.UPDATE_BROKER_CONFIG, None, body).code == 0
+    assert not peer.broker.config.notify_consumer_ids_changed
 
 
 @pytest.mark.parametrize(

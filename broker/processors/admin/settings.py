@@ -94,12 +94,13 @@ def updated_settings(config: C, body: bytes) -> tuple[C, list[str]]:
     Raises:
         Refusal: There are too many lines.
     """
-    if len(body) > _BODY_BYTES_MAX or body.count(b"\n") >= _LINES_MAX:
+    lines = body.decode("utf-8", "replace").splitlines() if len(body) <= _BODY_BYTES_MAX else None
+    if lines is None or len(lines) > _LINES_MAX:
         remark = f"at most {_LINES_MAX} lines and {_BODY_BYTES_MAX} bytes of settings are allowed in one request"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     live = live_properties(config)
     ignored = []
-    for line in body.decode("utf-8", "replace").splitlines():
+    for line in lines:
         try:
             for name, value in parse_properties(line).items():
                 if name in live:
