@@ -36,7 +36,7 @@ class IndexFile:
         self._new_items = bytearray()
         self._new_slots: dict[int, int] = {}
         self._first_new = 1
-        self._dirty = False
+        self._dirty = self._is_closed = False
 
     def make(self) -> None:
         """Raises OSError."""
@@ -117,10 +117,12 @@ class IndexFile:
     def offsets_of(self, key_hash: int) -> Iterator[int | None]:
         """Commit log offsets of messages with this key hash, newest first; None for another one in their chain.
 
-        Raises OSError.
+        They end when the file is closed meanwhile. Raises OSError.
         """
+        if self._is_closed:
+            return
         file, item = self._open(), self._slot(key_hash % self._slot_count)
-        while 0 < item < self.header.next_item:
+        while 0 < item < self.header.next_item and not self._is_closed:
             (found,) = read_items(file, self._slot_count, item, item + 1)
             yield found.offset if found.key_hash == key_hash else None
             if found.previous >= item:
@@ -132,6 +134,8 @@ class IndexFile:
         return self._file if dirty else None
 
     def close(self) -> None:
+        """For good: it may be deleted then, and is not opened again."""
+        self._is_closed = True
         if self._file is not None:
             self._file.close()
             self._file = None

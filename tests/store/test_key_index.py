@@ -9,8 +9,9 @@ import pytest
 from lockstep.protocol.message import decode_messages
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.store import Record
+from lockstep.store.base import KeyQuery
 from lockstep.store.check.store import StoreCheck
-from lockstep.store.format.index import INDEX_HEADER, IndexHeader
+from lockstep.store.format.index import INDEX_HEADER, IndexHeader, key_hash
 from lockstep.store.format.layout import Checkpoint
 from tests.broker.helpers import NOW_MS
 from tests.store.stores import HOST, FolderStore, queried
@@ -92,6 +93,45 @@ def test_after_a_crash_keys_are_entered_anew_where_they_are_not_safe(tmp_path: P
     again.store.keys.catch_up(again.store.max_commit_log_offset, 1000)
     assert found(again, "all") == list(range(40))
     again.kill()
+
+
+@pytest.mark.parametrize("steps_before", [0, 1, 3])
+def test_a_query_goes_on_when_files_of_keys_are_deleted_meanwhile(tmp_path: Path, steps_before: int) -> None:
+    """It ends with the keys of the other files, and opens no deleted file again."""
+    store = opened(tmp_path)
+    for number in range(100):
+        append(store, number)
+    index = store.store.keys
+    index.catch_up(store.store.max_commit_log_offset, 1000)
+    query = KeyQuery("T", "all", 1000, 0, FOREVER)
+    steps = index.find(query, store.store.max_commit_log_offset, lambda _: True)
+    for _ in range(steps_before):
+        next(steps)
+    for path in index.forget_before(store.store.max_commit_log_offset):
+        Path(path).unlink()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            numbers = [int(decode_messages(message)[0].body) for message in end.value]
+            break
+    assert numbers
+    assert numbers == list(range(numbers[0], 100))
+    store.kill()
+
+
+def test_a_query_ends_when_the_store_is_closed_meanwhile(tmp_path: Path) -> None:
+    """It stops at the next key."""
+    store = opened(tmp_path, index_item_count=1000)
+    for number in range(100):
+        append(store, number)
+    index = store.store.keys
+    index.catch_up(store.store.max_commit_log_offset, 1000)
+    (file,) = index._files
+    offsets = file.offsets_of(key_hash("T", "all"))
+    next(offsets)
+    store.kill()
+    assert list(offsets) == []
 
 
 def test_a_query_reads_a_bounded_part_of_what_is_not_entered_yet(tmp_path: Path) -> None:
