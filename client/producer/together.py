@@ -1,8 +1,8 @@
 """SendsTogether: sends that are called while others are under way leave in one frame (docs/order.md 2).
 
 A send that is alone leaves at once as a single request. Others wait until the end of this turn of the event loop, and
-while some frames are unanswered also until an answer comes, but never for long. They leave in call order. When no frame
-is unanswered they leave in two: the broker stores one while this client works on the other.
+while some frames are unanswered also until an answer comes, but never for long. They leave in call order. When all
+frames are answered they leave in two, half in each: the broker stores one while this client works on the other.
 
 A RocketMQ broker gets a batch for each queue instead of a frame, if the setting `auto_batch` allows it.
 """
@@ -37,6 +37,7 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _HEAD_BYTES: Final = 64  # of a message, about
 _MANY_CHARACTERS: Final = 4 * PROPERTIES_MAX  # a property has four characters at least
 _FRAMES_MAX: Final = 3  # unanswered frames of one broker: two halves, and what is called meanwhile
+_BATCHES_MAX: Final = 2  # the same of a RocketMQ broker; they are not halved
 _WAIT_MAX_MS: Final = 10  # for an answer that is late
 _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
 
@@ -95,6 +96,8 @@ class _Link:
         "_bytes",
         "_flushes_soon",
         "_frames",
+        "_frames_max",
+        "_halved",
         "_has_timer",
         "_in_batches",
         "_last_single",
@@ -122,6 +125,8 @@ class _Link:
         self._has_timer = False
         self._frames = 0  # unanswered; all batches of a moment count as one
         self._in_batches = not endpoint.together
+        self._frames_max = _BATCHES_MAX if self._in_batches else _FRAMES_MAX
+        self._halved = False  # those that wait are a second half
         self._last_single: SentFuture | None = None
         if together.linger_ms:
             endpoint.when_lost.append(self.flush)  # what lingers fails at once, so that it is sent again elsewhere
@@ -158,7 +163,7 @@ class _Link:
         self._timeout_ms = timeout_ms
         self._since_ms = self._together.runtime.now_ms()
         self._wait_ms = min(self._wait_max_ms, timeout_ms // 2)
-        if self._frames < _FRAMES_MAX and not self._together.linger_ms:
+        if self._frames < self._frames_max and not self._together.linger_ms:
             self._flush_soon()
         elif not self._has_timer or self._wait_ms < self._wait_max_ms:
             self._set_timer(self._wait_ms)
@@ -168,17 +173,16 @@ class _Link:
         self._together.runtime.call_later_ms(delay_ms, self._on_timer)
 
     def _on_turn_end(self) -> None:
-        """All that wait leave: at once, or the second half a turn later, when the first is on its way."""
+        """Send all that wait: in one frame, or one half now and the other in the next turn."""
         self._flushes_soon = False
-        waiting = self._waiting
-        half = 0 if self._frames or self._in_batches else len(waiting) // 2
+        waiting, size = self._waiting, self._bytes
+        half = 0 if self._frames or self._halved or self._in_batches else len(waiting) // 2
         if half:
             self._waiting = waiting[:half]
-            self.flush()
-            self._waiting = waiting[half:]
+        self.flush()
+        if half:  # its bytes count as if they were those of both
+            self._waiting, self._bytes, self._halved = waiting[half:], size, True
             self._flush_soon()
-        else:
-            self.flush()
 
     def _flush_soon(self) -> None:
         if not self._flushes_soon:
@@ -206,7 +210,7 @@ class _Link:
         waiting = self._waiting
         if not waiting:
             return
-        self._waiting, self._bytes = [], 0
+        self._waiting, self._bytes, self._halved = [], 0, False
         waited_ms = self._together.runtime.now_ms() - self._since_ms
         timeout_ms = max(self._timeout_ms - waited_ms, 1)
         if self._in_batches:

@@ -95,6 +95,35 @@ def test_the_first_leaves_at_once_and_the_others_of_its_turn_in_two_frames() -> 
     play(test)
 
 
+@pytest.mark.parametrize(
+    ("count", "expected"), [(2, [1, 1]), (3, [1, 1, 1]), (4, [1, 1, 2]), (5, [1, 2, 2]), (8, [1, 3, 4])]
+)
+def test_a_burst_is_halved_once(count: int, expected: list[int]) -> None:
+    """The first send leaves alone. A half is not halved again, also when the first one is a single request."""
+
+    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
+        await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(count)])
+        assert [number for _, number in seen.sends] == expected
+
+    play(test)
+
+
+def test_a_second_half_and_what_is_called_meanwhile_keep_the_bound() -> None:
+    """Of bytes: eight messages of 100 bytes, with their properties."""
+
+    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
+        queue = MessageQueue("orders", BROKER, 0)
+        calls = [producer.send_async(message("x" * 100), queue=queue) for _ in range(9)]
+        for _ in range(2):  # one leaves alone; then the first half leaves, and others are called
+            await asyncio.sleep(0)
+            calls += [producer.send_async(message("x" * 100), queue=queue) for _ in range(10)]
+        await outcomes(calls)
+        assert sum(number for _, number in seen.sends) == len(calls)
+        assert max(number for _, number in seen.sends) == 8
+
+    play(test, send_together_bytes_max=1800)
+
+
 @pytest.mark.parametrize("auto_batch", [False, True])
 def test_sends_to_any_queue_go_together_too(auto_batch: bool) -> None:
     """Also those of tasks, of other queues and topics, and where batches are allowed to RocketMQ's brokers."""
