@@ -4,10 +4,11 @@ All messages of a level have the same delay, so each queue is in the order of de
 RocketMQ polls every level ten times a second; here the earliest due time is known, and a timer is set for it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from lockstep.protocol import properties as names
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.message import MessageExt, decode_messages
@@ -19,6 +20,8 @@ __all__ = ["DelayService", "DelayedPlace", "record_of"]
 
 _INT_DIGITS_MAX: Final = 10
 _DAMAGED_RETRY_MS: Final = 100
+_TOPIC_BYTES_MAX: Final = 255  # of a stored message
+_QUEUE_ID_MAX: Final = (1 << 31) - 1
 
 
 class DelayedPlace(NamedTuple):
@@ -33,6 +36,7 @@ class DelayService:
 
     `next_due_ms`: epoch ms when the earliest message is due; None when there is none.
     `offsets`: level -> next queue offset to deliver, as in RocketMQ's delayOffset.json.
+    `on_skipped`: called with the level and the queue offset of a message that cannot be delivered.
     """
 
     def __init__(self, store: MessageStore, levels_ms: tuple[int, ...]) -> None:
@@ -40,6 +44,7 @@ class DelayService:
         self._levels_ms = levels_ms
         self._offsets: dict[int, int] = {}
         self.next_due_ms: int | None = None
+        self.on_skipped: Callable[[int, int], None] = lambda _level, _offset: None
 
     @property
     def level_max(self) -> int:
@@ -130,8 +135,8 @@ class DelayService:
     def due(self, now_ms: int, count_max: int) -> Iterator[Record]:
         """Due messages, as records for their own topics. Each counts as delivered when the next one is requested.
 
-        So a message that could not be stored stays. Messages without a target are skipped. A damaged message holds up
-        its level until the store has repaired or skipped it.
+        So a message that could not be stored stays. Messages without a target, or that do not fit it, are skipped. A
+        damaged message holds up its level until the store has repaired or skipped it.
         """
         is_damaged = False
         for level in self._levels:
@@ -147,6 +152,8 @@ class DelayService:
                 if record is not None:
                     yield record
                     count_max -= 1
+                else:
+                    self.on_skipped(level, offset)
                 self._offsets[level] = offset + 1
         self.next_due_ms = self._next_due_ms(now_ms)
         if is_damaged and self.next_due_ms is not None:
@@ -182,14 +189,22 @@ class DelayService:
 
 
 def _delivered(body: bytes, now_ms: int) -> Record | None:
-    """A message of the schedule topic as a record for its own topic; None when it has no valid one."""
+    """A message of the schedule topic as a record for its own topic; None when it has no valid one, or is too large.
+
+    Another broker may have stored it. Properties that are not UTF-8 grow when they are written again.
+    """
     if not body:
         return None
     message = decode_messages(body, unzip=False)[0]
-    topic, queue_id = message.properties.get(names.REAL_TOPIC), message.properties.get(names.REAL_QID, "")
-    if not topic or not queue_id.isdecimal():
+    topic = message.properties.get(names.REAL_TOPIC, "")
+    try:
+        queue_id = _java_int(message.properties.get(names.REAL_QID, ""))
+    except ValueError:
         return None
-    return record_of(message, message.properties, topic, int(queue_id), now_ms)
+    if not 0 < len(topic.encode("utf-8", "replace")) <= _TOPIC_BYTES_MAX or not 0 <= queue_id <= _QUEUE_ID_MAX:
+        return None
+    record = record_of(message, message.properties, topic, queue_id, now_ms)
+    return record if len(record.properties) <= PROPERTIES_BYTES_MAX else None
 
 
 def _level_of(message: MessageExt) -> int:

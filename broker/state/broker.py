@@ -4,7 +4,6 @@ Handlers in `processors` act on a Broker. The shell in `server` passes connectio
 """
 
 import random
-import struct
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -133,6 +132,7 @@ class Broker:
         self.on_stored = self.hold.on_arrival
         self.store = self._new_store(storage)
         self.delays = DelayService(self.store, parse_delay_levels(config.delay_levels))
+        self.delays.on_skipped = self._on_delayed_skipped
         why = "retention" if config.data_dir else "memory limit"
         self.dropped = DroppedMessages(self.offsets, self.delays, self.work, log, why)
         self.stats = BrokerStats(
@@ -276,14 +276,13 @@ class Broker:
         """Move due messages to their topics, a bounded number. `delays.next_due_ms` is the time of the next call."""
         try:
             for record in self.delays.due(now_ms, _DELIVERED_AT_ONCE_MAX):
-                try:
-                    self.put(record)
-                except (ValueError, struct.error) as error:  # a field of another broker's store that fits no message
-                    what = f"{record.topic}:{record.queue_id}"
-                    self.log.error("delayed_message_skipped", queue=what, reason=str(error))
+                self.put(record)
         except StoreFull as why:
             self.log.error("delayed_delivery_failed", reason=str(why))
             self.delays.next_due_ms = now_ms + _STORE_FULL_WAIT_MS
+
+    def _on_delayed_skipped(self, delay_level: int, offset: int) -> None:
+        self.log.error("delayed_message_skipped", delay_level=delay_level, offset=offset)
 
     # Connections ---------------------------------------------------------------------------------------------
 

@@ -242,7 +242,9 @@ def test_offsets_beyond_what_the_store_has_are_lowered() -> None:
 @pytest.mark.parametrize(
     "properties",
     [
-        b"REAL_TOPIC\x01T\x02REAL_QID\x01" + b"9" * 12,
+        b"REAL_TOPIC\x01T\x02REAL_QID\x01" + b"9" * 10,
+        b"REAL_TOPIC\x01T\x02REAL_QID\x01" + b"9" * 5000,  # Python reads 4,300 digits at most
+        b"REAL_QID\x010",
         b"REAL_TOPIC\x01" + b"T" * 300 + b"\x02REAL_QID\x010",
         b"REAL_TOPIC\x01T\x02REAL_QID\x010\x02own\x01" + b"\xff" * 20_000,  # as text it is three times as long
     ],
