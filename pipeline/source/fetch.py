@@ -4,6 +4,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullReply, Ticket
@@ -51,19 +52,19 @@ class SliceReader:
 
         builder = BatchBuilder(self._columns, part.queue, self._tags)
         with told_in_one_line(), self._addresses.open() as client:
-            start = yield from self._batches(client, builder, part)
+            fetcher = Fetcher(client, part.queue, self._tags, self._pull_batch_size, fail=self._fail_on_data_loss)
+            start = yield from self._batches(fetcher, builder, part)
             while start is not None:
-                messages, start = self._alone(client, part.queue, start)
+                messages, start = self._alone(client, fetcher, QueueSlice(part.queue, start, part.end))
                 yield builder.rows([message for message in messages if message.queue_offset < part.end])
-                start = yield from self._batches(client, builder, QueueSlice(part.queue, start, part.end))
+                start = yield from self._batches(fetcher, builder, QueueSlice(part.queue, start, part.end))
 
     def _batches(
-        self, client: BlockingClient, builder: "BatchBuilder", part: QueueSlice
+        self, fetcher: "Fetcher", builder: "BatchBuilder", part: QueueSlice
     ) -> "Generator[pa.RecordBatch, None, int | None]":
         """Read to the end, or up to a record that is no message. Returns where to pull that record; None: the end."""
         from lockstep.pipeline.source.columns import DamagedRecord
 
-        fetcher = Fetcher(client, part.queue, self._tags, self._pull_batch_size, fail=self._fail_on_data_loss)
         pieces: list[bytes] = []
         size, first = 0, part.start
         try:
@@ -81,11 +82,13 @@ class SliceReader:
             return first if damaged.offset is None else damaged.offset
         return None
 
-    def _alone(self, client: BlockingClient, queue: MessageQueue, offset: int) -> tuple[list[MessageExt], int]:
-        """One message, or the bytes of one record, and the next offset."""
+    def _alone(self, client: BlockingClient, fetcher: "Fetcher", part: QueueSlice) -> tuple[list[MessageExt], int]:
+        """The first message, or the bytes of its record, and the next offset. Raises DataLossError, RemotingError."""
+        queue, offset = part.queue, part.start
         reply = client.pull(queue, offset, 1, self._tags)
+        following = fetcher.following(reply, offset, part.end)
         pulled = unpack(decode_pulled(reply.body, queue.broker_name))
-        taken = take(pulled, reply.body, queue, offset, 1, reply.next_begin_offset)
+        taken = take(pulled, reply.body, queue, offset, 1, following)
         assert taken is not None, "one message was asked for"
         return taken.messages, max(taken.next_offset, offset + 1)
 
@@ -136,7 +139,7 @@ class Fetcher:
                 self._client.route(self._queue.topic, fresh=True)
                 continue
             failures = 0
-            following = self._next(reply, offset, end)
+            following = self.following(reply, offset, end)
             if following < end and self._tags == "*":
                 self._learn(pull.asked, following - offset, len(reply.body))
             asked, offset = offset, following
@@ -165,9 +168,10 @@ class Fetcher:
             following += count
 
     def forget(self) -> None:
-        """Give up the pulls that are in flight. Raises RemotingError."""
+        """Give up the pulls that are in flight, also those that fail."""
         while self._under_way:  # their replies must be taken
-            self._client.finish_pull(self._under_way.popleft().ticket)
+            with suppress(RemotingError):
+                self._client.finish_pull(self._under_way.popleft().ticket)
 
     def _learn(self, asked: int, count: int, size: int) -> None:
         """Guess how many messages the next replies will have, from a reply of `count` messages and `size` bytes.
@@ -186,7 +190,7 @@ class Fetcher:
             self._step = min(self._step_max, count * 2)
         self._ahead = min(_AHEAD_MAX, max(2, _AHEAD_BYTES // size))
 
-    def _next(self, reply: PullReply, offset: int, end: int) -> int:
+    def following(self, reply: PullReply, offset: int, end: int) -> int:
         """The next offset. Raises DataLossError."""
         if reply.code == ResponseCode.SUCCESS:
             return reply.next_begin_offset
