@@ -128,7 +128,7 @@ class MessageAdmin(AdminBase):
         return QueueSlice(messages, taken.next_offset, bounds.min_offset, bounds.max_offset)
 
     async def _readable(self, data: bytes, broker_name: str) -> list[MessageExt]:
-        """The messages before the first record that is no message, which is logged: it hides no message of others."""
+        """The messages before the first damaged record, which is logged. Answers of other brokers are not affected."""
         pulled, instance = decode_pulled(data, broker_name), self._started()
         if pulled.cut is not None:
             instance.log.error("message_unreadable", broker=broker_name, error=pulled.cut)
