@@ -153,7 +153,11 @@ async def test_members_are_asked_together(capsys: pytest.CaptureFixture[str]) ->
             asked.append(client_id)
             if len(asked) == 3:
                 all_asked.set()
-            await all_asked.wait()
+            try:
+                async with asyncio.timeout(30):
+                    await all_asked.wait()
+            except TimeoutError:
+                pytest.fail(f"only {asked} were asked, the others wait for their answers")
             if client_id == "b":
                 raise RequestRefused("broker-a", "GET_CONSUMER_RUNNING_INFO", 207, "no answer")
             return ConsumerRunningInfo({"id": client_id}, (), {}, {})
