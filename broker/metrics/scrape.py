@@ -46,6 +46,7 @@ def _about_topic(topic: str) -> tuple[str, str]:
 
 
 def _messages(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
+    yield from broker.stats.count_in_steps()
     for number, (statistic, key, value) in enumerate(broker.stats.counters(), 1):
         if statistic in _OF_TOPICS:
             samples.set(_OF_TOPICS[statistic], (key, _flag(is_system_topic(key))), value)

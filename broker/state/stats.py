@@ -126,13 +126,13 @@ class BrokerStats:
 
     def on_topic_deleted(self, topic: str) -> None:
         """Call before the queues are deleted: count their messages; a new topic of that name begins at 0."""
-        self.count()
+        self.count(topic)
         for key in [key for key in self._offsets if key[0] == topic]:
             del self._offsets[key]
 
-    def count(self) -> Totals:
-        """Update all items. Returns the totals."""
-        deque(self.count_in_steps(), 0)
+    def count(self, only_topic: str | None = None) -> Totals:
+        """Update all items, or of queues those of one topic. Returns the totals."""
+        deque(self.count_in_steps(only_topic), 0)
         return self._totals
 
     def count_in_steps(self, only_topic: str | None = None) -> Generator[None, None, Totals]:
@@ -207,8 +207,7 @@ class BrokerStats:
     # Reading -------------------------------------------------------------------------------------------------
 
     def counters(self) -> Iterator[tuple[str, str, int]]:
-        """(statistic, key, its sum since it was first counted) of the items of this moment, one by one."""
-        self.count()
+        """(statistic, key, its sum since it was first counted) of the items of this moment, as of the last count."""
         return ((name, key, item.value) for (name, key), item in tuple(self._items.items()))
 
     def view(self, name: str, key: str) -> BrokerStatsData | None:

@@ -111,6 +111,18 @@ def test_a_topic_that_goes_is_counted_to_its_end_and_begins_anew() -> None:
     assert world.stats.count().put == 7
 
 
+def test_a_topic_that_goes_counts_its_own_queues_alone() -> None:
+    """The others may be very many, and are counted in steps."""
+    world = World()
+    world.store.put("T", 0, 5)
+    for queue_id in range(1000):
+        world.store.put("U", queue_id, 1)
+    world.stats.on_topic_deleted("T")
+    del world.store.ends["T", 0]
+    assert world.stats.view("TOPIC_PUT_NUMS", "U") is None
+    assert world.stats.count().put == 5 + 1000
+
+
 def test_very_many_queues_are_counted_in_steps() -> None:
     """What is asked, stored or deleted between two steps counts once."""
     world = World(items_max=10)

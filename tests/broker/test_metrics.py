@@ -105,6 +105,18 @@ def test_many_locks_of_one_group_are_read_in_steps(mode: str) -> None:
     assert values(many, "lockstep_lock_held") == {("G", "T"): 4000}
 
 
+def test_very_many_queues_are_counted_in_steps() -> None:
+    """Each may open a file."""
+    few, many = Peer(), Peer()
+    for peer, count in ((few, 10), (many, 400)):
+        peer.make_topics("T", queue_nums=count)
+        for queue_id in range(count):
+            peer.send_many(1, queue_id=queue_id)
+    steps = [sum(1 for _ in scrape(peer.broker, peer.now_ms, lambda _: None)) for peer in (few, many)]
+    assert steps[1] - steps[0] >= 20
+    assert values(many, "rocketmq_messages_in_total")["false", "T"] == 400
+
+
 def test_refused_requests_of_fenced_locks() -> None:
     """By request and reason. Renewals that change nothing are counted too."""
     peer = Peer(SerializeType.MSGPACK, lock_mode="fenced")
