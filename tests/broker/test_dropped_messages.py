@@ -48,6 +48,20 @@ def test_a_drop_that_concerns_many_groups_takes_many_turns_and_few_lines() -> No
     assert (rest["groups_and_queues"], rest["count"]) == (GROUPS - 100, 5 * (GROUPS - 100))
 
 
+def test_a_drop_of_many_queues_with_few_groups_takes_few_lines() -> None:
+    """Also when one step is enough for each of them."""
+    told = Told()
+    for number in range(1000):
+        told.offsets.commit("g", "T", number, 0)
+    for number in range(1000):
+        told.dropped.on_trim("T", number, 0, 5)
+    told.run()
+    assert told.dropped.ahead_count == 5 * 1000
+    assert len(told.of("unconsumed_messages_dropped")) == 100
+    (rest,) = told.of("more_unconsumed_messages_dropped")
+    assert (rest["groups_and_queues"], rest["count"]) == (900, 5 * 900)
+
+
 def test_what_is_dropped_meanwhile_is_told_once() -> None:
     """Each message counts once for a group, also when a queue is trimmed twice before its first line."""
     told = Told()
