@@ -30,7 +30,7 @@ __all__ = [
     "SendForbiddenError",
     "SendOutcome",
     "TopicNotFoundError",
-    "ends_more_than_user_code",
+    "must_propagate",
 ]
 
 
@@ -99,7 +99,7 @@ class SendError(ClientError):
         return SendError(reason, SendOutcome.UNKNOWN, msg_id=self.msg_id, code=self.code)
 
 
-def ends_more_than_user_code(error: BaseException) -> bool:
+def must_propagate(error: BaseException) -> bool:
     """Return whether an exception out of the user's code ends the program, or the task that called this code.
 
     All others are failures of that code only: also a CancelledError of its own making, and errors that are no

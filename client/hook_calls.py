@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lockstep.client.errors import SendForbiddenError, ends_more_than_user_code
+from lockstep.client.errors import SendForbiddenError, must_propagate
 from lockstep.client.hooks import (
     CheckForbiddenHook,
     CommunicationMode,
@@ -67,7 +67,7 @@ class SendHooks:
             try:
                 hook.check_forbidden(context)
             except BaseException as error:
-                if ends_more_than_user_code(error):
+                if must_propagate(error):
                     raise
                 raise SendForbiddenError(f"forbidden by {_name(hook)}: {type(error).__name__}: {error}") from error
         _call_all([hook.before for hook in self._sends], context, self._log)
@@ -153,7 +153,7 @@ def _call_all(calls: Sequence[Callable[[Any], object]], context: object, log: Ev
         try:
             call(context)
         except BaseException as error:
-            if ends_more_than_user_code(error):
+            if must_propagate(error):
                 raise
             log_exception(log, "hook_failed", error, hook=_name(call))
 

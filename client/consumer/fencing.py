@@ -13,7 +13,7 @@ from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
 from lockstep.client.consumer.ownership.period_end import PeriodEnds
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import ConsumerError, ends_more_than_user_code
+from lockstep.client.errors import ConsumerError, must_propagate
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import log_exception
@@ -101,7 +101,7 @@ class Fencing:
             try:
                 await self._call(partial(on_acquired, queue, process_queue.epoch))
             except BaseException as error:
-                if ends_more_than_user_code(error):
+                if must_propagate(error):
                     raise
                 log_exception(self._member.log, "on_acquired_failed", error, queue=str(process_queue.queue))
                 await asyncio.sleep(self._member.config.suspend_current_queue_time_ms / 1000)
@@ -115,7 +115,7 @@ class Fencing:
         try:
             await self._call(partial(self._parts.on_lost, self._parts.tenant.bare_queue(queue), epoch, why))
         except BaseException as error:
-            if ends_more_than_user_code(error):
+            if must_propagate(error):
                 raise
             log_exception(self._member.log, "on_lost_failed", error, queue=str(queue))
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import LockLostError, ends_more_than_user_code
+from lockstep.client.errors import LockLostError, must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
 from lockstep.protocol.epochs import epoch_text
@@ -245,7 +245,7 @@ class ListenerCall(Generic[S]):
                 queue = str(context.message_queue)
                 self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
                 return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
-            if ends_more_than_user_code(error):
+            if must_propagate(error):
                 raise
             reason = text_of(error)
             log_exception(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.credentials import with_credentials
-from lockstep.client.errors import ClientError, ends_more_than_user_code
+from lockstep.client.errors import ClientError, must_propagate
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
 from lockstep.client.instance.client import BrokerCall, ClientRole, MQClientInstance, name_server_addresses
@@ -288,7 +288,7 @@ class Producer(Lifecycle):
         try:
             callback(None if error is not None else task.result(), cast("Exception | None", error))
         except BaseException as failure:
-            if ends_more_than_user_code(failure):
+            if must_propagate(failure):
                 raise
             log_exception(self._log, "send_callback_failed", failure)
 

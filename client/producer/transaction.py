@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Unpack
 
-from lockstep.client.errors import NoRouteError, ends_more_than_user_code
+from lockstep.client.errors import NoRouteError, must_propagate
 from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, LocalTransactionState
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.producer.producer import Producer, ProducerOptions, ProducerParts
@@ -227,7 +227,7 @@ class TransactionProducer(Producer):
                 if inspect.isawaitable(state):  # a plain function that returned a coroutine
                     state = await state
         except BaseException as error:
-            if ends_more_than_user_code(error):
+            if must_propagate(error):
                 raise
             reason = f"{failing}: {text_of(error)}"
             log_exception(self._log, "transaction_listener_failed", error, consequence="state UNKNOWN")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import ConsumerError, ends_more_than_user_code
+from lockstep.client.errors import ConsumerError, must_propagate
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
@@ -333,7 +333,7 @@ class _Guarded:
                 return key
             raise TypeError(f"a key must be a str or None, not {type(key).__name__}")
         except BaseException as error:
-            if ends_more_than_user_code(error):
+            if must_propagate(error):
                 raise
             log_exception(
                 self._log,

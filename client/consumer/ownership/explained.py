@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.lock_port import Refused
-from lockstep.client.errors import ends_more_than_user_code
+from lockstep.client.errors import must_propagate
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["PROPERTY", "Did", "Explanations"]
@@ -224,7 +224,7 @@ class Explanations:
                 for queue in dict.fromkeys(strategy(self._member.group, client_id, queues, members)):
                     owners.setdefault(queue, []).append(client_id)
         except BaseException as error:  # of the user's strategy; the round itself reports it
-            if ends_more_than_user_code(error):
+            if must_propagate(error):
                 raise
             return {}
         return owners

@@ -8,7 +8,7 @@ from lockstep.client.consumer.ownership.allocation.average import AllocateMessag
 from lockstep.client.consumer.ownership.explained import Did, Explanations
 from lockstep.client.consumer.ownership.lock_port import Grant, Locks, Refused
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import ConsumerError, NoRouteError, ends_more_than_user_code
+from lockstep.client.errors import ConsumerError, NoRouteError, must_propagate
 from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -82,7 +82,7 @@ class Rebalance:
             except (RemotingError, NoRouteError) as error:
                 self._log.warning("rebalance_failed", topic=topic, consequence="queues unchanged", error=str(error))
             except BaseException as error:  # for example of the user's strategy; the others must still be rebalanced
-                if ends_more_than_user_code(error):
+                if must_propagate(error):
                     raise
                 log_exception(self._log, "rebalance_failed", error, topic=topic, consequence="queues unchanged")
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from lockstep.client.admin.queues import QueueQueries
-from lockstep.client.errors import ClientError, TopicNotFoundError, ends_more_than_user_code
+from lockstep.client.errors import ClientError, TopicNotFoundError, must_propagate
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog, log_exception
@@ -49,6 +49,6 @@ class QueueWatch:
         try:
             listener(topic, list(queues))
         except BaseException as error:
-            if ends_more_than_user_code(error):
+            if must_propagate(error):
                 raise
             log_exception(self._log, "queue_listener_failed", error, topic=topic)
