@@ -194,7 +194,7 @@ def verify_store(root: str, output: OutputFormat) -> None:
     note(f"{counted(check.messages, 'message')} of {check.log_bytes:,} bytes read, {check.entries:,} in queues")
     if len(shown) < len(found):
         unfinished = len(found) - len(damaged)
-        note(f"{unfinished:,} places unfinished; the table has the first of each file, -o json has all")
+        note(f"{unfinished:,} places unfinished; the table has the first of each file, -o json has more")
     if damaged:
         raise CliError(f"{counted(len(damaged), 'place')} damaged")
     if found:

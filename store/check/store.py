@@ -33,6 +33,7 @@ from lockstep.store.format.record import LogRecord, is_torn
 __all__ = ["StoreCheck"]
 
 _ENTRIES_AT_ONCE: Final = 5000
+_PLACES_MAX: Final = 100  # of one queue, damaged or unfinished, that are told one by one
 _PROGRESS_BYTES: Final = 256 * 1024 * 1024
 _MIB: Final = 1024 * 1024
 _PRE_BLANK: Final = ENTRY.unpack(PRE_BLANK)
@@ -126,14 +127,12 @@ def _date(epoch_ms: int) -> str:
 
 
 class _Queue:
-    """The entries of one queue, asked for in the order of the log.
-
-    `damage`: what is wrong with the entries of its messages, as far as the log was read.
-    """
+    """The entries of one queue, asked for in the order of the log."""
 
     def __init__(self, files: FileRun) -> None:
         self.files = files
-        self.damage: list[Damage] = []
+        self._damage: list[Damage] = []  # what is wrong with the entries of its messages, as far as the log was read
+        self._counts = [0, 0]  # of damaged places and of unfinished ones
         self._last = -1  # queue offset
         self._first = files.starts[0] // ENTRY_BYTES if files.starts else 0
         self._seen = bytearray()  # a byte an entry, from the first file on
@@ -144,8 +143,22 @@ class _Queue:
         again before it: earlier messages have no entries any more.
         """
         if queue_offset <= self._last:
-            self.damage.clear()
+            self._damage.clear()
+            self._counts = [0, 0]
         self._last = queue_offset
+
+    def add_damage(self, damage: Damage) -> None:
+        """An earlier life of the topic may have one a message, so only the first ones are kept."""
+        self._counts[damage.unfinished] += 1
+        if self._counts[damage.unfinished] <= _PLACES_MAX:
+            self._damage.append(damage)
+
+    def damage(self) -> Iterator[Damage]:
+        yield from self._damage
+        for unfinished, count in zip((False, True), self._counts, strict=True):
+            if count > _PLACES_MAX:
+                text = f"{count - _PLACES_MAX} more entries are missing or point at something else"
+                yield Damage(self.files.name, 0, text, unfinished)
 
     def mark(self, queue_offset: int) -> None:
         """The message of this entry was found."""
@@ -252,7 +265,7 @@ class StoreCheck:
             yield from index.see(found)
         yield from index.rest()
         for queue in self._queues.values():
-            yield from queue.damage
+            yield from queue.damage()
 
     def _count(self, record: LogRecord, total_bytes: int) -> None:
         self.messages += 1
@@ -278,13 +291,13 @@ class StoreCheck:
             if queue.files.starts:
                 text = f"no entry {record.queue_offset} for the message at {record.offset} of the log"
                 unfinished = not self._claims.has_entry_of(record)
-                queue.damage.append(Damage(*queue.place(record.queue_offset), text, unfinished))
+                queue.add_damage(Damage(*queue.place(record.queue_offset), text, unfinished))
             return
         queue.mark(record.queue_offset)
         if entry[:2] != (record.offset, record.size_bytes):
             text = f"entry {record.queue_offset} points at {entry[0]}, {entry[1]} bytes; its message stands at "
             text += f"{record.offset} and has {record.size_bytes} bytes"
-            queue.damage.append(Damage(*queue.place(record.queue_offset), text))
+            queue.add_damage(Damage(*queue.place(record.queue_offset), text))
 
     def _check_entries(self, topic: str, queue_id: int, queue: _Queue) -> Iterator[Damage]:
         """Entries whose message neither exists nor has expired."""

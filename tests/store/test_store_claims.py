@@ -150,6 +150,22 @@ async def test_a_topic_that_was_created_again_is_whole(tmp_path: Path, crashed: 
     assert [damage.text[:17] for damage in damaged(tmp_path)] == ["entry 0 points at"]
 
 
+async def test_very_many_entries_that_are_wrong_are_counted(tmp_path: Path) -> None:
+    """Each message of an earlier life of the topic has none: a check keeps the first ones, and the number of all."""
+    async with kept(tmp_path, **FILES) as opened:
+        for _ in range(2):
+            opened.broker.store.drop_topic("T")
+            for _ in range(300):
+                opened.broker.put(record())
+            await opened.flusher.flush()
+    for path in (tmp_path / "consumequeue" / "T" / "0").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    found = [damage.text for damage in damaged(tmp_path)]
+    assert len(found) == 101
+    assert found[99].startswith("no entry 99 for the message")
+    assert found[100] == "200 more entries are missing or point at something else"
+
+
 # The first file of the log -------------------------------------------------------------------------------------
 
 
