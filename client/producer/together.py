@@ -39,6 +39,7 @@ _MANY_CHARACTERS: Final = 4 * PROPERTIES_MAX  # a property has four characters a
 _FRAMES_MAX: Final = 3  # unanswered frames of one broker: two halves, and what is called meanwhile
 _BATCHES_MAX: Final = 2  # the same of a RocketMQ broker; they are not halved
 _WAIT_MAX_MS: Final = 10  # for an answer that is late
+_NEAR: Final = 16  # a send leaves with others whose timeout differs by this part at most; that of the first holds
 _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
 
 
@@ -148,7 +149,7 @@ class _Link:
                 return
             self._begin(timeout_ms)
         elif (
-            timeout_ms != self._timeout_ms
+            abs(timeout_ms - self._timeout_ms) * _NEAR > self._timeout_ms
             or len(self._waiting) >= together.count_max
             or self._bytes + size > together.bytes_max
             or (together.one_topic and not self._in_batches and outgoing.topic != self._waiting[0].outgoing.topic)

@@ -51,6 +51,15 @@ async def test_sends_wait_for_an_answer_or_10_ms(stage: Stage, rocketmq: RocketM
     assert [ends(results) for results in await asyncio.gather(*calls)] == [[None] * 3] * 3
 
 
+@with_batches()
+async def test_what_is_left_of_a_timeout_may_differ_a_little(stage: Stage, rocketmq: RocketMQ, p: Producer) -> None:
+    """Sends that waited for a route have some ms more or less than their neighbours, and leave with them."""
+    left_ms = [3000, 2999, 3001, 2998, 3000, 2990, 500, 501]
+    calls = [p.send(message(text), timeout_ms=ms) for text, ms in zip("abcdefgh", left_ms, strict=True)]
+    assert ends(await asyncio.gather(*calls)) == [None] * 8
+    assert rocketmq.sent[1:] == [["a"], [*"bcdef"], ["g", "h"]]
+
+
 @with_batches(ProducerConfig(auto_batch=True, credentials=Credentials("account1", "secret-1234")))
 async def test_a_batch_has_one_topic(stage: Stage, rocketmq: RocketMQ, p: Producer) -> None:
     """Topics do not wait for each other, also with an account."""
