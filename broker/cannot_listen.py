@@ -2,6 +2,8 @@
 
 import errno
 
+from lockstep.remoting.settings import Address
+
 __all__ = ["CannotListen"]
 
 
@@ -12,5 +14,5 @@ class CannotListen(Exception):
         if error.errno == errno.EADDRINUSE:
             text = f"port {port} on {host} is in use; choose another for the {purpose} with {option} (0: any free one)"
         else:
-            text = f"the {purpose} cannot listen on {host}:{port}: {error.strerror or error}"
+            text = f"the {purpose} cannot listen on {Address(host, port)}: {error.strerror or error}"
         super().__init__(text)

@@ -23,6 +23,7 @@ from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSett
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
+from lockstep.remoting.settings import Address
 
 if TYPE_CHECKING:
     from lockstep.broker.acl.gate import AclGate
@@ -82,8 +83,7 @@ class BrokerServer:
             StoreUnusable: The data folder cannot be opened.
         """
         self._config = config
-        self._runtime = runtime
-        self._log = log
+        self._runtime, self._log = runtime, log
         self._interceptor = interceptor
         self._listening: list[tuple[_Port, Listening]] = []
         self._closed_ports: list[tuple[_Port, int]] = []  # with their numbers, while `_down`
@@ -130,13 +130,13 @@ class BrokerServer:
     def broker_address(self) -> str:
         """ "host:port" as given to clients. Only for a server with a broker."""
         assert self._config.serve_broker
-        return f"{self._config.advertised_host}:{self._broker_port}"
+        return str(Address(self._config.advertised_host, self._broker_port))
 
     @property
     def name_server_address(self) -> str:
         """ "host:port". Only for a server with a name server."""
         assert self._config.serve_name_server
-        return f"{self._config.advertised_host}:{self._name_server_port}"
+        return str(Address(self._config.advertised_host, self._name_server_port))
 
     def _open_tls(self) -> "ServerTls":
         from lockstep.broker.tls import ServerTls  # few servers need it

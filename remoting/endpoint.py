@@ -18,6 +18,7 @@ from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.failed_request import reply_to_failed
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.remoting.settings import Address
 from lockstep.remoting.waiter import Waiter, finish
 
 __all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler"]
@@ -75,8 +76,7 @@ class Endpoint(asyncio.Protocol):
         bounds: ConnectionBounds | None = None,
     ) -> None:
         self._runtime = runtime
-        self._settings = settings
-        self._callbacks = callbacks
+        self._settings, self._callbacks = settings, callbacks
         self._log = log
         self._bounds = bounds
         self._under_way = bounds.under_way if bounds is not None else None
@@ -223,7 +223,7 @@ class Endpoint(asyncio.Protocol):
         high = self._settings.write_high_water_bytes
         self._transport.set_write_buffer_limits(high, high // 4)
         if peer := transport.get_extra_info("peername"):
-            self.host, self.address = peer[0], f"{peer[0]}:{peer[1]}"
+            self.host, self.address = peer[0], str(Address(peer[0], peer[1]))
             self.is_local = (transport.get_extra_info("sockname") or ("",))[0] == self.host
         self.read_at_ms = now_ms = self._runtime.now_ms()
         self._connection.connected(self.address, now_ms)

@@ -265,7 +265,8 @@ class AsyncioRuntime:
         return transport, protocol
 
     async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> Listening:
-        server = await self._loop.create_server(factory, host, port, family=socket.AF_INET, backlog=1024)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        server = await self._loop.create_server(factory, host, port, family=family, backlog=1024)
         return _SocketListening(server)
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:

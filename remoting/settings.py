@@ -14,6 +14,7 @@ __all__ = [
     "SettingError",
     "Unit",
     "as_properties",
+    "is_ipv6",
     "live_properties",
     "parse_address",
     "parse_addresses",
@@ -38,19 +39,36 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
-    """ "host:port". Raises SettingError."""
+    """Parse "host:port". An IPv6 host may be in brackets, as in "[::1]:9876". Raises SettingError."""
     scheme, is_url, _ = text.strip().partition("://")
     if is_url:
         raise SettingError(f"{text!r} is a URL; write host:port without {scheme}://, for example 127.0.0.1:9876")
     host, colon, port = text.strip().rpartition(":")
     number = int(port) if port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS_MAX else PORT_MAX + 1
-    if not colon or not host or "/" in host or number > PORT_MAX:
-        raise SettingError(f"{text!r} is not an address; write host:port, for example 127.0.0.1:9876")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    wrong_host = not host or "/" in host or ((bracketed or ":" in host) and not is_ipv6(host))
+    if not colon or wrong_host or number > PORT_MAX:
+        raise SettingError(f"{text!r} is not an address; write host:port, for example 127.0.0.1:9876 or [::1]:9876")
     return Address(host, number)
+
+
+def is_ipv6(host: str) -> bool:
+    """Whether a text is an IPv6 address without brackets."""
+    if ":" not in host:
+        return False
+    from ipaddress import IPv6Address  # imported here: rarely needed, and it slows the start
+
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:

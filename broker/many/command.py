@@ -13,6 +13,7 @@ from lockstep.broker.options import Options
 from lockstep.broker.server import BrokerServer
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.remoting.settings import Address
 
 __all__ = ["ManyBrokers"]
 
@@ -123,7 +124,7 @@ class ManyBrokers:
             self._name_server = BrokerServer(name_server_config(config, first.acl_file), self._runtime, self._log)
             await self._name_server.start()
             port = int(self._name_server.name_server_address.rpartition(":")[2])
-            address = f"{local_host(config)}:{port}"
+            address = str(Address(local_host(config), port))
             self._members = {name: one._replace(name_servers=address) for name, one in self._members.items()}
         self._topics = SharedTopics(self._name_server.name_server if self._name_server is not None else None)
         try:

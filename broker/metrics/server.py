@@ -15,6 +15,7 @@ from lockstep.broker.metrics.lock_counts import HANDOVER_BUCKETS_S
 from lockstep.broker.metrics.scrape import scrape
 from lockstep.broker.state.broker import Broker
 from lockstep.remoting.runtime import Listening, Runtime
+from lockstep.remoting.settings import Address
 
 __all__ = ["CONNECTIONS_MAX", "CONNECTION_LIFE_MS", "MetricsServer", "metrics_of"]
 
@@ -146,7 +147,7 @@ class MetricsServer:
     @property
     def address(self) -> str:
         assert self._listening is not None
-        return f"{self._host}:{self._listening.port}"
+        return str(Address(self._host, self._listening.port))
 
     async def start(self, port: int) -> None:
         """Raises CannotListen."""

@@ -38,6 +38,7 @@ from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestH
 from lockstep.protocol.ids import encode_offset_message_id, pack_host
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
+from lockstep.remoting.settings import Address
 from lockstep.remoting.storage import Storage
 from lockstep.store import AppendResult, MemoryStore, MemoryStoreSettings, MessageStore, Record, StoreFull
 
@@ -248,7 +249,7 @@ class Broker:
     @property
     def address(self) -> str:
         """ "host:port", as clients use it."""
-        return f"{self.config.advertised_host}:{self.store.store_port}"
+        return str(Address(self.config.advertised_host, self.store.store_port))
 
     def set_port(self, port: int) -> None:
         """Set the port that clients connect to, before the first message is stored; with port 0 the system chose it."""
@@ -291,7 +292,7 @@ class Broker:
         born = self._born_hosts.get(connection)
         if born is None:
             host, _, port = connection.address.rpartition(":")
-            born = self._born_hosts[connection] = (host_bytes(host), int(port) if port.isdigit() else 0)
+            born = self._born_hosts[connection] = (host_bytes(host.strip("[]")), int(port) if port.isdigit() else 0)
         return born
 
     def on_closed(self, connection: Connection) -> None:

@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import ProtocolFactory, Runtime, TimerHandle
+from lockstep.remoting.settings import Address
 from lockstep.remoting.tls.link import TlsLink
 from lockstep.remoting.tls.session import RECORD_TYPE_HANDSHAKE
 
@@ -106,7 +107,7 @@ class _FirstByte(asyncio.Protocol):
         if transport is None:
             return
         peer = transport.get_extra_info("peername")
-        after = self._port.next_protocol(data[0], self._inner, f"{peer[0]}:{peer[1]}" if peer else "?")
+        after = self._port.next_protocol(data[0], self._inner, str(Address(peer[0], peer[1])) if peer else "?")
         if after is None:
             transport.abort()
             return

@@ -86,7 +86,7 @@ def test_an_address_nobody_could_use_is_refused() -> None:
     """It would stand in every route and message id."""
     ended = run("--advertise", "x y")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert "'x y' is neither a host name nor an IPv4 address" in ended.stderr
+    assert "'x y' is neither a host name nor an IP address" in ended.stderr
 
 
 def test_a_topic_that_cannot_be_ends_with_one_line_and_status_1() -> None:

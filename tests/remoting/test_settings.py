@@ -38,6 +38,8 @@ class Config:
         (" localhost:0 ", Address("localhost", 0)),
         ("broker-a.example:65535", Address("broker-a.example", 65535)),
         ("::1:80", Address("::1", 80)),
+        ("[::1]:80", Address("::1", 80)),
+        ("[fe80::1%eth0]:10911", Address("fe80::1%eth0", 10911)),
     ],
 )
 def test_an_address_is_host_and_port(text: str, address: Address) -> None:
@@ -45,9 +47,11 @@ def test_an_address_is_host_and_port(text: str, address: Address) -> None:
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize(
-    "text", ["", ":", "host", "host:", ":80", "host:x", "host:65536", "host:-1", "h:8 0", "h:٣", "h:" + "9" * 5000]
-)
+_WRONG = ("", ":", "host", "host:", ":80", "host:x", "host:65536", "host:-1", "h:8 0", "h:٣", "h:" + "9" * 5000)
+_WRONG_IPV6 = ("[::1]", "[]:80", "[host]:80", "[::1:80", "::1]:80", "[[::1]]:80", "a:b:80", "[::1]80", "[1::2::3]:80")
+
+
+@pytest.mark.parametrize("text", _WRONG + _WRONG_IPV6)
 def test_what_is_no_address_is_named(text: str) -> None:
     """The error shows the text and an example of a right one."""
     with pytest.raises(SettingError, match="write host:port, for example"):

@@ -116,7 +116,7 @@ def acl_version(broker: Broker, connection: Connection, command: RemotingCommand
         _json(found.get(files.path, DataVersion(0, 0)).to_wire()),
         _json({path: version.to_wire() for path, version in found.items()}),
         config.broker_name,
-        f"{config.advertised_host}:{broker.store.store_port}",
+        broker.address,
         config.cluster,
     )
     return command.reply(_R.SUCCESS, header)

@@ -1,0 +1,52 @@
+"""A broker that listens on an IPv6 address, and commands that are given addresses in brackets."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from lockstep.testing.process import BrokerProcess
+from tests.commands import Lockstep
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+
+
+def test_messages_are_kept_and_found_by_id(tmp_path: Path) -> None:
+    """Sends, pulls, locks, ids with 16 address bytes, metrics and a restart on the files work as on IPv4."""
+    options = ("--host", "::1", "--data-dir", str(tmp_path), "--metrics-port", "0", "--topic", "orders:2")
+    with BrokerProcess(*options) as broker:
+        assert broker.name_server.startswith("[::1]:")
+        assert broker.address.startswith("[::1]:")
+        assert broker.addresses.metrics.startswith("http://[::1]:")
+        lockstep, port = Lockstep(broker.name_server), str(broker.port)
+        sent = lockstep("produce", "orders", "--key-field", "k", stdin='{"k": 1}\n{"k": 2}\n')
+        assert sent.status == 0, sent.err
+        (status,) = lockstep("status", "-o", "json").rows
+        assert status["brokers"][0]["address"] == broker.address
+    with BrokerProcess(*options, "--port", port) as broker:
+        lockstep = Lockstep(broker.name_server)
+        consumed = lockstep("consume", "orders", "-g", "shop", "--exit-at-end")
+        assert (consumed.status, len(consumed.rows)) == (0, 2)
+        newest = lockstep("message", "tail", "-t", "orders", "-o", "json").rows[-1]
+        place = (f"{newest['broker']}:{newest['queue_id']}", "--offset", str(newest["offset"]))
+        (found,) = lockstep("message", "find", "-t", "orders", "-q", *place, "-o", "json").rows
+        assert found["store_host"] == broker.address
+        by_id = lockstep("message", "get", found["offset_message_id"], "-o", "json")
+        assert by_id.status == 0, by_id.err
+
+
+def test_several_brokers_register_at_an_ipv6_name_server() -> None:
+    """The brokers of `--brokers 2` reach the name server of their command."""
+    with BrokerProcess("--brokers", "2", "--host", "::1", "--topic", "orders:1") as broker:
+        assert broker.addresses.broker.count("[::1]:") == 2
+        topics = Lockstep(broker.name_server)("topic", "list", "-o", "json")
+        assert topics.rows[0]["queues"] == 2
