@@ -1,6 +1,7 @@
 """OrderedSender: sends to a given queue, in call order."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -28,6 +29,7 @@ _RETRIED_CODES = frozenset(
 _FLOW_CONTROL = ("[REJECTREQUEST]", "[OVERLOAD]", "[TIMEOUT_CLEAN_QUEUE]", "[PCBUSY_CLEAN_QUEUE]")
 _RETRY_DELAY_MS = 100
 _RETRY_DELAY_MAX_MS = 1000
+_new_tuple = tuple.__new__
 _BROKEN = "an earlier send to its queue failed, and it must not overtake that one"
 
 
@@ -40,6 +42,7 @@ class OrderedSender:
         self._config = config
         self._batches = config.auto_batch and config.send_together_max > 1
         self._sequences: dict[MessageQueue, SendSequence] = {}
+        self._new_future: Callable[[], SentFuture] = asyncio.get_running_loop().create_future
 
     async def send(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
         """Raises SendError."""
@@ -50,7 +53,8 @@ class OrderedSender:
         if endpoint is not None and endpoint.agreed and not endpoint.write_paused and not outgoing.uncompressed:
             number = sequence.depart_at_once(endpoint)
             if number is not None:
-                ticket, send = number.ticket, OneSend.of(queue, outgoing, timeout_ms, number)
+                ticket = number.ticket
+                send = _new_tuple(OneSend, (queue, outgoing, timeout_ms, number, self._new_future()))
                 try:
                     self._transmit(sequence, number, endpoint, send)
                 except SendError as error:

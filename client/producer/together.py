@@ -134,25 +134,27 @@ class _Link:
 
     def send(self, send: OneSend) -> None:
         together, (queue, outgoing, timeout_ms, _, _) = self._together, send
-        size = len(outgoing.body) + len(outgoing.properties) + _HEAD_BYTES
+        properties = outgoing.properties
+        size = len(outgoing.body) + len(properties) + _HEAD_BYTES
         special = outgoing.special or (self._in_batches and outgoing.sys_flag)
-        if len(outgoing.properties) > _MANY_CHARACTERS:
-            special = special or outgoing.properties.count(PAIR_END) > PROPERTIES_MAX
-        if queue.queue_id < 0 or special or size > together.bytes_max:
+        if len(properties) > _MANY_CHARACTERS:
+            special = special or properties.count(PAIR_END) > PROPERTIES_MAX
+        if special or queue.queue_id < 0 or size > together.bytes_max:
             self.flush()
             self._alone(send, timeout_ms)
             return
-        if not self._waiting:
+        waiting = self._waiting
+        if not waiting:
             last = self._last_single
             if not self._frames and (last is None or last.done()) and not together.linger_ms:
                 self._alone(send, timeout_ms)
                 return
             self._begin(timeout_ms)
         elif (
-            abs(timeout_ms - self._timeout_ms) * _NEAR > self._timeout_ms
-            or len(self._waiting) >= together.count_max
+            len(waiting) >= together.count_max
             or self._bytes + size > together.bytes_max
-            or (together.one_topic and not self._in_batches and outgoing.topic != self._waiting[0].outgoing.topic)
+            or (timeout_ms != self._timeout_ms and abs(timeout_ms - self._timeout_ms) * _NEAR > self._timeout_ms)
+            or (together.one_topic and not self._in_batches and outgoing.topic != waiting[0].outgoing.topic)
         ):
             self.flush()
             self._begin(timeout_ms)
