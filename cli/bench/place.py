@@ -29,11 +29,14 @@ class Place:
         self.runtime = runtime
         self.name = f"lockstep-bench-{runtime.rng.randrange(16**8):08x}"  # of the topic and of the group
         self._queues = queues
+        self._is_made = False
         self._admin = AdminClient(name_server=name_server, runtime=runtime, log=StderrLog(verbose=False))
 
     async def __aenter__(self) -> Self:
         await self._admin.start()
         try:
+            await self._admin.brokers()  # without them nothing is made, and nothing is to be removed
+            self._is_made = True
             await self._admin.create_topic(self.name, self._queues)
             await until(self.runtime, self._is_known, "the new topic is at the name server", _ROUTE_S)
         except BaseException:
@@ -56,6 +59,8 @@ class Place:
 
     async def _remove(self) -> None:
         try:
+            if not self._is_made:
+                return
             await self._admin.delete_group(self.name)
             for topic in (self.name, retry_topic(self.name), dead_letter_topic(self.name)):
                 try:
@@ -63,7 +68,7 @@ class Place:
                 except TopicNotFoundError:
                     pass  # this measurement made none
         except _ERRORS as error:
-            note(f"topic and group {self.name} are left: {error}")
+            note(f"topic and group {self.name} may be left: {error}")
         finally:
             await self._admin.shutdown()
 
