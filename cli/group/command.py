@@ -1,6 +1,5 @@
 """`lockstep group`: lists, describes and deletes consumer groups."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,14 +21,12 @@ from lockstep.client.admin.groups import GroupProgress
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.bodies.locks import LockTableRow
-from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
 from lockstep.protocol.versions import version_name
-from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.texts import whole_number
 
-__all__ = ["delete_group", "describe_group", "list_groups", "running_infos"]
+__all__ = ["delete_group", "describe_group", "list_groups"]
 
 _MEMBERS = ("client_id", "address", "language", "version", "consumes", "threads", "since")
 _QUEUES = ("topic", "broker", "queue_id", "owner", "committed_offset", "max_offset", "lag", "last_consumed")
@@ -43,18 +40,18 @@ _STATISTICS = (
     "consume_failed_tps",
     "consume_failed_msgs",
 )
-_ASKED_AT_ONCE = 32
 _ORDERLY = {"true": "orderly", "false": "concurrently", None: "orderly or not"}
 
 
 async def list_groups(name_server: str, output: OutputFormat) -> None:
     """Groups that are online or have offsets stored."""
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        asked = asyncio.Semaphore(_ASKED_AT_ONCE)
         rows: list[dict[str, Any]] = []
         for group, topics in (await admin.all_groups()).items():
             ids = await admin.consumer_ids(group)
-            orderly = await asyncio.gather(*[_is_orderly(admin, group, client_id, asked) for client_id in ids])
+            infos = (await admin.running_infos(group, ids)).values()
+            # None: the member does not say, as clients of some languages.
+            orderly = [_orderly_of(one.properties) if isinstance(one, ConsumerRunningInfo) else None for one in infos]
             topics = [topic for topic in topics if not is_retry_topic(topic)]
             rows.append({"group": group, "members": len(ids), "orderly": orderly, "topics": topics})
     if output is OutputFormat.JSON:
@@ -62,16 +59,6 @@ async def list_groups(name_server: str, output: OutputFormat) -> None:
     else:
         rows = [row | {"in_order": _in_order_text(row["orderly"])} for row in rows]
     print_rows(("group", "members", "in_order", "topics"), rows, output)
-
-
-async def _is_orderly(admin: AdminClient, group: str, client_id: str, asked: asyncio.Semaphore) -> bool | None:
-    """None: the member does not say, as clients of some languages."""
-    async with asked:
-        try:
-            properties = (await admin.running_info(group, client_id)).properties
-        except (RemotingError, ProtocolError):
-            return None
-    return _orderly_of(properties)
 
 
 def _orderly_of(properties: Mapping[str, str]) -> bool | None:
@@ -113,7 +100,7 @@ async def describe_group(
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         topics = [topic] if topic is not None else await topics_of_group(admin, group)
         members = await admin.members(group)
-        infos = await running_infos(admin, group, members)
+        infos = await _running_infos(admin, group, members)
         progress = await admin.progress(group, topic)
         locks = await _locks(admin, group)
         queues = await _queue_rows(admin, group, topics, _owners(infos, locks), progress)
@@ -138,26 +125,18 @@ async def describe_group(
         _print_tables(described)
 
 
-async def running_infos(
+async def _running_infos(
     admin: AdminClient, group: str, members: ConsumerConnection | None
 ) -> dict[str, ConsumerRunningInfo]:
-    """Running info by client id. Members are asked together: a broker waits 10 s for one that does not answer.
-
-    A member without it, as clients of some languages are, is named on stderr and left out.
-    """
-    asked = asyncio.Semaphore(_ASKED_AT_ONCE)
-
-    async def ask(client_id: str) -> ConsumerRunningInfo | None:
-        async with asked:
-            try:
-                return await admin.running_info(group, client_id)
-            except (RemotingError, ProtocolError) as error:
-                note(f"no statistics of {client_id}: {error}")
-                return None
-
+    """Running info by client id. A member that gives none is named on stderr and left out."""
+    infos: dict[str, ConsumerRunningInfo] = {}
     ids = [connection.client_id for connection in members.connection_set] if members is not None else []
-    infos = zip(ids, await asyncio.gather(*map(ask, ids)), strict=True)
-    return {client_id: info for client_id, info in infos if info is not None}
+    for client_id, answer in (await admin.running_infos(group, ids)).items():
+        if isinstance(answer, ConsumerRunningInfo):
+            infos[client_id] = answer
+        else:
+            note(f"no statistics of {client_id}: {answer}")
+    return infos
 
 
 async def _locks(admin: AdminClient, group: str) -> dict[MessageQueue, LockTableRow]:

@@ -1,6 +1,7 @@
 """GroupAdmin: members, offsets, locks and running info of consumer groups (wire.md 2.2, 2.4)."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.client.admin.base import AdminBase
@@ -15,6 +16,7 @@ from lockstep.protocol.bodies.locks import LockBatchBody, LockTableBody, LockTab
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.headers.admin import (
     ConsumeMessageDirectlyRequestHeader,
     ConsumerGroupRequestHeader,
@@ -30,11 +32,12 @@ from lockstep.protocol.headers.messaging import (
 )
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["GroupAdmin", "GroupProgress", "LockChanges", "LockCursor", "merged_members"]
 
 _FORWARDED_TIMEOUT_MS: Final = 12_000  # the broker waits 10 s for the consumer's answer
+_ASKED_AT_ONCE: Final = 32
 _CHANGE_READS_MAX: Final = 64  # of one broker in a call; each brings 1,000 changes at most
 
 
@@ -155,6 +158,26 @@ class GroupAdmin(AdminBase):
             except RequestRefused as error:
                 refused = error
         raise refused or RequestRefused("no broker", "GET_CONSUMER_RUNNING_INFO", ResponseCode.SYSTEM_ERROR, None)
+
+    async def running_infos(
+        self, group: str, client_ids: Iterable[str]
+    ) -> dict[str, ConsumerRunningInfo | RemotingError | ProtocolError]:
+        """Ask members for their running info, 32 of them at once: a broker waits 10 s for one that does not answer.
+
+        Returns:
+            By client id the info, or why there is none: clients of some languages do not answer.
+        """
+        asked = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def ask(client_id: str) -> ConsumerRunningInfo | RemotingError | ProtocolError:
+            async with asked:
+                try:
+                    return await self.running_info(group, client_id)
+                except (RemotingError, ProtocolError) as error:
+                    return error
+
+        ids = list(dict.fromkeys(client_ids))
+        return dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
         """Return the progress of the group from the brokers' statistics, for topics that it still subscribes to."""

@@ -1,6 +1,5 @@
 """`lockstep group`, `offset` and `topic stats` as a user runs them, against a real broker."""
 
-import asyncio
 import os
 import pty
 import signal
@@ -8,15 +7,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from lockstep.cli.group.command import running_infos
 from lockstep.client import AdminClient
-from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
-from lockstep.protocol.codes import LanguageCode
-from lockstep.remoting.errors import RequestRefused
 from tests.cli.cli_inside import Inside
 from tests.commands import END_S, Lockstep, running_broker
 
@@ -142,30 +137,6 @@ def test_a_member_without_statistics_does_not_hide_the_others(
     assert [queue["max_offset"] for queue in row["queues"]] == [3]
     assert described.err.startswith(f"lockstep: no statistics of {silent_id}: ")
     assert said in described.err
-
-
-async def test_members_are_asked_together(capsys: pytest.CaptureFixture[str]) -> None:
-    """A broker waits 10 s for each that does not answer. Here none is answered for before all were asked."""
-    asked, all_asked = list[str](), asyncio.Event()
-
-    class Admin:
-        async def running_info(self, _group: str, client_id: str) -> ConsumerRunningInfo:
-            asked.append(client_id)
-            if len(asked) == 3:
-                all_asked.set()
-            try:
-                async with asyncio.timeout(30):
-                    await all_asked.wait()
-            except TimeoutError:
-                pytest.fail(f"only {asked} were asked, the others wait for their answers")
-            if client_id == "b":
-                raise RequestRefused("broker-a", "GET_CONSUMER_RUNNING_INFO", 207, "no answer")
-            return ConsumerRunningInfo({"id": client_id}, (), {}, {})
-
-    connections = tuple(Connection(one, "127.0.0.1:1", LanguageCode.PYTHON, 409) for one in "abc")
-    infos = await running_infos(cast("AdminClient", Admin()), "g", ConsumerConnection(connections, {}))
-    assert {client_id: info.properties["id"] for client_id, info in infos.items()} == {"a": "a", "c": "c"}
-    assert "no statistics of b: " in capsys.readouterr().err
 
 
 STRANGE = """body=__import__('msgpack').packb({{

@@ -1,0 +1,86 @@
+"""Members that do not answer: each costs the 10 s for which a broker waits, so all are asked together."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
+
+import pytest
+
+from lockstep.client.admin.client import AdminClient, NotLockstepError
+from lockstep.client.doctor.gather import gather
+from lockstep.client.errors import TopicNotFoundError
+from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.codes import LanguageCode
+from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.runtime import AsyncioRuntime
+
+
+class Admin(AdminClient):
+    """A cluster whose members answer when `count` of them were asked; member "b" is then refused."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(name_server="127.0.0.1:1")
+        self.asked: list[tuple[str, str]] = []
+        self._count, self._all_asked = count, asyncio.Event()
+
+    async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
+        self.asked.append((group, client_id))
+        if len(self.asked) == self._count:
+            self._all_asked.set()
+        try:
+            async with asyncio.timeout(30):
+                await self._all_asked.wait()
+        except TimeoutError:
+            pytest.fail(f"only {self.asked} were asked, the others wait for their answers")
+        if client_id == "b":
+            raise RequestRefused("broker-a", "GET_CONSUMER_RUNNING_INFO", 207, "no answer")
+        return ConsumerRunningInfo({"id": client_id}, (), {}, {})
+
+
+class Cluster(Admin):
+    """With two groups of three members each, on a broker of RocketMQ's."""
+
+    async def all_groups(self) -> Any:
+        return {"one": (), "two": ()}
+
+    async def topics(self, *_: object) -> Any:
+        return []
+
+    async def brokers(self) -> Any:
+        return []
+
+    async def list_lock_changes(self, *_: object, **__: object) -> NoReturn:
+        raise NotLockstepError("broker-a")
+
+    list_locks = list_lock_changes
+
+    async def group_configs(self) -> Any:
+        return {}
+
+    async def members(self, group: str) -> ConsumerConnection:
+        return ConsumerConnection(tuple(Connection(one, "127.0.0.1:1", LanguageCode.PYTHON, 409) for one in "abc"), {})
+
+    async def connections(self, group: str) -> dict[str, ConsumerConnection]:
+        return {}
+
+    async def progress(self, group: str, topic: str | None = None) -> Any:
+        return SimpleNamespace(offsets={})
+
+    async def topic_stats(self, topic: str) -> NoReturn:
+        raise TopicNotFoundError(topic)
+
+
+async def test_running_infos_are_asked_for_together() -> None:
+    """None is answered for before all were asked; for a member without one there is the reason."""
+    infos = await Admin(3).running_infos("g", "abca")
+    assert list(infos) == ["a", "b", "c"]
+    assert isinstance(infos["b"], RequestRefused)
+    assert cast("ConsumerRunningInfo", infos["c"]).properties["id"] == "c"
+
+
+async def test_the_doctor_asks_the_members_of_all_groups_together() -> None:
+    """Its facts have the groups and members in their order, and say who answered."""
+    facts = await gather(Cluster(6), AsyncioRuntime(), None)
+    assert [group.name for group in facts.groups] == ["one", "two"]
+    for group in facts.groups:
+        assert [(one.client_id, one.has_info) for one in group.members] == [("a", True), ("b", False), ("c", True)]
