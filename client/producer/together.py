@@ -139,7 +139,7 @@ class _Link:
         special = outgoing.special or (self._in_batches and outgoing.sys_flag)
         if len(properties) > _MANY_CHARACTERS:
             special = special or properties.count(PAIR_END) > PROPERTIES_MAX
-        if special or queue.queue_id < 0 or size > together.bytes_max:
+        if queue.queue_id < 0 or special or size > together.bytes_max:
             self.flush()
             self._alone(send, timeout_ms)
             return
