@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.credentials import with_credentials
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Producer", "ProducerOptions", "ProducerParts", "SendCallback"]
 
-SendCallback = Callable[[SendResult | None, Exception | None], object]
+SendCallback = Callable[[SendResult | None, BaseException | None], object]
 """`(result, error)`, one of them None; `error` may be a BaseException. Called on the event loop when a send ends."""
 
 
@@ -262,6 +262,7 @@ class Producer(Lifecycle):
         A message that may go to any queue is tried again (`retry_times_when_send_async_failed`) after a network
         failure, but not after a broker refused it. Order is kept among all kinds of sends. With a callback the task
         need not be awaited. Only the caller limits the number of sends in flight.
+        The error for a callback is an Exception, or another BaseException that your code, such as a selector, raised.
         """
         parts = self._started()
         self._starting += 1
@@ -286,7 +287,7 @@ class Producer(Lifecycle):
     def _call_back(self, callback: SendCallback, task: "asyncio.Task[SendResult]") -> None:
         error = ClientError("the send was cancelled") if task.cancelled() else task.exception()
         try:
-            callback(None if error is not None else task.result(), cast("Exception | None", error))
+            callback(None if error is not None else task.result(), error)
         except BaseException as failure:
             if must_propagate(failure):
                 raise

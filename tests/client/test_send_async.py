@@ -15,10 +15,10 @@ from tests.client.messages import Panic
 from tests.client.send_stage import SEND, STORED, header_of, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
-Heard = list[tuple[SendResult | None, Exception | None]]
+Heard = list[tuple[SendResult | None, BaseException | None]]
 
 
-def listening(heard: Heard) -> Callable[[SendResult | None, Exception | None], None]:
+def listening(heard: Heard) -> Callable[[SendResult | None, BaseException | None], None]:
     return lambda result, error: heard.append((result, error))
 
 
@@ -59,7 +59,7 @@ async def test_the_callback_hears_errors(stage: Stage) -> None:
 
 @pytest.mark.parametrize("failure", [ValueError("mine"), Panic("mine"), asyncio.CancelledError("mine")])
 def test_a_raising_callback_is_logged(failure: BaseException) -> None:
-    def callback(_result: SendResult | None, _error: Exception | None) -> None:
+    def callback(_result: SendResult | None, _error: BaseException | None) -> None:
         raise failure
 
     @on_stage
@@ -81,7 +81,7 @@ async def test_the_callback_hears_an_error_that_is_no_exception(stage: Stage) ->
     """Of a selector: it is the error of the send, for the callback too."""
     store(await stage.broker())
     stage.route_to({"broker-a": 1})
-    heard: list[Any] = []
+    heard: Heard = []
 
     def select(_queues: Sequence[MessageQueue], _message: Message, _arg: Any) -> MessageQueue:
         raise Panic("mine")
