@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 __all__ = ["Feed", "routes"]
 
@@ -45,28 +47,41 @@ class Feed:
         return True
 
 
+class _EventsResponse(StreamingResponse):
+    """A stream; it counts from the request to its end, also when nothing could be sent."""
+
+    def __init__(self, feed: Feed) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(_stream(feed), media_type="text/event-stream", headers=headers)
+        self._feed = feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._feed.clients_count >= _CLIENTS_MAX:
+            await PlainTextResponse(f"{_CLIENTS_MAX} pages are open already", 503)(scope, receive, send)
+            return
+        self._feed.clients_count += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.clients_count -= 1
+
+
 async def _events(request: Request) -> Response:
-    feed: Feed = request.app.state.console.feed
-    if feed.clients_count >= _CLIENTS_MAX:
-        return PlainTextResponse(f"{_CLIENTS_MAX} pages are open already", 503)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(feed), media_type="text/event-stream", headers=headers)
+    if request.method != "GET":  # the answer to HEAD would not end
+        raise HTTPException(405)
+    return _EventsResponse(request.app.state.console.feed)
 
 
 async def _stream(feed: Feed) -> AsyncIterator[bytes]:
-    feed.clients_count += 1
-    try:
-        version = feed.version
-        yield b"retry: 1000\n\n"
-        while not feed.is_ended:
-            if await feed.wait_newer(version, _SILENCE_S):
-                version = feed.version
-                yield b"event: changed\ndata: %d\n\n" % version
-                await asyncio.sleep(_PAUSE_S)
-            else:
-                yield b": still here\n\n"
-    finally:
-        feed.clients_count -= 1
+    version = feed.version
+    yield b"retry: 1000\n\n"
+    while not feed.is_ended:
+        if await feed.wait_newer(version, _SILENCE_S):
+            version = feed.version
+            yield b"event: changed\ndata: %d\n\n" % version
+            await asyncio.sleep(_PAUSE_S)
+        else:
+            yield b": still here\n\n"
 
 
 def routes() -> list[Route]:

@@ -1,9 +1,10 @@
 """Protects pages on loopback from other sites: names of hosts, origins of forms, and what a page may load.
 
 A site whose name points to 127.0.0.1 (DNS rebinding) sends its own name as Host; a form of another site has another
-Origin.
+Origin. A page of another site may lead here by a link, but it may not load anything from here.
 """
 
+import asyncio
 import ipaddress
 from collections.abc import Mapping
 from typing import Final
@@ -12,6 +13,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lockstep.console.connections import BODY_BYTES_MAX, has_large_body
 
 __all__ = ["Guard", "is_trusted_host"]
 
@@ -25,6 +28,9 @@ _HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _SAFE_METHODS: Final = ("GET", "HEAD")
+_UNDER_WAY_MAX: Final = 16  # requests; others wait until these are answered
+_FIELDS_MAX: Final = 64  # of a query; a page reads fewer than ten
+_UNLIMITED: Final = ("/events", "/static/style.css", "/static/console.js")
 
 
 def is_trusted_host(host: str, own_name: str) -> bool:
@@ -48,35 +54,86 @@ def is_trusted_host(host: str, own_name: str) -> bool:
 
 def _is_from(origin: str, host: str) -> bool:
     try:
-        return urlsplit(origin).netloc == host
+        parts = urlsplit(origin)
     except ValueError:
         return False
+    return parts.scheme in ("http", "https") and parts.netloc == host
+
+
+def _is_loaded_by_another_site(headers: Headers) -> bool:
+    """As a browser says it, also of another port of this machine. To follow a link is no load."""
+    if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
+        return False
+    return headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document"
 
 
 class Guard:
-    """ASGI middleware. 400 for a foreign Host; 403 for a POST that does not come from our own page."""
+    """ASGI middleware. 400 for a foreign Host; 403 for what does not come from our own page; 413 for a large body."""
 
     def __init__(self, app: ASGIApp, own_name: str) -> None:
         self._app = app
         self._own_name = own_name
+        self._under_way = asyncio.Semaphore(_UNDER_WAY_MAX)
+        self._next = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        elif scope["path"] in _UNLIMITED:
+            await self._app(scope, receive, _with_headers(send))
+        else:
+            await self._in_turn(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
+        if has_large_body(scope["headers"]):
+            text = f"A request may have at most {BODY_BYTES_MAX} bytes, and has to say how many.\n"
+            return PlainTextResponse(text, 413, {"Connection": "close"})
         if not is_trusted_host(host, self._own_name):
             text = "The Host header must be an address, localhost, or the name given by --host.\n"
-            await PlainTextResponse(text, 400)(scope, receive, send)
-            return
+            return PlainTextResponse(text, 400)
+        if scope["query_string"].count(b"&") >= _FIELDS_MAX:
+            return PlainTextResponse(f"An address may have at most {_FIELDS_MAX} fields.\n", 400)
         if scope["method"] not in _SAFE_METHODS and not _is_from(headers.get("origin", ""), host):
-            await PlainTextResponse("A form must come from a page of this console.\n", 403)(scope, receive, send)
-            return
+            return PlainTextResponse("A form must come from a page of this console.\n", 403)
+        if _is_loaded_by_another_site(headers):
+            return PlainTextResponse("Another site may not load this.\n", 403)
+        return None
 
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+    async def _in_turn(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The turn ends when the answer begins: a peer that does not read it holds up nobody.
+
+        In each turn of the loop only one answer is begun, so that a page does not wait for many others.
+        """
+        waiting = self._under_way
+        async with self._next:
+            await asyncio.sleep(0)
+            await waiting.acquire()
+        has_turn = True
+
+        async def end_turn(message: Message) -> None:
+            nonlocal has_turn
+            if has_turn:
+                has_turn = False
+                waiting.release()
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        try:
+            await self._app(scope, receive, _with_headers(end_turn))
+        finally:
+            if has_turn:
+                waiting.release()
+
+
+def _with_headers(send: Send) -> Send:
+    async def with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(_HEADERS)
+        await send(message)
+
+    return with_headers

@@ -13,7 +13,7 @@ from lockstep.console import formats
 from lockstep.console.console import Console, console_of
 from lockstep.console.words.choose import LANGUAGES, Texts, choose_language
 
-__all__ = ["PAGES", "html_of", "language_of", "query_url", "render", "static_text"]
+__all__ = ["PAGES", "compile_templates", "html_of", "language_of", "query_url", "render", "static_text"]
 
 # The pages in the order of the navigation: name -> path. The name is a key of texts, "nav.<name>".
 PAGES: Final = {
@@ -25,6 +25,7 @@ PAGES: Final = {
     "doctor": "/doctor",
 }
 _LANGUAGE_COOKIE: Final = "lockstep-language"
+_ACCEPTED_MAX: Final = 1000  # characters of Accept-Language
 _LIVE_HEADER: Final = "x-live"  # our script asks for the live part alone
 
 
@@ -39,6 +40,12 @@ def _environment() -> Environment:
     )
     environment.filters |= formats.FILTERS
     return environment
+
+
+def compile_templates() -> None:
+    """Compile them all: to compile one for its first reader would hold up the others."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
 
 
 @cache
@@ -85,7 +92,8 @@ def render(request: Request, template: str, *, page: str, status: int = 200, **c
 
 
 def language_of(request: Request) -> str:
-    return choose_language(request.cookies.get(_LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+    accepted = request.headers.get("accept-language", "")[:_ACCEPTED_MAX]
+    return choose_language(request.cookies.get(_LANGUAGE_COOKIE), accepted)
 
 
 def _with_language(request: Request, asked: str) -> Response:

@@ -12,14 +12,16 @@ import uvicorn
 from lockstep.client.admin.client import AdminClient
 from lockstep.console.app import make_app
 from lockstep.console.collector import Collector
+from lockstep.console.connections import HEAD_BYTES_MAX, BoundedConnection
 from lockstep.console.console import Console
 from lockstep.console.gather import gather
+from lockstep.console.render import compile_templates
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["serve"]
 
-_BACKLOG: Final = 128
+_BACKLOG: Final = 64  # connections that are accepted in one go
 _GRACE_S: Final = 3  # a page that is asked for, and the pause between two events
 _TOKEN_BYTES: Final = 16
 
@@ -42,6 +44,7 @@ async def serve(name_server: str, host: str, port: int, log: EventLog, on_ready:
     Raises:
         OSError: The address cannot be listened on.
     """
+    compile_templates()
     runtime: Runtime = AsyncioRuntime()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -49,9 +52,15 @@ async def serve(name_server: str, host: str, port: int, log: EventLog, on_ready:
         console = Console(name_server, Collector(), admin, runtime, secrets.token_hex(_TOKEN_BYTES))
         config = uvicorn.Config(
             make_app(console, host),
+            http=BoundedConnection,
+            ws="none",
             lifespan="off",
             log_config=None,
+            log_level="error",  # a peer can cause any number of warnings
             access_log=False,
+            proxy_headers=False,
+            backlog=_BACKLOG,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             timeout_graceful_shutdown=_GRACE_S,
         )
         server = _Server(config)

@@ -6,13 +6,13 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
+from lockstep.console.connections import BODY_BYTES_MAX
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Rows", "form_of", "moment_ms", "number_of", "queue_of", "rows_of", "text_of"]
 
-_FORM_BYTES_MAX: Final = 16_384
 _TEXT_MAX: Final = 1000
 _DIGITS_MAX: Final = 19
 _ROWS: Final = 100
@@ -76,10 +76,13 @@ def moment_ms(text: str) -> int | None:
 
 
 async def form_of(request: Request) -> dict[str, Any]:
-    """The fields of a posted form. Raises HTTPException 413 for a large one."""
+    """The fields of a posted form. Raises HTTPException 413 for a large one, 400 for one that does not arrive."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _FORM_BYTES_MAX:
-            raise HTTPException(413, "the form is too large")
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > BODY_BYTES_MAX:
+                raise HTTPException(413, "the form is too large")
+    except ClientDisconnect:
+        raise HTTPException(400, "the form did not arrive") from None
     return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))

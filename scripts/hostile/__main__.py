@@ -1,8 +1,8 @@
 """`make hostile`: attacks of clumsy and hostile peers, one after the other, each beside a quiet probe.
 
-Each attack has its own broker process on loopback. The table shows the probe's median and worst reply times and the
-broker's peak memory; build/hostile.json has all figures. `--only` picks attacks by name or number, `--list` shows them,
-`--markdown` prints the table of docs/hostile.md.
+Each attack has its own broker process on loopback, or a console beside it. The table shows the probe's median and worst
+reply times and the peak memory of the attacked process; build/hostile.json has all figures. `--only` picks attacks by
+name or number, `--list` shows them, `--markdown` prints the table of docs/hostile.md.
 """
 
 import argparse
@@ -14,13 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from scripts.hostile.answers import ANSWER_ATTACKS
+from scripts.hostile.console import CONSOLE_ATTACKS
 from scripts.hostile.frames import FRAME_ATTACKS
 from scripts.hostile.groups import GROUP_ATTACKS
 from scripts.hostile.large import LARGE_ATTACKS
 from scripts.hostile.run import Attack, Findings, run_attack
 from scripts.hostile.tables import TABLE_ATTACKS
 
-_ALL = (*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS, *LARGE_ATTACKS)
+_ALL = (*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS, *LARGE_ATTACKS, *CONSOLE_ATTACKS)
 ATTACKS: tuple[Attack, ...] = tuple(sorted(_ALL, key=lambda attack: attack.point))
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "hostile.json"
 WORST_CPU_MS_MAX = 50.0  # processor time of the broker between a request of the probe and its reply

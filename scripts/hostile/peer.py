@@ -103,7 +103,10 @@ class Peer:
 
 
 class Target:
-    """A broker process and its ports. It closes all connections of an attack when the attack has ended."""
+    """An attacked process and its ports: `port` is the broker's or the console's.
+
+    It closes all connections of an attack when the attack has ended.
+    """
 
     def __init__(self, pid: int, port: int, name_server_port: int) -> None:
         self.pid, self.port, self.name_server_port = pid, port, name_server_port
