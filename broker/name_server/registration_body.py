@@ -18,6 +18,7 @@ __all__ = ["decode_compressed_registration"]
 
 _INT: Final = struct.Struct(">i")
 _PLAIN_BYTES_MAX: Final = 4 * 1024 * 1024  # about a hundred thousand topics
+_VERSION_BYTES_MAX: Final = 1024  # two or three numbers
 _TOPICS_A_STEP: Final = 256
 
 
@@ -31,6 +32,8 @@ def decode_compressed_registration(body: bytes) -> Generator[None, None, TopicCo
     if not unzipper.eof:
         raise BodyError(f"the compressed registration is cut short or longer than {_PLAIN_BYTES_MAX} bytes")
     text, position = _text(plain, 0)
+    if len(text) > _VERSION_BYTES_MAX:
+        raise BodyError(f"the version has {len(text)} bytes; at most {_VERSION_BYTES_MAX} are allowed")
     version = decode_body(DataVersion, text, SerializeType.JSON)
     count, position = _int(plain, position)
     topics = []

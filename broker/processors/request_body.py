@@ -26,7 +26,8 @@ _MESSAGES: Final = frozenset(
 NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
 CLIENT_ID_LENGTH_MAX: Final = 512  # an address, an instance name and a unit
 _REGISTRATION_FACTOR: Final = 4  # a broker registers all of its topics in one body
-_BYTES_A_PART: Final = 20  # a topic in a registration has more; the decoder needs 10 ms for the parts of 1 MiB
+_BYTES_A_PART: Final = 20  # the decoder needs 10 ms for the parts of 1 MiB
+_BYTES_A_TOPIC: Final = 64  # a part of a registration; RocketMQ writes some 120 for a topic
 _MSGPACK: Final = int(SerializeType.MSGPACK)
 _NO_PART_OF_MSGPACK: Final = bytes(byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF))
 _DIALECT_BYTES_MAX: Final = 32 * 1024  # RocketMQ's clients write such requests in strict JSON, of a few KiB
@@ -36,15 +37,15 @@ def check_body_length(command: RemotingCommand, bytes_max: int) -> None:
     """Raises BodyError when a structured body is longer than `bytes_max`, or has more parts than a request can need."""
     if command.code in _MESSAGES:
         return
-    length = len(command.body)
+    length, part_bytes = len(command.body), _BYTES_A_PART
     if command.code == _R.REGISTER_BROKER:
-        bytes_max *= _REGISTRATION_FACTOR
+        bytes_max, part_bytes = bytes_max * _REGISTRATION_FACTOR, _BYTES_A_TOPIC
     if length > bytes_max:
         raise BodyError(f"the body has {length} bytes; at most {bytes_max} are allowed (structured_body_bytes_max)")
-    parts_max = bytes_max // _BYTES_A_PART
+    parts_max = bytes_max // part_bytes
     if length > parts_max and _parts(command) > parts_max:
         raise BodyError(
-            f"the body has more than {parts_max} objects and lists: one for {_BYTES_A_PART} bytes of the allowed "
+            f"the body has more than {parts_max} objects and lists: one for {part_bytes} bytes of the allowed "
             "length (structured_body_bytes_max)"
         )
 

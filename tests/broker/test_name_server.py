@@ -257,6 +257,7 @@ def test_a_compressed_registration_is_read() -> None:
         compressed("T 8"),
         zlib.compress(struct.pack(">i", 100) + b"{}"),
         zlib.compress(b"\0\0"),
+        zlib.compress(struct.pack(">i", 1025) + b'{"counter":3,"timestamp":1}'.ljust(1025) + bytes(4)),
     ],
 )
 def test_a_broken_compressed_registration_is_refused(body: bytes) -> None:
