@@ -48,6 +48,7 @@ class Wrong(StrEnum):
     OVERTAKEN = "overtaken"  # a send failed, and one that was called before that is stored behind where it would be
     NOT_STORED = "not-stored"  # a message that the broker had acknowledged
     REQUEST_FAILED = "request-failed"  # a handler of the broker raised
+    LATE = "late"  # everything is healed, and a message is handled long after that
     STUCK = "stuck"  # everything is healed, and a message is not handled
 
 

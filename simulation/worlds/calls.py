@@ -10,7 +10,7 @@ from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.worlds.database import Database
-from lockstep.simulation.worlds.plan import Plan
+from lockstep.simulation.worlds.plan import SUSPEND_MS, Plan
 
 __all__ = ["Calls"]
 
@@ -18,6 +18,7 @@ _SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 _PERCENT = 100
 _MARGIN_PARTS = 20  # of a lease with an epoch: the last part of it is not used
 _ROUNDED_MS = 2
+_FAILS_EACH = 7
 
 
 @dataclass(eq=False)
@@ -85,10 +86,17 @@ class Calls:
         is_long = number * 37 % _PERCENT < self.plan.long_works and messages[0].reconsume_times == 0
         return self.plan.long_ms if is_long else self.plan.work_ms
 
+    def work_ms(self, text: str) -> int:
+        """How long the calls of a message take together, and the pauses between them."""
+        number = int(text)
+        once_ms = self.plan.long_ms if number * 37 % _PERCENT < self.plan.long_works else self.plan.work_ms
+        again = 2 if self.plan.is_poison(text) else int(self.plan.failures and number % _FAILS_EACH == 0)
+        return once_ms + again * (self.plan.work_ms + SUSPEND_MS)
+
     def _fails(self, messages: list[MessageExt]) -> bool:
         if any(self.plan.is_poison(message.body.decode()) for message in messages):
             return True
-        return self.plan.failures and messages[0].reconsume_times == 0 and int(messages[0].body) % 7 == 0
+        return self.plan.failures and messages[0].reconsume_times == 0 and int(messages[0].body) % _FAILS_EACH == 0
 
     def _begin(self, runtime: SimRuntime, messages: list[MessageExt], context: Any) -> _Call:
         queue, epoch = context.message_queue, context.lock_epoch

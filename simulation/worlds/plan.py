@@ -17,9 +17,10 @@ from lockstep.simulation.lab.fewer import fewer
 from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.options import SimulationOptions
 
-__all__ = ["MEMBERS", "MORE_FAULTS", "Fault", "Plan", "Store", "draw_plan"]
+__all__ = ["MEMBERS", "MORE_FAULTS", "SUSPEND_MS", "Fault", "Plan", "Store", "draw_plan"]
 
 MEMBERS: Final = ("c1", "c2", "c3")
+SUSPEND_MS: Final = 500  # before a call that failed is made again
 
 
 class Fault(StrEnum):

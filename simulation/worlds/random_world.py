@@ -1,5 +1,6 @@
 """A random world: plays a plan against a cluster, heals it, and says what went wrong."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from lockstep.client import ClientError, Message, MessageQueue, Producer, ProducerConfig
@@ -21,6 +22,8 @@ __all__ = ["RandomWorld"]
 
 _KEYS: Final = 5
 _POLL_MS: Final = 500
+_SOON_LEASES: Final = 3
+_SOON_MS: Final = 15_000  # for what takes no part of a lease: connections, and requests without an answer
 # Calls that outlive their lease overlap with those of the next owner: a fence keeps their effects out. Their commits
 # stand in their traces, and no broker stores them.
 _FENCED_OUT: Final = frozenset(
@@ -143,25 +146,48 @@ class RandomWorld:
     # The end -------------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        """Wait until every message in the store has had its effect."""
-        end_ms = self.world.elapsed_ms + self.plan.settle_ms
-        while (left := self._not_handled()) and self.world.elapsed_ms < end_ms:
+        """Wait until every message in the store has had its effect, and say which ones had it late."""
+        begin_ms, left = self.world.elapsed_ms, self._not_handled()
+        soon_ms, end_ms = begin_ms + self._soon_ms(left), begin_ms + self.plan.settle_ms
+        late = list[tuple[MessageQueue, int, str]]()
+        while left and self.world.elapsed_ms < end_ms:
+            if not late and self.world.elapsed_ms >= soon_ms:
+                late = [one for one in self._in_question(left) if self.cluster.committed(one[0]) <= one[1]]
             await self.world.sleep_ms(_POLL_MS)
+            left = self._not_handled()
         for text in sorted(set(self._acknowledged) - self.cluster.stored_texts()):
             queue = self._acknowledged[text]
             self.findings.add(Wrong.NOT_STORED, f"message {text} of queue {queue.queue_id}", queue=place_of(queue))
-        for queue, offset, text in left:
-            queue_id, committed = queue.queue_id, self.cluster.committed(queue)
-            if self.plan.fenced and queue_id in self.observer.beyond_end:
-                self.findings.saw("messages skipped by unmodified members")  # of a log that was lost with its locks
-                continue
-            if self.plan.fenced and any(offset in offsets for offsets in self._cut.get(queue_id, ())):
-                self.findings.saw("messages skipped of a log that was cut")  # an owner was beyond its new end
-                continue
+        for queue, offset, text in [one for one in late if one not in left]:
+            text = f"message {text} at offset {offset} of queue {queue.queue_id}, {soon_ms - begin_ms} ms after the end"
+            self.findings.add(Wrong.LATE, text, queue=place_of(queue))
+        for queue, offset, text in self._in_question(left):
+            committed = self.cluster.committed(queue)
             wrong = Wrong.LOST if committed > offset else Wrong.STUCK
-            text = f"message {text} at offset {offset} of queue {queue_id}, committed {committed}"
+            text = f"message {text} at offset {offset} of queue {queue.queue_id}, committed {committed}"
             self.findings.add(wrong, text, queue=place_of(queue))
         self._check_sends()
+
+    def _soon_ms(self, left: list[tuple[MessageQueue, int, str]]) -> int:
+        """In this time every queue has an owner again, and it has handled what is left.
+
+        A member whose machine is off leaves its group after two leases.
+        """
+        numbers = range(1, self._sent + 1)
+        texts = map(str, numbers) if self.database.resets else [text for _, _, text in left]
+        work_ms = sum(self.calls.work_ms(text) for text in texts)
+        work_ms += sum(self.calls.work_ms(str(number)) for number in numbers if self.plan.is_poison(str(number)))
+        return _SOON_LEASES * self.plan.lease_ms + _SOON_MS + work_ms
+
+    def _in_question(self, left: list[tuple[MessageQueue, int, str]]) -> Iterator[tuple[MessageQueue, int, str]]:
+        """Of the messages without an effect, those that must have one."""
+        for queue, offset, text in left:
+            if self.plan.fenced and queue.queue_id in self.observer.beyond_end:
+                self.findings.saw("messages skipped by unmodified members")  # of a log that was lost with its locks
+            elif self.plan.fenced and any(offset in offsets for offsets in self._cut.get(queue.queue_id, ())):
+                self.findings.saw("messages skipped of a log that was cut")  # an owner was beyond its new end
+            else:
+                yield queue, offset, text
 
     def _check_sends(self) -> None:
         """Of each key, the messages are stored in the order of their sends; a retry may store one again."""

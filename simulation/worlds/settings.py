@@ -5,7 +5,7 @@ from typing import Any
 from lockstep.client import AllocateMessageQueueStrategy, MessageQueue, SerializeType
 from lockstep.client.consumer.ownership.allocation.average import allocate_averagely
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
-from lockstep.simulation.worlds.plan import MEMBERS, Plan, Store
+from lockstep.simulation.worlds.plan import MEMBERS, SUSPEND_MS, Plan, Store
 
 __all__ = ["broker_settings", "member_settings"]
 
@@ -56,7 +56,7 @@ def member_settings(plan: Plan, name: str, *, fenced: bool) -> dict[str, Any]:
         if plan.poison
         else plan.batch_size,  # a batch shares its dead message's end
         "consume_thread_count": plan.threads,
-        "suspend_current_queue_time_ms": 500,
+        "suspend_current_queue_time_ms": SUSPEND_MS,
         "max_reconsume_times": 2 if plan.poison else -1,
         "heartbeat_broker_interval_ms": lease_ms // 2,
         "idle_close_ms": 3 * lease_ms,
