@@ -63,6 +63,21 @@ async def test_a_lock_that_runs_out_between_calls(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_queue_that_is_resumed_while_it_runs(stage: Stage) -> None:
+    """It has one run all the same, and one call at a time."""
+
+    async def slow(_: list[MessageExt]) -> None:
+        await asyncio.sleep(1)
+
+    service = Service(stage, lambda messages, _: slow(messages))
+    service.put(0, 1)
+    await service.quiet(500)
+    service.service._resume(service.queue)
+    await service.quiet(2000)
+    assert service.times == [0, 1000]
+
+
+@on_stage
 async def test_a_suspended_message_outlives_its_lock(stage: Stage) -> None:
     """The lock is lost while a message is suspended: with the next lock this message comes first."""
 

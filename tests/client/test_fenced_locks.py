@@ -3,13 +3,15 @@
 import pytest
 
 from lockstep.client import ConsumerConfig
-from lockstep.client.consumer.ownership.lock_states import LockState
+from lockstep.client.consumer.ownership.lock_requests import LockReply, Queues
+from lockstep.client.consumer.ownership.lock_states import LockState, QueueLock
 from lockstep.client.consumer.ownership.period_end import EndCause
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from tests.client.fenced_stage import GROUP, LEASE_MS, RIVAL, fenced_on, requests
+from lockstep.remoting.endpoint import Endpoint
+from tests.client.fenced_stage import GROUP, LEASE_MS, RIVAL, Fenced, fenced_on, requests
 from tests.client.locks_stage import answer, grant
 from tests.client.stage import Stage, on_stage, queue_at
 
@@ -139,6 +141,54 @@ async def test_an_answer_of_a_connection_that_has_ended_is_no_renewal(stage: Sta
     await fenced.locks.lock_all()
     await stage.world.sleep_ms(10)
     assert not fenced.holds(owned)
+
+
+def end_connections_after_answers(fenced: Fenced) -> None:
+    """When an answer to a lock request was read, the connection ends before anybody acts on it."""
+    ask = fenced.locks._requests.lock
+
+    async def ask_and_end(broker_name: str, queues: Queues, over: Endpoint | None = None) -> LockReply | None:
+        reply = await ask(broker_name, queues, over)
+        if over is None and reply is not None:
+            reply.endpoint.abort("test")
+            await fenced.stage.world.sleep_ms(1)
+        return reply
+
+    fenced.locks._requests.lock = ask_and_end  # type: ignore[method-assign]  # a test's own
+
+
+@on_stage
+async def test_the_end_of_a_connection_that_is_noticed_before_its_last_answer(stage: Stage) -> None:
+    """The answer is no renewal, and no new period begins with it."""
+    _, _, fenced = await fenced_on(stage)
+    [owned] = await fenced.own(queue_at(0))
+    end_connections_after_answers(fenced)
+    assert await fenced.own(queue_at(1)) == []
+    assert fenced.locks.refusals[queue_at(1)].why.startswith("granted without a fence, over a connection that has end")
+    await fenced.locks.lock_all()
+    assert not fenced.holds(owned)
+
+
+@on_stage
+async def test_an_epoch_that_has_ended_here_is_not_presented_again(stage: Stage) -> None:
+    """Not even when its unlock was refused: a broker that lost its table would begin a second period of one epoch."""
+    broker, table, fenced = await fenced_on(stage)
+    queue = queue_at(0)
+    [owned] = await fenced.own(queue)
+    broker.answers(UNLOCK, ResponseCode.SYSTEM_ERROR)
+    assert fenced.locks.hands_over(owned, "another member has it")
+    await stage.world.sleep_ms(100)
+    assert fenced.locks._of(queue).epoch == owned.epoch
+    assert table.held[queue].epoch == owned.epoch
+    await fenced.own(queue)
+    assert requests(broker, LOCK) == [{queue: 0}, {queue: 0}]
+
+
+def test_a_refusal_of_an_earlier_epoch_does_not_touch_the_lock() -> None:
+    """It came late, and the client has the queue under a later epoch."""
+    lock = QueueLock(LockState.HELD, epoch=7)
+    assert lock.fenced(6).lock == lock
+    assert lock.fenced(7).lock.state is LockState.FREE
 
 
 @on_stage

@@ -226,6 +226,20 @@ async def test_a_late_answer_does_not_touch_the_next_period(stage: Stage) -> Non
 
 
 @on_stage
+async def test_the_end_of_a_period_leaves_the_next_one_alone(stage: Stage) -> None:
+    """A call of the old period ends when the queue has come back: its new lock and offset stay."""
+    period = await Period.begin(stage)
+    await period.enter("listener runs")
+    period.fenced.ends.begin(period.owned, EndCause.NEW_EPOCH)
+    [again] = await period.fenced.own(QUEUE)
+    period.fenced.member.offsets.update(QUEUE, 9)
+    period.owned.listener_returned()
+    await period.quiet()
+    assert period.fenced.table[QUEUE] is again
+    assert period.fenced.member.offsets.in_memory(QUEUE) == 9
+
+
+@on_stage
 async def test_a_reset_begins_a_new_epoch(stage: Stage) -> None:
     """The broker moves the offset under the old epoch, and the next lock request presents the new one."""
     period = await Period.begin(stage)

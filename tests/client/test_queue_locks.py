@@ -132,6 +132,46 @@ async def test_a_lock_that_was_lost_and_reacquired(stage: Stage) -> None:
     assert run_out.outlived_lock
 
 
+@on_stage
+async def test_a_renewal_after_a_gap_that_cost_no_lock(stage: Stage) -> None:
+    """Not trusted any more, but no broker has given it to another client yet: the period goes on."""
+    _, _, locks = await locks_on(stage)
+    owned = locks.add(queue_at(0))
+    await stage.world.sleep_ms(45_000)
+    assert not owned.holds_lock(stage.client.now_ms(), LIVE_MS)
+    await locks.locks.lock_all()
+    assert locks.reacquired == []
+    assert owned.holds_lock(stage.client.now_ms(), LIVE_MS)
+
+
+@on_stage
+async def test_a_new_connection_renews_the_locks_of_its_own_broker(stage: Stage) -> None:
+    """A broker grants a queue of any name: the lock of another broker's queue would be worth nothing."""
+    first, second, locks = await locks_on(stage)
+    for broker in ("broker-a", "broker-b"):
+        locks.add(queue_at(0, broker))
+    endpoint = await locks.instance.dialer.endpoint(first.address)
+    await locks.locks.lock_all_over(first.address, endpoint)
+    assert [body_of(command).mq_set for command in first.requests(LOCK)] == [(queue_at(0),)]
+    assert second.requests(LOCK) == []
+
+
+@on_stage
+async def test_a_grant_of_a_queue_that_was_given_up_is_not_taken(stage: Stage) -> None:
+    """Its unlock is on its way: a period that began with the grant would run without a lock."""
+    first, _, locks = await locks_on(stage)
+    await locks.locks.lock([queue_at(1)])  # the connection is there
+    stage.world.hold("broker-a", "client")
+    asking = stage.client.create_task(locks.locks.lock([queue_at(0)]), name="lock")
+    await stage.world.sleep_ms(100)
+    locks.locks.unlock(queue_at(0))
+    stage.world.release("broker-a", "client")
+    assert await asking == {}
+    assert locks.locks.refusals[queue_at(0)].why == "given up before the answer came"
+    await stage.world.sleep_ms(100)
+    assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)]
+
+
 @pytest.mark.rule("article-1/2.2.1/queue-left-meanwhile")
 @on_stage
 async def test_a_queue_that_leaves_the_table_during_a_renewal(stage: Stage) -> None:

@@ -65,7 +65,7 @@ async def test_nothing_to_change(stage: Stage) -> None:
 async def test_members_are_sorted(stage: Stage) -> None:
     """Every member must see the same order, whatever order the broker lists them in."""
     it = await rebalancing(stage)
-    it.members = [LAST, it.me, FIRST]
+    it.members = [it.me, LAST, FIRST]
     await it.run()
     assert it.owned == [2]  # of three members the first has 0 and 1, this one 2, the last 3
 
@@ -283,6 +283,18 @@ async def test_a_queue_that_was_not_pulled_for_120_s(stage: Stage) -> None:
     assert it.table[queue_at(0)] is it.added[1]
     await stage.world.sleep_ms(30_000)
     assert it.asked(UNLOCK) == []
+
+
+@on_stage
+async def test_a_queue_whose_lock_had_run_out_comes_back_with_the_next_round(stage: Stage) -> None:
+    """It ended when its lock was granted again. Without a new period nobody would pull it for 120 s."""
+    it = await rebalancing(stage, 1)
+    await it.run()
+    (ended,) = it.added
+    ended.outlived_lock = True
+    it.rebalance.drop(ended, "its lock had run out")
+    await it.run()
+    assert it.table[queue_at(0)] is it.added[1]
 
 
 @on_stage
