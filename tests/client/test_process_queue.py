@@ -199,6 +199,15 @@ def test_the_lock_holds_to_its_last_millisecond() -> None:
     assert not ProcessQueue(QUEUE, 1, 1000).holds_lock(1000, 30_000)
 
 
+def test_who_waits_for_the_lock_is_told_once() -> None:
+    """With each later renewal a queue that its listener suspended would be consumed before its pause is over."""
+    process_queue, told = ProcessQueue(QUEUE, 1, 0, locked_ms=0), list[int]()
+    process_queue.on_locked = lambda: told.append(process_queue.last_lock_ms)
+    process_queue.granted(100, 60_000)
+    process_queue.granted(200, 60_000)
+    assert told == [100]
+
+
 @pytest.mark.rule("article-3/push-consumer-pull/last-pull-time", "article-5/3/2-pull-time")
 def test_a_pull_expires_after_its_last_millisecond() -> None:
     """now - lastPull > 120 000."""

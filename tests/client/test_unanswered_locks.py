@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from lockstep.client import ConsumerConfig
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import ResponseCode
 from tests.client.locks_stage import LOCK, UNLOCK, UNLOCK_DELAY_MS, answer, body_of, grant, locks_on
@@ -134,6 +135,21 @@ async def test_a_shutdown_that_cannot_settle_a_lock_says_so(stage: Stage) -> Non
     assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)] * 2
     assert stage.events("warning") == ["lock_request_failed", "lock_unsettled"]
     assert await locks.locks.lock([queue_at(0)]) == {}, "nothing is asked for any more"
+
+
+@on_stage
+async def test_an_unlock_without_an_answer_is_sent_again(stage: Stage) -> None:
+    """When it cannot be handled any more. Until it is answered the queue is not asked for, and else never again."""
+    first, _, locks = await locks_on(stage)
+    await locks.locks.lock([queue_at(0)])
+    first.answers(UNLOCK, None, ResponseCode.SUCCESS)
+    locks.locks.unlock(queue_at(0))
+    config = ConsumerConfig()
+    await stage.world.sleep_ms(config.broker_lock_life_ms + config.lock_settle_ms - 100)
+    assert len(first.requests(UNLOCK)) == 1
+    await stage.world.sleep_ms(200)
+    assert len(first.requests(UNLOCK)) == 2
+    assert list(await locks.locks.lock([queue_at(0)])) == [queue_at(0)]
 
 
 @on_stage

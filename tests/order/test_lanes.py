@@ -50,6 +50,21 @@ def test_a_takeover_repeats_what_lay_above_the_commit() -> None:
     assert (kinds(report), report.duplicates, report.lost) == ([], {Cause.TAKEOVER: 2}, 0)
 
 
+def test_a_call_that_overlaps_with_another_owners_behind_a_newer_call_is_found() -> None:
+    """By key the newer calls of its own owner may have ended before it: the last one of the other owner counts."""
+    story = of_a_period()
+    (last,) = story.handle("a", 1, 0, keys="KL", ordering="key")
+    story.own("b", 1, 1)
+    story.handle("b", 1, 1, keys="KL", ordering="key")
+    (slow,) = story.handle("b", 1, 2, keys="KL", ordering="key")
+    assert kinds(story.report()) == []
+    slow["begin_mono_ns"] = last["mono_ns"] - 1
+    report = story.report()
+    assert Kind.OVERLAP in kinds(report)
+    found = next(one for one in report.violations if one.kind is Kind.OVERLAP)
+    assert found.evidence == (last, slow)
+
+
 def test_a_key_out_of_order_is_found() -> None:
     """Offset 2 of K before offset 0 of K; between two keys there is no order."""
     story = of_a_period()
