@@ -1,13 +1,13 @@
 """Finds what a command names: a queue as BROKER:N, a group and its topics."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from lockstep.cli.output import CliError, UsageError
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 
-__all__ = ["find_queue", "readable_queues", "topics_of_group"]
+__all__ = ["check_brokers", "check_known", "find_queue", "readable_queues", "topics_of_group"]
 
 
 async def readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
@@ -37,12 +37,27 @@ def find_queue(text: str, queues: Sequence[MessageQueue]) -> MessageQueue:
     return found[0]
 
 
+async def check_brokers(admin: AdminClient) -> None:
+    """Raises CliError when no broker is registered: an empty table would look like an empty cluster."""
+    if not await admin.brokers():
+        raise CliError("no broker is registered")
+
+
+async def check_known(admin: AdminClient, group: str, groups: Collection[str]) -> None:
+    """Raises CliError, which names the known groups, when `group` is none of `groups`, or there is no broker."""
+    if not groups:
+        await check_brokers(admin)
+    if group not in groups:
+        known = f"known are {', '.join(groups)}" if groups else "there are no groups"
+        raise CliError(f"no broker knows group {group!r}; {known}")
+
+
 async def topics_of_group(admin: AdminClient, group: str) -> list[str]:
     """Existing topics that the group subscribes to, or has offsets of. Raises CliError for an unknown group."""
     groups = await admin.all_groups()
     members = await admin.members(group)
-    if group not in groups and members is None:
-        raise CliError(f"no broker knows group {group!r}; known are {', '.join(groups) or 'none'}")
+    if members is None:
+        await check_known(admin, group, groups)
     subscribed = members.subscription_table if members is not None else {}
     known = await admin.topics()
     return [topic for topic in sorted({*groups.get(group, ()), *subscribed}) if topic in known]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from lockstep.cli.lookup import check_brokers
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import TopicNotFoundError
@@ -19,6 +20,8 @@ async def list_topics(name_server: str, show_all: bool, output: OutputFormat) ->
         for topic in await (admin.topics() if show_all else admin.user_topics()):
             route = await admin.route(topic)
             rows.append({"topic": topic, "queues": _queue_count(route.queue_datas), "brokers": _brokers(route)})
+        if not rows:
+            await check_brokers(admin)
     print_rows(("topic", "queues", "brokers"), rows, output)
 
 

@@ -141,7 +141,9 @@ def _print_one(name: str | None, output: OutputFormat) -> None:
     contexts = file.read()
     chosen = name or contexts.current
     if chosen is None:
-        known = ", ".join(sorted(contexts.by_name)) or "none"
+        if not contexts.by_name:
+            raise CliError("there are no contexts (`lockstep context add` makes one)")
+        known = ", ".join(sorted(contexts.by_name))
         raise CliError(f"no context is in use; known are {known} (`lockstep context use` chooses one)")
     contexts.get(chosen)
     row = {"name": chosen, **_row(contexts, chosen), "file": file.path}

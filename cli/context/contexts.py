@@ -99,8 +99,8 @@ class Contexts:
     def get(self, name: str) -> Context:
         """Raises CliError that names the known ones."""
         if name not in self.by_name:
-            known = ", ".join(sorted(self.by_name)) or "none"
-            raise CliError(f"no context {name!r}; known are {known} (`lockstep context add` makes one)")
+            known = f"known are {', '.join(sorted(self.by_name))}" if self.by_name else "there are none"
+            raise CliError(f"no context {name!r}; {known} (`lockstep context add` makes one)")
         return self.by_name[name]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lockstep.cli.confirm import asks, confirm
-from lockstep.cli.lookup import topics_of_group
+from lockstep.cli.lookup import check_brokers, check_known, topics_of_group
 from lockstep.cli.output import (
     CliError,
     OutputFormat,
@@ -54,6 +54,8 @@ async def list_groups(name_server: str, output: OutputFormat) -> None:
             orderly = [_orderly_of(one.properties) if isinstance(one, ConsumerRunningInfo) else None for one in infos]
             topics = [topic for topic in topics if not is_retry_topic(topic)]
             rows.append({"group": group, "members": len(ids), "orderly": orderly, "topics": topics})
+        if not rows:
+            await check_brokers(admin)
     if output is OutputFormat.JSON:
         rows = [row | {"orderly": row["orderly"].count(True), "in_order": _in_order(row["orderly"])} for row in rows]
     else:
@@ -265,8 +267,7 @@ async def delete_group(name_server: str, group: str, with_topics: bool, yes: boo
         online = await admin.consumer_ids(group)
         if online:
             raise CliError(f"group {group!r} is online with {', '.join(online)}: stop its members first")
-        if group not in groups:
-            raise CliError(f"no broker knows group {group!r}; known are {', '.join(groups) or 'none'}")
+        await check_known(admin, group, groups)
         topics = [name for name in (retry_topic(group), dead_letter_topic(group)) if with_topics]
         topics = [name for name in topics if name in await admin.topics()]
         if asks(yes):

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NamedTuple
 
 from lockstep.cli.lock.changes import Change, ChangeKind, LockKey, journal_changes, left_text, table_changes
+from lockstep.cli.lookup import check_brokers
 from lockstep.cli.options import WatchOptions
 from lockstep.cli.output import OutputFormat, StderrLog, clock, counted, json_line, note, print_rows, seconds, write_out
 from lockstep.client.admin.client import AdminClient
@@ -31,6 +32,8 @@ async def list_locks(name_server: str, group: str | None, output: OutputFormat) 
         check_group(group)
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         rows = await admin.list_locks(group)
+        if not rows:
+            await check_brokers(admin)
     if output is OutputFormat.JSON:
         print_rows((), [_as_json(row) for row in rows], output)
     else:

@@ -8,7 +8,7 @@ from typing import Final
 
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
-from lockstep.client.errors import TopicNotFoundError
+from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.bodies.lock_changes import LockChange
@@ -37,8 +37,10 @@ async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -
         only_group: None: all groups that are online or have offsets.
 
     Raises:
-        RemotingError, NoRouteError: No broker answers.
+        RemotingError, NoRouteError: No broker answers, or none is registered.
     """
+    if not await admin.brokers():
+        raise NoRouteError("no broker is registered")
     groups = [only_group] if only_group is not None else list(await admin.all_groups())
     topics = {topic: await _topic(admin, topic) for topic in await admin.topics() if not is_retry_topic(topic)}
     changes, clocks = await _journal(admin, runtime)

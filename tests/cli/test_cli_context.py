@@ -51,6 +51,13 @@ def test_contexts_are_added_used_listed_shown_and_removed(inside: Inside, tmp_pa
     )
 
 
+def test_without_contexts_the_way_to_make_one_is_named(inside: Inside) -> None:
+    """A list of known ones would be empty."""
+    assert inside("context", "show").err == "lockstep: there are no contexts (`lockstep context add` makes one)\n"
+    used = inside("context", "use", "prod")
+    assert used.err == "lockstep: no context 'prod'; there are none (`lockstep context add` makes one)\n"
+
+
 def test_an_option_wins_then_a_named_context_then_the_environment(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

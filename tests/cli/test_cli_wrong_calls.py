@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
 from tests.cli.test_cli import one_line
 from tests.commands import Lockstep, running_broker
@@ -85,7 +86,7 @@ def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, inside: Inside, ar
     ("arguments", "complaint"),
     [
         ("consume nosuch -g g", "topic 'nosuch' does not exist; send to it, or make it with `lockstep topic create"),
-        ("group describe nosuch", "no broker knows group 'nosuch'; known are"),
+        ("group describe nosuch", "no broker knows group 'nosuch'; there are no groups"),
         ("group describe g -t nosuch", "topic 'nosuch' does not exist"),
         ("topic create x --broker nosuch", "no broker 'nosuch'; registered are broker-a"),
     ],
@@ -108,6 +109,16 @@ def test_no_name_server_is_told_in_one_line(arguments: str) -> None:
         result = Lockstep("127.0.0.1:1")(*arguments.split(), "-n", address)
     assert (result.status, result.out) == (1, "")
     assert f"no name server answered: cannot connect to {address}" in one_line(result.err)
+
+
+def test_a_cluster_without_brokers_is_no_empty_cluster() -> None:
+    """An empty table or "nothing found" would hide that no broker is registered at the name server."""
+    with BrokerProcess("--role", "name-server") as server:
+        lockstep = Lockstep(server.name_server)
+        for arguments in ("topic list", "group list -o json", "lock list", "doctor", "offset show shop"):
+            result = lockstep(*arguments.split())
+            assert (arguments, result.status, result.out) == (arguments, 1, "")
+            assert result.err == "lockstep: no broker is registered\n"
 
 
 def test_help_names_the_commands() -> None:

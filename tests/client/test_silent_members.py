@@ -47,7 +47,7 @@ class Cluster(Admin):
         return []
 
     async def brokers(self) -> Any:
-        return []
+        return [SimpleNamespace(broker_name="broker-a", master_addr=None)]
 
     async def list_lock_changes(self, *_: object, **__: object) -> NoReturn:
         raise NotLockstepError("broker-a")
