@@ -170,6 +170,21 @@ async def test_the_end_of_a_connection_that_is_noticed_before_its_last_answer(st
 
 
 @on_stage
+async def test_a_grant_whose_lease_is_over_begins_no_period(stage: Stage) -> None:
+    """The machine slept, for example, before anybody acted on the answer."""
+    _, _, fenced = await fenced_on(stage)
+    ask = fenced.locks._requests.lock
+
+    async def ask_and_sleep(broker_name: str, queues: Queues, over: Endpoint | None = None) -> LockReply | None:
+        reply = await ask(broker_name, queues, over)
+        await stage.world.sleep_ms(LEASE_MS)
+        return reply
+
+    fenced.locks._requests.lock = ask_and_sleep  # type: ignore[method-assign]  # a test's own
+    assert await fenced.own(queue_at(0)) == []
+
+
+@on_stage
 async def test_an_epoch_that_has_ended_here_is_not_presented_again(stage: Stage) -> None:
     """Not even when its unlock was refused: a broker that lost its table would begin a second period of one epoch."""
     broker, table, fenced = await fenced_on(stage)

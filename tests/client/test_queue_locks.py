@@ -214,6 +214,30 @@ async def test_unlocking_at_a_shutdown(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_shutdown_does_not_wait_for_delayed_unlocks(stage: Stage) -> None:
+    """They are sent at once: after it their timers would not fire, and the queues stay locked until they expire."""
+    first, _, locks = await locks_on(stage)
+    await locks.locks.lock([queue_at(0)])
+    locks.locks.unlock_later(queue_at(0))
+    await locks.locks.unlock_all([])
+    assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)]
+
+
+@on_stage
+async def test_no_lock_is_asked_for_after_a_shutdown_has_begun(stage: Stage) -> None:
+    """Nobody would unlock the queue."""
+    first, _, locks = await locks_on(stage)
+    locks.add(queue_at(0))
+    await locks.locks.lock_all()
+    leaving = stage.client.create_task(locks.locks.unlock_all([queue_at(0)]), name="unlock all")
+    await stage.world.sleep_ms(0)
+    assert await locks.locks.lock([queue_at(1)]) == {}
+    await leaving
+    await locks.locks.lock_all()
+    assert len(first.requests(LOCK)) == 1
+
+
+@on_stage
 async def test_an_unlock_never_overtakes_a_lock(stage: Stage) -> None:
     """Apache's broker handles requests of one connection in parallel: a renewal after an unlock would lock again. This
     also holds at a shutdown, when the caller no longer waits for the renewal."""

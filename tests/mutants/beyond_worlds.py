@@ -50,6 +50,10 @@ BEYOND_WORLDS: Final = {
     "key-dead-letters-of-all": _ONE_A_CALL,
     "dead-letter-lock": f"the broker refuses a dead letter of an old epoch: {_TWICE}",
     "pull-ends-with-period": f"what is pulled for a dropped queue is not handed out: {_TWICE}",
+    "client-given-up-not-taken": f"the rounds that give a queue up and take it follow each other: {_TWICE}",
+    "fence-late-refusal": "a period that ends without need breaks no order",
+    "members-in-one-order": "the brokers of a world list the members alike, or another one is asked in the next round",
+    "one-run-a-queue": f"no queue is resumed while it runs: {_TWICE}",
     "members-expire": f"the connection of a silent client ends by itself: {_TWICE}",
     "delayed-once": "no world sends delayed messages",
     "half-ended-once": "no world sends transactional messages",
@@ -63,4 +67,10 @@ BEYOND_WORLDS: Final = {
 }
 
 
-RARE: Final[dict[str, str]] = {}
+RARE: Final[dict[str, str]] = {
+    "client-unlock-sent-again": "few connections of a world are open, and silent for longer than a lease",
+    "fence-answer-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",
+    "fence-grant-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",
+    "fence-ended-epoch": "a broker seldom loses its table while the unlock of a period waits to be repeated",
+    "fence-older-end": "a period seldom ends while a reset takes it out of the table",
+}

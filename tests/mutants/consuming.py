@@ -346,4 +346,28 @@ CONSUMING: Final = (
         "        while True:",
         ("tests/client/test_pull.py",),
     ),
+    Protection(
+        "lost-lock-comes-back",
+        "A queue whose lock had run out is not taken again by its owner.",
+        "client/consumer/ownership/rebalance.py",
+        "if not why and process_queue.outlived_lock:",
+        "if False:",
+        ("tests/client/test_rebalance.py",),
+    ),
+    Protection(
+        "members-in-one-order",
+        "A member shares the queues in the order in which its broker lists the members.",
+        "client/consumer/ownership/rebalance.py",
+        "members = sorted(client_ids)",
+        "members = list(client_ids)",
+        ("tests/client/test_rebalance.py",),
+    ),
+    Protection(
+        "one-run-a-queue",
+        "A queue that is resumed while it runs has two runs, and two calls at once.",
+        "client/consumer/dispatch/orderly.py",
+        "if self._starts.stopped or process_queue in self._running:",
+        "if self._starts.stopped:",
+        ("tests/client/test_consume_ownership.py",),
+    ),
 )

@@ -207,4 +207,28 @@ LOCKS: Final = (
         "    def _on_silent",
         ("tests/broker/test_processors.py",),
     ),
+    Protection(
+        "client-renewal-of-its-broker",
+        "A new connection to one broker renews the locks of another broker's queues too.",
+        "client/consumer/ownership/locks.py",
+        "if self._instance.routes.master_address(broker_name) == address:",
+        "if True:",
+        LOCK_TESTS,
+    ),
+    Protection(
+        "client-given-up-not-taken",
+        "A period begins with the grant of a queue that was given up meanwhile, and whose unlock is sent.",
+        "client/consumer/ownership/locks.py",
+        "if not lock.is_wanted and call.granted.pop(queue, None) is not None:",
+        "if False:",
+        LOCK_TESTS,
+    ),
+    Protection(
+        "client-unlock-sent-again",
+        "An unlock that got no answer is not sent again, and its queue never asked for again.",
+        "client/consumer/ownership/lock_requests.py",
+        "        elif error is not None:\n            self._listener.unlock_failed(queues, lapsed=True)\n",
+        "        elif error is not None:\n            pass\n",
+        (UNANSWERED,),
+    ),
 )
