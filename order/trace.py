@@ -31,6 +31,7 @@ class TraceWriter:
         who = {"v": VERSION, "machine": machine, "boot": boot}
         self._who = _text({**who, "host": client_id.partition("@")[0], "client_id": client_id, "group": group})
         self._queues: dict[MessageQueue, str] = {}  # the fields of a queue as text
+        self._periods: dict[MessageQueue, tuple[Mapping[str, Any], str]] = {}  # and of its period
 
     def close(self) -> None:
         """Write `closed` as the last record. Calls that end later, during a shutdown, are not recorded."""
@@ -44,10 +45,13 @@ class TraceWriter:
         """Write one of `acquired`, `positioned`, `committed`, `reset`, `dropped`, `lock_lost`, `dead_lettered`."""
         self._write([self._head(event, queue) + _text(fields)])
 
-    def queue_events(self, event: str, records: Iterable[tuple[MessageQueue, Mapping[str, Any]]]) -> None:
-        """Write one record of `event` for each queue, with its fields, all at once and of one time."""
-        head = self._head(event)
-        self._write([head + self._queue_text(queue) + _text(fields) for queue, fields in records])
+    def offsets(self, event: str, records: Iterable[tuple[MessageQueue, Mapping[str, Any], int]]) -> None:
+        """Write one record of `event` for each queue, with the fields of its period and an offset, all of one time.
+
+        The fields of a period must not be changed: each period, or a new epoch in it, has a mapping of its own.
+        """
+        head, text = self._head(event), self._period_text
+        self._write([f'{head}{text(queue, fields)},"offset":{offset}' for queue, fields, offset in records])
 
     def rebalanced(self, fields: Mapping[str, Any]) -> None:
         """Write one `rebalanced` record."""
@@ -112,6 +116,15 @@ class TraceWriter:
                 self._queues.clear()
             text = _text({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id})
             self._queues[queue] = text
+        return text
+
+    def _period_text(self, queue: MessageQueue, fields: Mapping[str, Any]) -> str:
+        known, text = self._periods.get(queue, (None, ""))
+        if known is not fields:
+            if len(self._periods) >= _QUEUES_MAX:
+                self._periods.clear()
+            text = self._queue_text(queue) + _text(fields)
+            self._periods[queue] = fields, text
         return text
 
     def _write(self, records: Sequence[str]) -> None:

@@ -51,10 +51,7 @@ class Membership:
     def record_offsets(self, event: str, offsets: Iterable[tuple[ProcessQueue, int]]) -> None:
         """Write an event of several queues at once, each with an offset."""
         if self.trace is not None:
-            self.trace.queue_events(
-                event,
-                [(process_queue.queue, {**process_queue.trace_fields, "offset": at}) for process_queue, at in offsets],
-            )
+            self.trace.offsets(event, [(known.queue, known.trace_fields, at) for known, at in offsets])
 
     def holds_lock(self, process_queue: ProcessQueue) -> bool:
         """Return whether this member may still trust the lock of the queue."""

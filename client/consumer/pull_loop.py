@@ -308,7 +308,7 @@ class PullLoop:
         )
         if commits and not process_queue.epoch:  # under an epoch: only what the broker answers that it took
             offsets.commits += 1
-            self._member.record("committed", process_queue, offset=commit_offset)
+            self._member.record_offsets("committed", [(process_queue, commit_offset)])
         return await self._calls.call(request, source, endpoint)
 
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:

@@ -68,3 +68,12 @@ def test_what_was_given_out_stays_as_it_was() -> None:
     for _ in offsets.forget_topics(lambda _: True):
         pass
     assert offsets.all() == {}
+
+
+def test_a_repeated_offset_copies_nothing() -> None:
+    """Consumers commit every five seconds, also without a message."""
+    offsets = ConsumerOffsetManager()
+    offsets.commit("G", "T", 0, 1)
+    before = offsets.all()["T", "G"]
+    assert offsets.commit("G", "T", 0, 1) == 1
+    assert offsets.all()["T", "G"] is before

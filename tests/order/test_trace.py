@@ -67,6 +67,22 @@ async def test_a_queue_event(tracing: Tracing) -> None:
     assert tracing.records() == [{**head("committed"), **QUEUE, "period": 2, "offset": 41}]
 
 
+async def test_offsets_are_a_record_a_queue(tracing: Tracing) -> None:
+    """The text of a period's fields is kept, until the period has other fields."""
+    queues, period = [queue_at(3), queue_at(4)], {"period": 1}
+    tracing.writer.offsets("committed", [(queue, period, 7) for queue in queues])
+    tracing.writer.offsets("committed", [(queues[0], period, 8)])
+    tracing.writer.offsets("committed", [(queues[0], {"period": 2, "epoch": "1-5"}, 9), (queues[1], period, 9)])
+    other = {**QUEUE, "queue_id": 4}
+    assert tracing.records() == [
+        {**head("committed"), **QUEUE, "period": 1, "offset": 7},
+        {**head("committed"), **other, "period": 1, "offset": 7},
+        {**head("committed"), **QUEUE, "period": 1, "offset": 8},
+        {**head("committed"), **QUEUE, "period": 2, "epoch": "1-5", "offset": 9},
+        {**head("committed"), **other, "period": 1, "offset": 9},
+    ]
+
+
 async def test_handled_is_a_record_a_message(tracing: Tracing) -> None:
     """One listener call of three messages: three records with the same begin, each with its own offset and id."""
     begin = tracing.writer.now()
