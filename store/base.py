@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt, Record
@@ -24,6 +24,8 @@ __all__ = [
     "QueueEntry",
     "Record",
     "StoreFull",
+    "TakenQueue",
+    "TakenTopic",
     "fitting",
     "nearest_in_time",
     "outside",
@@ -163,6 +165,29 @@ def nearest_in_time(log_offsets: LogOffsets, timestamp: int, stored_ms: Callable
     return after - 1 if nearer_before else after
 
 
+class TakenQueue(Protocol):
+    """A queue of a topic that was deleted."""
+
+    @property
+    def max_offset(self) -> int: ...
+
+    def stored_bytes(self, first_offset: int, end_offset: int) -> int:
+        """The stored size of the messages in a range that still exist. Raises OSError."""
+
+
+Q = TypeVar("Q", bound=TakenQueue)
+
+
+class TakenTopic(NamedTuple, Generic[Q]):
+    """The queues of a deleted topic by queue id.
+
+    `is_apart`: they may be freed later. Otherwise a new topic of that name would find their files.
+    """
+
+    queues: Sequence[tuple[int, Q]]
+    is_apart: bool
+
+
 class MessageStore(Protocol):
     """Messages by topic and queue id. A queue without messages reads as empty.
 
@@ -220,6 +245,15 @@ class MessageStore(Protocol):
 
     def drop_topic(self, topic: str) -> None:
         """Delete the queues of a topic. Its next message gets offset 0."""
+
+    def take_topic(self, topic: str) -> "TakenTopic[Any]":
+        """Remove the queues of a topic from the store, as `drop_topic`; `free` deletes what is left of each."""
+
+    def free(self, queue: Any) -> None:
+        """Delete what a queue that was taken has on the disk."""
+
+    def end_free(self) -> None:
+        """All queues of a topic that was taken are free."""
 
     def max_offsets(self) -> dict[tuple[str, int], int]:
         """(topic, queue id) -> `max_offset`, for each queue that has had a message."""

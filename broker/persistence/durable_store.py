@@ -21,6 +21,7 @@ from lockstep.remoting.storage import DiskSpace, Storage
 from lockstep.store import StoreFull
 from lockstep.store.durability.recovery import Recovery
 from lockstep.store.errors import StoreUnusable
+from lockstep.store.file.dropped import delete_left_queues
 from lockstep.store.file.settings import Arrived, FileStoreSettings, OnTrim
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.lock_table import LockTable
@@ -102,6 +103,8 @@ class DurableStore:
     def _open(self, now_ms: int) -> None:
         tables, store = self._broker_tables, self.store
         self.tables.load(self._config.offset_entries_max)
+        if delete_left_queues(store.storage, self.data_dir.folder):
+            self._log.info("deleted_topic_files_removed", folder=self.data_dir.folder)
         kept_locks = self.lock_file.read() if self.lock_file is not None else None
         if kept_locks is not None and self.data_dir.crashed:
             self._offsets_of_periods(kept_locks)

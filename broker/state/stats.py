@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from lockstep.broker.state.sliced_work import Steps
 from lockstep.protocol.bodies.admin import BrokerStatsData, BrokerStatsItem
 from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
+from lockstep.store.base import TakenQueue
 
 __all__ = ["SAMPLE_INTERVAL_MS", "BrokerStats", "Counted", "Rates", "Totals"]
 
@@ -124,23 +125,38 @@ class BrokerStats:
     def on_sent_back(self, group: str, topic: str) -> None:
         self._add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1, 1)
 
-    def on_topic_deleted(self, topic: str) -> None:
-        """Call before the queues are deleted: count their messages; a new topic of that name begins at 0."""
-        self.count(topic)
-        for key in [key for key in self._offsets if key[0] == topic]:
-            del self._offsets[key]
+    def forget_topic(self, topic: str) -> dict[int, int]:
+        """Let a new topic of that name begin at 0. Returns up to where each queue is counted."""
+        return {key[1]: self._offsets.pop(key) for key in [key for key in self._offsets if key[0] == topic]}
 
-    def count(self, only_topic: str | None = None) -> Totals:
-        """Update all items, or of queues those of one topic. Returns the totals."""
-        deque(self.count_in_steps(only_topic), 0)
+    def count_deleted(self, topic: str, queue_id: int, first: int, queue: TakenQueue) -> None:
+        """Count the messages of a queue that was deleted, from offset `first` on."""
+        count = queue.max_offset - first
+        if count <= 0:
+            return
+        try:
+            size_bytes = queue.stored_bytes(first, queue.max_offset)
+        except OSError:
+            size_bytes = 0  # its files cannot be read any more
+        self._add_put(topic, queue_id, count, size_bytes)
+        self._add("BROKER_PUT_NUMS", self._cluster, count, count)
+        put, put_bytes = self._totals.put + count, self._totals.put_bytes + size_bytes
+        self._totals = self._totals._replace(put=put, put_bytes=put_bytes)
+
+    def _add_put(self, topic: str, queue_id: int, count: int, size_bytes: int) -> None:
+        self._add("TOPIC_PUT_NUMS", topic, count, count)
+        self._add("TOPIC_PUT_SIZE", topic, size_bytes, count)
+        self._add("QUEUE_PUT_NUMS", f"{topic}@{queue_id}", count, count)
+
+    def count(self) -> Totals:
+        """Update all items. Returns the totals."""
+        deque(self.count_in_steps(), 0)
         return self._totals
 
-    def count_in_steps(self, only_topic: str | None = None) -> Generator[None, None, Totals]:
+    def count_in_steps(self) -> Generator[None, None, Totals]:
         """As `count`, some queues a step. Between two steps others may count, and topics may be deleted."""
         put = put_bytes = 0
         for number, (topic, queue_id) in enumerate(self._store.max_offsets(), 1):
-            if only_topic not in (None, topic):
-                continue
             if number % _QUEUES_A_STEP == 0:
                 yield None
             first, end = self._offsets.get((topic, queue_id), 0), self._store.max_offset(topic, queue_id)
@@ -148,9 +164,7 @@ class BrokerStats:
                 continue
             size_bytes = self._store.stored_bytes(topic, queue_id, first, end)
             self._offsets[topic, queue_id] = end
-            self._add("TOPIC_PUT_NUMS", topic, end - first, end - first)
-            self._add("TOPIC_PUT_SIZE", topic, size_bytes, end - first)
-            self._add("QUEUE_PUT_NUMS", f"{topic}@{queue_id}", end - first, end - first)
+            self._add_put(topic, queue_id, end - first, size_bytes)
             put += end - first
             put_bytes += size_bytes
         self._count_gets()

@@ -129,6 +129,13 @@ async def messages_in_many_queues(target: Target) -> str:
     return f"{about}, a new connection: {await target.ask(send(b'x'))}"
 
 
+async def delete_wide_topic(target: Target) -> str:
+    peer = await target.connect()
+    await peer.ask(wide_topic("wide"))
+    await peer.ask_all((send_to("wide", queue_id) for queue_id in range(QUEUES)), 500)
+    return await outcomes(peer, [(_R.DELETE_TOPIC_IN_BROKER, {"topic": "wide"})])
+
+
 LARGE_ATTACKS = (
     Attack("reset-wide-topic", 16, f"request 222 of a topic of {QUEUES:,} queues, for {MEMBERS} members",
            reset_wide_topic, 60.0),
@@ -143,5 +150,9 @@ LARGE_ATTACKS = (
     Attack("many-queues", 16, f"a message in each of {TOPICS_OF_QUEUES * QUEUES:,} queues, then request 28",
            messages_in_many_queues, 90.0),
     Attack("many-queues-on-a-disk", 16, "the same, in files", messages_in_many_queues, 90.0,
+           ("--data-dir", "{folder}/data", "-D", "checkpoint_interval_ms=1000")),
+    Attack("delete-wide-topic", 16, f"a message in each of {QUEUES:,} queues, then their topic is deleted",
+           delete_wide_topic, 60.0),
+    Attack("delete-wide-topic-on-a-disk", 16, "the same, in files", delete_wide_topic, 60.0,
            ("--data-dir", "{folder}/data", "-D", "checkpoint_interval_ms=1000")),
 )  # fmt: skip

@@ -13,6 +13,8 @@ __all__ = ["FileQueue", "QueueTable", "Tails"]
 
 _TAIL_BYTES_MAX: Final = 64 * 1024
 _OPENED_MAX: Final = 256
+_SIZE_AT: Final = 8  # in an entry
+_SUMMED_AT_ONCE: Final = 50_000
 
 
 class FileQueue:
@@ -183,6 +185,16 @@ class FileQueue:
     def skip_blank(self) -> None:
         """Blanks before the first entry are not part of the queue (wire.md 5)."""
         self.min_offset = first_written(self.read, self.min_offset, self.max_offset)
+
+    def stored_bytes(self, first_offset: int, end_offset: int) -> int:
+        """The size of the messages in a range that are not trimmed. Raises OSError."""
+        first, end = max(first_offset, self.min_offset), min(end_offset, self.max_offset)
+        total_bytes = 0
+        for at in range(first, end, _SUMMED_AT_ONCE):
+            data = self.read(at, min(_SUMMED_AT_ONCE, end - at))
+            for byte in range(4):  # of the sizes, one byte position at a time: far faster than by entry
+                total_bytes += sum(data[_SIZE_AT + byte :: ENTRY_BYTES]) << (24 - 8 * byte)
+        return total_bytes
 
     def delete(self) -> None:
         """Raises OSError."""

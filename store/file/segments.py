@@ -147,6 +147,10 @@ class Segments(FileRun):
         except FileNotFoundError:
             pass  # it never had a file
 
+    def moved(self, root: str, name: str) -> None:
+        """The folder was renamed; files that are open stay so."""
+        self._root, self.name, self.folder = root, name, f"{root}/{name}"
+
     def _delete(self, start: int) -> str:
         path = self.path_of(start)
         self._storage.delete(path)

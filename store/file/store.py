@@ -13,9 +13,10 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage
-from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull, outside
+from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull, TakenTopic, outside
 from lockstep.store.data_dir import DataDir
 from lockstep.store.durability.repair import EntryRepair
+from lockstep.store.file.dropped import move_queues, remove_empty
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.lookup import FileLookup
 from lockstep.store.file.queue import FileQueue, QueueTable
@@ -28,6 +29,7 @@ __all__ = ["FileStore"]
 
 _TAILS_BYTES_MAX: Final = 64 * 1024 * 1024
 _QUEUES: Final = "queues"
+_FREED_AT_ONCE: Final = 256  # queues of a deleted topic, some 8 ms
 
 
 class FileStore(FileLookup):
@@ -214,13 +216,26 @@ class FileStore(FileLookup):
 
     def drop_topic(self, topic: str) -> None:
         """Delete a topic's queues, and its messages that are not readable yet."""
+        for _, queue in self.take_topic(topic).queues:
+            self.free(queue)
+
+    def take_topic(self, topic: str) -> TakenTopic[FileQueue]:
         self._waiting = deque([arrived for arrived in self._waiting if arrived.topic != topic])
-        for key in [key for key in self.queues if key[0] == topic]:
-            queue = self.queues.pop(key)
-            try:
-                queue.delete()
-            except OSError as error:
-                self.events.error("queue_delete_failed", folder=queue.segments.folder, reason=str(error))
+        queues = [(key[1], self.queues.pop(key)) for key in [key for key in self.queues if key[0] == topic]]
+        is_apart = len(queues) > _FREED_AT_ONCE and move_queues(
+            self.storage, self.settings.folder, topic, [queue for _, queue in queues]
+        )
+        return TakenTopic(queues, is_apart)
+
+    def free(self, queue: FileQueue) -> None:
+        try:
+            queue.delete()
+        except OSError as error:
+            self.events.error("queue_delete_failed", folder=queue.segments.folder, reason=str(error))
+
+    def end_free(self) -> None:
+        """Remove the folders of deleted topics that are empty now."""
+        remove_empty(self.storage, self.settings.folder)
 
     def forget_before(self, log_offset: int) -> list[str]:
         """Drop the log and keys below `log_offset`. Returns the paths of files to delete, oldest first."""

@@ -26,6 +26,10 @@ class ConsumeQueue:
         self.sizes.append(size_bytes)
         self.tags_codes.append(tags_code)
 
+    def stored_bytes(self, first_offset: int, end_offset: int) -> int:
+        low = self.min_offset
+        return sum(self.sizes[max(first_offset - low, 0) : max(end_offset - low, 0)])
+
     def trim(self, commit_log_min_offset: int) -> int:
         """Drop the entries of dropped messages. Returns their number."""
         gone = bisect_left(self.commit_log_offsets, commit_log_min_offset)

@@ -14,6 +14,7 @@ from lockstep.store.base import (
     QueryResult,
     QueueEntry,
     Record,
+    TakenTopic,
     fitting,
     nearest_in_time,
     outside,
@@ -100,8 +101,17 @@ class MemoryStore:
                 self._on_evict(topic, queue_id, before, queue.min_offset)
 
     def drop_topic(self, topic: str) -> None:
-        for key in [key for key in self._queues if key[0] == topic]:
-            del self._queues[key]
+        self.take_topic(topic)
+
+    def take_topic(self, topic: str) -> TakenTopic[ConsumeQueue]:
+        keys = [key for key in self._queues if key[0] == topic]
+        return TakenTopic([(key[1], self._queues.pop(key)) for key in keys], is_apart=True)
+
+    def free(self, queue: ConsumeQueue) -> None:
+        """Nothing is left of a queue that was taken."""
+
+    def end_free(self) -> None:
+        """Nor of a topic."""
 
     def close(self) -> None:
         """Release the memory."""
@@ -195,10 +205,7 @@ class MemoryStore:
 
     def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
         queue = self._queues.get((topic, queue_id))
-        if queue is None:
-            return 0
-        low = queue.min_offset
-        return sum(queue.sizes[max(first_offset - low, 0) : max(end_offset - low, 0)])
+        return queue.stored_bytes(first_offset, end_offset) if queue is not None else 0
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
         queue = self._queues.get((topic, queue_id))

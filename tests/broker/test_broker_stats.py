@@ -28,6 +28,16 @@ class Store:
         return 10 * (end_offset - first_offset)
 
 
+class Deleted:
+    """A queue of a deleted topic."""
+
+    def __init__(self, max_offset: int) -> None:
+        self.max_offset = max_offset
+
+    def stored_bytes(self, first_offset: int, end_offset: int) -> int:
+        return 10 * (end_offset - first_offset)
+
+
 class World:
     def __init__(self, items_max: int = 1000) -> None:
         self.store = Store()
@@ -42,6 +52,13 @@ class World:
         for _ in range(passed_ms // SAMPLE_INTERVAL_MS):
             self.now_ms += SAMPLE_INTERVAL_MS
             deque(self.stats.sample(self.now_ms), 0)
+
+    def delete(self, topic: str) -> None:
+        """As the broker does: its queues are gone before they are counted."""
+        ends = {key[1]: self.store.ends.pop(key) for key in list(self.store.ends) if key[0] == topic}
+        counted = self.stats.forget_topic(topic)
+        for queue_id, end in ends.items():
+            self.stats.count_deleted(topic, queue_id, counted.get(queue_id, 0), Deleted(end))
 
     def minute(self, name: str, key: str) -> BrokerStatsItem:
         self.stats.count()
@@ -105,10 +122,16 @@ def test_a_topic_that_goes_is_counted_to_its_end_and_begins_anew() -> None:
     """No count of the deleted topic is lost, and none is subtracted from the new one."""
     world = World()
     world.store.put("T", 0, 5)
-    world.stats.on_topic_deleted("T")
-    world.store.ends.clear()
+    world.stats.count()
+    world.store.put("T", 0, 3)
+    world.delete("T")
     world.store.put("T", 0, 2)
-    assert world.stats.count().put == 7
+    totals = world.stats.count()
+    assert (totals.put, totals.put_bytes) == (10, 100)
+    assert [world.minute(name, "T").sum for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE")] == [0, 0]
+    world.pass_time(10_000)
+    assert [world.minute(name, "T").sum for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE")] == [10, 100]
+    assert world.minute("BROKER_PUT_NUMS", "C").sum == 10
 
 
 def test_a_topic_that_goes_counts_its_own_queues_alone() -> None:
@@ -117,8 +140,7 @@ def test_a_topic_that_goes_counts_its_own_queues_alone() -> None:
     world.store.put("T", 0, 5)
     for queue_id in range(1000):
         world.store.put("U", queue_id, 1)
-    world.stats.on_topic_deleted("T")
-    del world.store.ends["T", 0]
+    world.delete("T")
     assert world.stats.view("TOPIC_PUT_NUMS", "U") is None
     assert world.stats.count().put == 5 + 1000
 
@@ -134,8 +156,7 @@ def test_very_many_queues_are_counted_in_steps() -> None:
         next(steps)
     world.store.put("T", 0, 1)
     assert world.stats.count().put > 600
-    world.stats.on_topic_deleted("U")
-    del world.store.ends["U", 0]
+    world.delete("U")
     deque(steps, 0)
     assert world.stats.count().put == 1000 + 5 + 1
 

@@ -1,5 +1,7 @@
 """Deleted topics stay deleted after a crash, with their messages and settings."""
 
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
+from lockstep.store.base import TakenTopic
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
 from tests.store.stores import record
@@ -20,7 +23,7 @@ async def interrupted(opened: Kept, folder: Path) -> None:
     queue = folder / "consumequeue" / "Gone" / "0"
     await until(queue.exists, "the queue's entries are written")
     await until((folder / "checkpoint").exists, "a checkpoint says so")
-    opened.store.drop_topic = lambda topic: None  # type: ignore[method-assign]
+    opened.store.take_topic = lambda topic: TakenTopic([], is_apart=True)  # type: ignore[method-assign]
     opened.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("Gone"))
     await opened.durable.flush()
 
@@ -54,3 +57,84 @@ async def test_nothing_is_deleted_on_the_word_of_an_older_copy(tmp_path: Path, s
     (tmp_path / "abort").touch()
     async with kept(tmp_path):
         assert (tmp_path / "consumequeue" / "Gone" / "0").exists()
+
+
+WIDE = 300  # queues: more than are deleted in one go
+
+
+def delete_wide(opened: Kept) -> deque[Callable[[], None]]:
+    """Delete a topic with a message in each queue. Returns the turns of the loop that are to come."""
+    turns: deque[Callable[[], None]] = deque()
+    opened.broker.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
+    for queue_id in range(WIDE):
+        opened.broker.put(record(b"old", queue_id, topic="Wide"))
+    opened.store.write_tails()
+    opened.broker.work.soon = turns.append
+    opened.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("Wide"))
+    return turns
+
+
+async def test_the_files_of_many_queues_are_deleted_in_steps(tmp_path: Path) -> None:
+    """No request finds the topic any more; a new one of its name begins anew meanwhile, and keeps what it gets."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        turns = delete_wide(opened)
+        assert opened.broker.topics.get("Wide") is None
+        assert not [key for key in opened.store.queues if key[0] == "Wide"]
+        assert len(list((tmp_path / "dropped-1").iterdir())) > WIDE // 2
+        opened.broker.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
+        assert opened.store.max_offset("Wide", 7) == 0
+        opened.broker.put(record(b"new", 7, topic="Wide"))
+        opened.store.write_tails()
+        while turns:
+            turns.popleft()()
+        assert not (tmp_path / "dropped-1").exists()
+        assert [path.name for path in (tmp_path / "consumequeue" / "Wide").iterdir()] == ["7"]
+        assert opened.store.get("Wide", 7, 0, 10, None).message_count == 1
+        assert opened.broker.stats.count().put == WIDE + 1
+        opened.broker.work.soon = None
+
+
+async def test_a_wide_topic_that_was_being_deleted_is_gone_after_a_crash(tmp_path: Path) -> None:
+    """The next start deletes what is left, and a new topic of the name has its own messages alone."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        delete_wide(opened)
+        opened.broker.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
+        opened.broker.put(record(b"new", 7, topic="Wide"))
+        await opened.durable.flush()
+        opened.broker.work.soon = None
+    assert (tmp_path / "dropped-1").exists()
+    (tmp_path / "abort").touch()
+    async with kept(tmp_path) as again:
+        assert "deleted_topic_files_removed" in again.log.names("info")
+        assert not (tmp_path / "dropped-1").exists()
+        assert again.store.max_offset("Wide", 7) == 1
+        assert not any(again.store.max_offset("Wide", queue_id) for queue_id in range(WIDE) if queue_id != 7)
+
+
+async def test_two_wide_topics_are_deleted_at_the_same_time(tmp_path: Path) -> None:
+    """Each has a folder of its own."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        turns = [*delete_wide(opened), *delete_wide(opened)]
+        assert (tmp_path / "dropped-2").exists()
+        while turns or opened.broker.work.soon is None:
+            later: deque[Callable[[], None]] = deque()
+            opened.broker.work.soon = later.append
+            for turn in turns:
+                turn()
+            turns = [*later]
+        assert not [name for name in opened.disk.list_dir(str(tmp_path)) if name.startswith("dropped")]
+        opened.broker.work.soon = None
+
+
+async def test_files_that_cannot_be_moved_are_deleted_at_once(tmp_path: Path) -> None:
+    """A new topic of that name must not find them."""
+
+    def no_rename(path: str, new_path: str) -> None:
+        raise OSError("no")
+
+    async with kept(tmp_path, flush_sync=False) as opened:
+        opened.store.storage.rename = no_rename  # type: ignore[method-assign]
+        assert not delete_wide(opened)
+        assert not list((tmp_path / "consumequeue" / "Wide").iterdir())
+        opened.broker.work.soon = None
+        del opened.store.storage.rename

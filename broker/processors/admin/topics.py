@@ -1,12 +1,14 @@
 """Topics: create, list, measure, delete: codes 17, 21, 202, 215, 300, 305, 351 (wire.md 2.4)."""
 
-from typing import Final
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
-from lockstep.broker.state.sliced_work import Wait
+from lockstep.broker.state.sliced_work import Steps, Wait
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import TopicConfig, TopicList
 from lockstep.protocol.bodies.codec import encode_body
@@ -20,6 +22,7 @@ from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicReque
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.records import record_to_wire
+from lockstep.store.base import TakenTopic
 
 __all__ = [
     "create_topic",
@@ -31,6 +34,7 @@ __all__ = [
     "topic_stats",
 ]
 
+_FREED_A_STEP: Final = 2  # queues; of each files may be read and deleted
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
@@ -78,11 +82,25 @@ def delete_topic(broker: Broker, connection: Connection, command: RemotingComman
         broker.topics.check_name(topic)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    broker.stats.on_topic_deleted(topic)
     if broker.topics.delete(topic, now_ms):
-        broker.store.drop_topic(topic)
+        taken = broker.store.take_topic(topic)
+        steps = _free(broker, topic, taken, broker.stats.forget_topic(topic))
+        if taken.is_apart:
+            broker.work.start(steps, steps)
+        else:
+            deque(steps, 0)  # now, whatever else is under way
         broker.log.info("topic_deleted", topic=topic, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS)
+
+
+def _free(broker: Broker, topic: str, taken: TakenTopic[Any], counted: Mapping[int, int]) -> Steps:
+    """Count what the queues of a deleted topic had, and delete their files. Nothing finds them any more."""
+    for number, (queue_id, queue) in enumerate(taken.queues, 1):
+        broker.stats.count_deleted(topic, queue_id, counted.get(queue_id, 0), queue)
+        broker.store.free(queue)
+        if taken.is_apart and number % _FREED_A_STEP == 0:
+            yield None
+    broker.store.end_free()
 
 
 def topic_configs(
