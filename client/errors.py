@@ -17,6 +17,9 @@ The errors of one request to one broker are RequestRefused, RequestTimeout and C
 
 import asyncio
 from enum import Enum
+from typing import Any
+
+from lockstep.remoting.logs import EventLog, log_exception
 
 __all__ = [
     "ClientError",
@@ -30,6 +33,7 @@ __all__ = [
     "SendForbiddenError",
     "SendOutcome",
     "TopicNotFoundError",
+    "log_or_raise",
     "must_propagate",
 ]
 
@@ -109,3 +113,10 @@ def must_propagate(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+
+
+def log_or_raise(log: EventLog, event: str, error: BaseException, **fields: Any) -> None:
+    """Log an exception out of the user's code, or raise it again if it `must_propagate`. Called where it is caught."""
+    if must_propagate(error):
+        raise error
+    log_exception(log, event, error, **fields)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lockstep.client.errors import SendForbiddenError, must_propagate
+from lockstep.client.errors import SendForbiddenError, log_or_raise, must_propagate
 from lockstep.client.hooks import (
     CheckForbiddenHook,
     CommunicationMode,
@@ -23,7 +23,7 @@ from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.logs import EventLog, log_exception
+from lockstep.remoting.logs import EventLog
 
 __all__ = ["ConsumeHooks", "SendHooks"]
 
@@ -153,9 +153,7 @@ def _call_all(calls: Sequence[Callable[[Any], object]], context: object, log: Ev
         try:
             call(context)
         except BaseException as error:
-            if must_propagate(error):
-                raise
-            log_exception(log, "hook_failed", error, hook=_name(call))
+            log_or_raise(log, "hook_failed", error, hook=_name(call))
 
 
 def _name(hook: object) -> str:

@@ -13,10 +13,9 @@ from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
 from lockstep.client.consumer.ownership.period_end import PeriodEnds
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import ConsumerError, must_propagate
+from lockstep.client.errors import ConsumerError, log_or_raise
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.logs import log_exception
 from lockstep.remoting.runtime import WorkerPool
 
 __all__ = ["Fencing", "FencingParts", "OnAcquired", "OnLost"]
@@ -101,9 +100,7 @@ class Fencing:
             try:
                 await self._call(partial(on_acquired, queue, process_queue.epoch))
             except BaseException as error:
-                if must_propagate(error):
-                    raise
-                log_exception(self._member.log, "on_acquired_failed", error, queue=str(process_queue.queue))
+                log_or_raise(self._member.log, "on_acquired_failed", error, queue=str(process_queue.queue))
                 await asyncio.sleep(self._member.config.suspend_current_queue_time_ms / 1000)
                 continue
             if not (process_queue.is_over or self._stopping):
@@ -115,9 +112,7 @@ class Fencing:
         try:
             await self._call(partial(self._parts.on_lost, self._parts.tenant.bare_queue(queue), epoch, why))
         except BaseException as error:
-            if must_propagate(error):
-                raise
-            log_exception(self._member.log, "on_lost_failed", error, queue=str(queue))
+            log_or_raise(self._member.log, "on_lost_failed", error, queue=str(queue))
 
     async def _call(self, function: Callable[[], Awaitable[object] | object]) -> None:
         """A plain function runs on a thread of the listener: it may wait for a database."""

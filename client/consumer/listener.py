@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import LockLostError, must_propagate
+from lockstep.client.errors import LockLostError, log_or_raise
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
 from lockstep.protocol.epochs import epoch_text
@@ -245,10 +245,7 @@ class ListenerCall(Generic[S]):
                 queue = str(context.message_queue)
                 self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
                 return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
-            if must_propagate(error):
-                raise
-            reason = text_of(error)
-            log_exception(
+            log_or_raise(
                 self._log,
                 "listener_failed",
                 error,
@@ -256,7 +253,7 @@ class ListenerCall(Generic[S]):
                 offset=first_offset,
                 consequence=contract.consequence,
             )
-            return Outcome(contract.failure, reason, raised=True)
+            return Outcome(contract.failure, text_of(error), raised=True)
         if result is None and self._nothing is not None:
             return self._nothing
         if type(result) is contract.statuses:

@@ -9,7 +9,7 @@ from lockstep.client.consumer.offsets.store import ReadOffsetType
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullStatus
 from lockstep.client.consumer.send_back import SendBack
-from lockstep.client.errors import ConsumerError, must_propagate
+from lockstep.client.errors import ConsumerError, log_or_raise
 from lockstep.client.hooks import ConsumeMessageHook
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import PullConsumerConfig
@@ -18,7 +18,6 @@ from lockstep.protocol.codes import PullSysFlag
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
-from lockstep.remoting.logs import log_exception
 
 __all__ = ["MessageQueueListener", "PullConsumer", "PullMember"]
 
@@ -278,6 +277,4 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         try:
             listener(self._tenant.bare(topic), everything, self._bare(member.owned(topic)))
         except BaseException as error:
-            if must_propagate(error):
-                raise
-            log_exception(self._log, "queue_listener_failed", error, topic=topic)
+            log_or_raise(self._log, "queue_listener_failed", error, topic=topic)

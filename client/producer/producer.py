@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.credentials import with_credentials
-from lockstep.client.errors import ClientError, must_propagate
+from lockstep.client.errors import ClientError, log_or_raise
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
 from lockstep.client.instance.client import BrokerCall, ClientRole, MQClientInstance, name_server_addresses
@@ -32,7 +32,7 @@ from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_group
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.logs import EventLog, StdlibLog, log_exception
+from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.tls.options import TlsOptions
 
@@ -289,9 +289,7 @@ class Producer(Lifecycle):
         try:
             callback(None if error is not None else task.result(), error)
         except BaseException as failure:
-            if must_propagate(failure):
-                raise
-            log_exception(self._log, "send_callback_failed", failure)
+            log_or_raise(self._log, "send_callback_failed", failure)
 
     async def _after_earlier_calls(self) -> None:
         """Wait one round of the event loop: by then the tasks of earlier calls have begun."""

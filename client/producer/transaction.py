@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Unpack
 
-from lockstep.client.errors import NoRouteError, must_propagate
+from lockstep.client.errors import NoRouteError, log_or_raise
 from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, LocalTransactionState
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.producer.producer import Producer, ProducerOptions, ProducerParts
@@ -227,11 +227,8 @@ class TransactionProducer(Producer):
                 if inspect.isawaitable(state):  # a plain function that returned a coroutine
                     state = await state
         except BaseException as error:
-            if must_propagate(error):
-                raise
-            reason = f"{failing}: {text_of(error)}"
-            log_exception(self._log, "transaction_listener_failed", error, consequence="state UNKNOWN")
-            return _Decision(_State.UNKNOWN, reason)
+            log_or_raise(self._log, "transaction_listener_failed", error, consequence="state UNKNOWN")
+            return _Decision(_State.UNKNOWN, f"{failing}: {text_of(error)}")
         if state is not None and not isinstance(state, LocalTransactionState):
             wrong = TypeError(f"it returned {state!r:.80}; allowed: None or a LocalTransactionState")
             log_exception(self._log, "transaction_listener_result_invalid", wrong, consequence="state UNKNOWN")

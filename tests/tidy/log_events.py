@@ -85,7 +85,7 @@ def _direct(source: Source) -> Iterator[Event]:
     for node in ast.walk(source.tree):
         if (
             isinstance(node, ast.Call)
-            and _name(node.func) == "log_exception"
+            and _name(node.func) in ("log_exception", "log_or_raise")
             and isinstance(node.args[1], ast.Constant)
         ):
             yield Event(str(node.args[1].value), "error", _fields(node) | {"error"}, source.at(node.lineno, ""))

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import ConsumerError, must_propagate
+from lockstep.client.errors import ConsumerError, log_or_raise
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
-from lockstep.remoting.logs import EventLog, log_exception
+from lockstep.remoting.logs import EventLog
 
 __all__ = ["KeyQueue", "KeyQueues", "KeyedProcessQueue", "MessageKey", "key_function"]
 
@@ -333,9 +333,7 @@ class _Guarded:
                 return key
             raise TypeError(f"a key must be a str or None, not {type(key).__name__}")
         except BaseException as error:
-            if must_propagate(error):
-                raise
-            log_exception(
+            log_or_raise(
                 self._log,
                 "key_function_failed",
                 error,

@@ -8,7 +8,7 @@ from lockstep.client.consumer.ownership.allocation.average import AllocateMessag
 from lockstep.client.consumer.ownership.explained import Did, Explanations
 from lockstep.client.consumer.ownership.lock_port import Grant, Locks, Refused
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import ConsumerError, NoRouteError, must_propagate
+from lockstep.client.errors import ConsumerError, NoRouteError, log_or_raise
 from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -17,7 +17,6 @@ from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHea
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.logs import log_exception
 
 __all__ = ["QueueOwner", "Rebalance"]
 
@@ -82,9 +81,7 @@ class Rebalance:
             except (RemotingError, NoRouteError) as error:
                 self._log.warning("rebalance_failed", topic=topic, consequence="queues unchanged", error=str(error))
             except BaseException as error:  # for example of the user's strategy; the others must still be rebalanced
-                if must_propagate(error):
-                    raise
-                log_exception(self._log, "rebalance_failed", error, topic=topic, consequence="queues unchanged")
+                log_or_raise(self._log, "rebalance_failed", error, topic=topic, consequence="queues unchanged")
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
             # RocketMQ only forgets such a queue: up to 5 s of offsets are lost, and the lock stays for 60 s.
             await self._remove(queue, process_queue, "the topic is not subscribed any more")

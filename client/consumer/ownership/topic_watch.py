@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from lockstep.client.admin.queues import QueueQueries
-from lockstep.client.errors import ClientError, TopicNotFoundError, must_propagate
+from lockstep.client.errors import ClientError, TopicNotFoundError, log_or_raise
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.logs import EventLog, log_exception
+from lockstep.remoting.logs import EventLog
 
 __all__ = ["QueueWatch", "TopicMessageQueueChangeListener"]
 
@@ -49,6 +49,4 @@ class QueueWatch:
         try:
             listener(topic, list(queues))
         except BaseException as error:
-            if must_propagate(error):
-                raise
-            log_exception(self._log, "queue_listener_failed", error, topic=topic)
+            log_or_raise(self._log, "queue_listener_failed", error, topic=topic)
