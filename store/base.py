@@ -5,13 +5,15 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt, Record
 from lockstep.protocol.properties import KEYS, UNIQ_KEY
 
 __all__ = [
+    "KEY_QUERY_MESSAGE_COST",
+    "KEY_QUERY_STEP_BYTES",
     "AppendResult",
     "Bounds",
     "GetResult",
@@ -30,6 +32,9 @@ __all__ = [
     "nearest_in_time",
     "outside",
 ]
+
+KEY_QUERY_STEP_BYTES: Final = 256 * 1024  # of messages that a query by key looks at in one step
+KEY_QUERY_MESSAGE_COST: Final = 16 * 1024  # as which a message counts besides
 
 
 class StoreFull(Exception):

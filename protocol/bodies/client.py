@@ -193,7 +193,7 @@ class ResetOffsetBody(NamedTuple):
     def from_wire(cls, value: Any) -> Self:
         table = as_object(value, "offsets").get("offsetTable")
         if isinstance(table, list):
-            return cls(_queues_with_offsets(table))
+            return cls(_offsets_from_list(table))
         return cls(as_queue_offsets(table, "offsetTable"))
 
 
@@ -207,14 +207,14 @@ class ResetOffsetBodyForC(NamedTuple):
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        return cls(_queues_with_offsets(as_list(as_object(value, "offsets").get("offsetTable"), "offsetTable")))
+        return cls(_offsets_from_list(as_list(as_object(value, "offsets").get("offsetTable"), "offsetTable")))
 
 
 def queues_with_offsets(table: Mapping[MessageQueue, int]) -> list[dict[str, Any]]:
     return [queue_to_wire(queue) | {"offset": n} for queue, n in table.items()]
 
 
-def _queues_with_offsets(rows: list[Any]) -> dict[MessageQueue, int]:
+def _offsets_from_list(rows: list[Any]) -> dict[MessageQueue, int]:
     return {queue_from_wire(row): take(row, "offset", int) for row in rows}
 
 

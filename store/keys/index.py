@@ -11,7 +11,7 @@ from typing import Final
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.remoting.storage import Storage, StoredFile
-from lockstep.store.base import KeyQuery
+from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, KeyQuery
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.format.files import names_in
@@ -29,9 +29,7 @@ _ROLLED_BACK: Final = int(SysFlag.TRANSACTION_MASK)
 _NAME_DIGITS: Final = 17
 _NAMED_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 _CHUNK_BYTES: Final = 256 * 1024
-_BYTES_A_STEP: Final = 256 * 1024  # of messages that are looked at
-_MESSAGE_COST: Final = 16 * 1024  # as which a message counts besides
-_STEP: Final = (None,) * (_BYTES_A_STEP // _MESSAGE_COST)  # a piece of the log takes as long
+_STEP: Final = (None,) * (KEY_QUERY_STEP_BYTES // KEY_QUERY_MESSAGE_COST)  # a piece of the log takes as long
 _SEARCHED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -171,8 +169,8 @@ class KeyIndex:
         found: dict[int, bytes] = {}
         looked_at = 0
         for offset in self._candidates(query.topic, query.key, log_end):
-            looked_at += _MESSAGE_COST
-            if looked_at >= _BYTES_A_STEP:
+            looked_at += KEY_QUERY_MESSAGE_COST
+            if looked_at >= KEY_QUERY_STEP_BYTES:
                 looked_at = 0
                 yield None
             if offset is None:

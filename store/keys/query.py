@@ -6,17 +6,13 @@ and there is no index that would need memory.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
-from typing import Final
 
 from lockstep.protocol.message import decode_messages
-from lockstep.store.base import KeyQuery
+from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, KeyQuery
 from lockstep.store.memory.log import CommitLog
 from lockstep.store.memory.queue import ConsumeQueue
 
 __all__ = ["find_by_key"]
-
-_BYTES_A_STEP: Final = 256 * 1024  # of messages that are looked at
-_MESSAGE_COST: Final = 16 * 1024  # as which a message counts besides
 
 
 def find_by_key(log: CommitLog, queues: Sequence[ConsumeQueue], query: KeyQuery) -> Generator[None, None, list[bytes]]:
@@ -61,8 +57,8 @@ def _candidates(
                 if i >= 0 and at < queue.commit_log_offsets[i] + queue.sizes[i]:
                     seen = queue.commit_log_offsets[i]
                     yield log.read(seen, queue.sizes[i])
-                    looked_at += _MESSAGE_COST + queue.sizes[i]
-                    if looked_at >= _BYTES_A_STEP:
+                    looked_at += KEY_QUERY_MESSAGE_COST + queue.sizes[i]
+                    if looked_at >= KEY_QUERY_STEP_BYTES:
                         looked_at = 0
                         yield None
                     break
