@@ -33,12 +33,9 @@ class BrokenLine(NamedTuple):
 class _Part(io.RawIOBase):
     """The first bytes of a file."""
 
-    def __init__(self, path: Path, size: int | None) -> None:
-        self._file = path.open("rb", buffering=0)
-        if not self._file.seekable():
-            self._file.close()
-            raise OSError(errno.ESPIPE, "it is read twice, and a pipe cannot be; write a file", str(path))
-        self.size = os.fstat(self._file.fileno()).st_size if size is None else size
+    def __init__(self, file: io.FileIO, size: int | None) -> None:
+        self._file = file
+        self.size = os.fstat(file.fileno()).st_size if size is None else size
         self._left = self.size
 
     def readable(self) -> bool:
@@ -53,6 +50,15 @@ class _Part(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+def _opened(path: Path) -> io.FileIO:
+    """The file. Raises OSError, before there is a `_Part`: Python closes one even if its constructor fails."""
+    file = path.open("rb", buffering=0)
+    if not file.seekable():
+        file.close()
+        raise OSError(errno.ESPIPE, "it is read twice, and a pipe cannot be; write a file", str(path))
+    return file
 
 
 class TraceLines:
@@ -153,7 +159,7 @@ class TraceFile(TraceLines):
 
     def records(self, wanted: Callable[[bytes], bool] | None = None) -> Iterator[Record]:
         """Yield the records of the lines that are `wanted`. Raises OSError, for a pipe too: it cannot be read twice."""
-        part = _Part(self.path, self._size)
+        part = _Part(_opened(self.path), self._size)
         self._size = part.size
         with io.BufferedReader(part, _READ_BYTES) as lines:
             yield from self.read(lines, wanted)
