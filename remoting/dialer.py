@@ -107,7 +107,8 @@ class Dialer:
         )
         endpoint = Endpoint(self._runtime, self._settings, callbacks, self._log)
         try:
-            await asyncio.wait_for(self._open_socket(address, endpoint), self._connect_timeout_ms / 1000)
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                await self._open_socket(address, endpoint)
         except TimeoutError:
             endpoint.abort("connect timeout")
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None

@@ -128,10 +128,11 @@ class _RemoteNameServer:
         """Wait for a change. Returns False after `wait_ms` without one."""
         try:
             if not self.stopped:
-                await asyncio.wait_for(self._changed.wait(), max(wait_ms, 0) / 1000)
+                async with asyncio.timeout(max(wait_ms, 0) / 1000):
+                    await self._changed.wait()
         except TimeoutError:
             return False
-        if self.stopped:  # Python 3.11's wait_for loses a cancellation that comes together with the event
+        if self.stopped:
             raise asyncio.CancelledError
         await self._broker.before_registering()
         return True

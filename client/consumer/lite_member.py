@@ -146,7 +146,8 @@ class LiteMember(GroupMember):
                 break
             self._arrived.clear()
             try:
-                await asyncio.wait_for(self._arrived.wait(), left_ms / 1000)
+                async with asyncio.timeout(left_ms / 1000):
+                    await self._arrived.wait()
             except TimeoutError:
                 pass
         return messages

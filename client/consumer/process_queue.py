@@ -245,7 +245,8 @@ class ProcessQueue:
         if self._idle is None:
             self._idle = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.wait_for(asyncio.shield(self._idle), timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.shield(self._idle)
         except TimeoutError:
             return False
         return not self.listener_running
@@ -261,6 +262,7 @@ class ProcessQueue:
             self._below = asyncio.get_running_loop().create_future()
         self._wanted_count = count
         try:
-            await asyncio.wait_for(asyncio.shield(self._below), timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.shield(self._below)
         except TimeoutError:
             pass

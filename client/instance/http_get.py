@@ -43,7 +43,8 @@ async def http_get(runtime: Runtime, url: str, timeout_ms: int) -> str:
         return await exchange.whole
 
     try:
-        return read_reply(url, await asyncio.wait_for(whole_reply(), timeout_ms / 1000))
+        async with asyncio.timeout(timeout_ms / 1000):
+            return read_reply(url, await whole_reply())
     except TimeoutError:
         raise HttpGetFailed(url, f"no answer within {timeout_ms} ms") from None
     except (OSError, ValueError) as error:  # ValueError: a wrong port or host

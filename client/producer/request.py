@@ -302,7 +302,8 @@ async def open_sender(instance: MQClientInstance, queue: MessageQueue, outgoing:
     try:
         endpoint = await instance.sender(queue.broker_name)
         if endpoint.write_paused:
-            await asyncio.wait_for(endpoint.writable(), timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                await endpoint.writable()
     except (NoRouteError, RemotingError) as error:
         raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
     except TimeoutError:

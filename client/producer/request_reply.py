@@ -92,7 +92,8 @@ async def introduce(instance: MQClientInstance, topic: str, timeout_ms: int) -> 
     Brokers that cannot be reached within `timeout_ms` get a later heartbeat.
     """
     try:
-        await asyncio.wait_for(_meet(instance, topic), timeout_ms / 1000)
+        async with asyncio.timeout(timeout_ms / 1000):
+            await _meet(instance, topic)
     except (NoRouteError, TimeoutError, ProtocolError) as error:
         instance.log.warning("client_not_registered", topic=topic, error=f"{type(error).__name__}: {error}")
 
@@ -136,7 +137,8 @@ class Replies:
     ) -> MessageExt:
         """Wait for the reply. Raises RequestTimeoutError, with RocketMQ's text."""
         try:
-            return await asyncio.wait_for(future, max(remaining_ms, 0) / 1000)
+            async with asyncio.timeout(max(remaining_ms, 0) / 1000):
+                return await future
         except TimeoutError:
             reason = f"send request message to <{topic}> OK, but wait reply message timeout, {timeout_ms} ms."
             raise RequestTimeoutError(reason) from None

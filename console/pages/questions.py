@@ -20,7 +20,8 @@ T = TypeVar("T")
 async def answer_of(question: Awaitable[T]) -> T | None:
     """The answer; None when none came in time, or when the broker refused."""
     try:
-        return await asyncio.wait_for(question, _PATIENCE_S)
+        async with asyncio.timeout(_PATIENCE_S):
+            return await question
     except (TimeoutError, RemotingError, ProtocolError, ClientError):
         return None
 

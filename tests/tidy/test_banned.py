@@ -50,6 +50,7 @@ BANS: dict[str, str] = {
     "tempfile.": DISK,
     "builtins.hash": SEEDED_HASH,
     "asyncio.wait": "it hands back sets; await the tasks one by one, or asyncio.gather",
+    "asyncio.wait_for": "Python 3.11's takes more turns of the loop than 3.12's; use asyncio.timeout",
     "asyncio.as_completed": "its order is an accident; await the tasks one by one, or asyncio.gather",
     "asyncio.create_task": "use Runtime.create_task, which keeps and names the task",
     "asyncio.ensure_future": "use Runtime.create_task, which keeps and names the task",

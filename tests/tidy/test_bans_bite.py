@@ -28,6 +28,7 @@ def parsed(text: str, path: str = "broker/example.py") -> Source:
         "import random\nrandom.Random(1)",
         "import uuid\nuuid.uuid4()",
         "import asyncio\nasyncio.wait([])",
+        "import asyncio\nasync def f(): await asyncio.wait_for(g(), 1)",
         "import threading\nthreading.Lock()",
         "import concurrent.futures\nconcurrent.futures.ThreadPoolExecutor()",
         "open('x')",
@@ -45,7 +46,7 @@ def test_a_banned_name_is_found(text: str) -> None:
         "import random\ndef f(rng: random.Random) -> None: ...",
         "def f(runtime): return runtime.now_ms()",
         "def f(log): log.open()",
-        "import asyncio\nasync def f(): await asyncio.wait_for(g(), 1)",
+        "import asyncio\nasync def f():\n    async with asyncio.timeout(1):\n        await g()",
         "timeout = 3\ntime = timeout",
     ],
 )

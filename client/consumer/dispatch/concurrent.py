@@ -96,7 +96,8 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         if self._running:
             self._idle = asyncio.get_running_loop().create_future()
             try:
-                await asyncio.wait_for(self._idle, timeout_ms / 1000)
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._idle
             except TimeoutError:
                 pass
         return list(self._running)

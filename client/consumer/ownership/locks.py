@@ -351,7 +351,8 @@ class QueueLocks(Unfenced):
         while not done() and (left_ms := deadline_ms - self._runtime.now_ms()) > 0:
             self._progress.clear()
             try:
-                await asyncio.wait_for(self._progress.wait(), left_ms / 1000)
+                async with asyncio.timeout(left_ms / 1000):
+                    await self._progress.wait()
             except TimeoutError:
                 pass
 

@@ -186,7 +186,8 @@ class PeriodEnds:
             task = next(iter(self._tasks))
             left_ms = deadline_ms - self._runtime.now_ms()
             try:
-                await asyncio.wait_for(asyncio.shield(task), max(left_ms, 0) / 1000)
+                async with asyncio.timeout(max(left_ms, 0) / 1000):
+                    await asyncio.shield(task)
             except TimeoutError:
                 task.cancel()
             self._forget(task)
