@@ -1,7 +1,8 @@
 """AdminBase: the requests of the admin client to brokers and name servers."""
 
+import asyncio
 from copy import copy
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.credentials import with_credentials
@@ -25,6 +26,7 @@ from lockstep.remoting.tls.options import TlsOptions
 __all__ = ["AdminBase", "NotLockstepError"]
 
 B = TypeVar("B", bound=WireBody)
+_MEMBERS_ASKED_MAX: Final = 16  # at once: one that is silent keeps one of an Apache broker's 16 admin threads
 
 
 class NotLockstepError(ClientError):
@@ -55,6 +57,7 @@ class AdminBase(Lifecycle):
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
         self._instance: MQClientInstance | None = None
+        self._asked = asyncio.Semaphore(_MEMBERS_ASKED_MAX)
         self._only: BrokerData | None = None
 
     def at(self, broker: BrokerData) -> Self:

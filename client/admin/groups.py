@@ -37,7 +37,6 @@ from lockstep.remoting.errors import RemotingError, RequestRefused
 __all__ = ["GroupAdmin", "GroupProgress", "LockChanges", "LockCursor", "merged_members"]
 
 _FORWARDED_TIMEOUT_MS: Final = 12_000  # the broker waits 10 s for the consumer's answer
-_ASKED_AT_ONCE: Final = 32
 _CHANGE_READS_MAX: Final = 64  # of one broker in a call; each brings 1,000 changes at most
 
 
@@ -162,15 +161,16 @@ class GroupAdmin(AdminBase):
     async def running_infos(
         self, group: str, client_ids: Iterable[str]
     ) -> dict[str, ConsumerRunningInfo | RemotingError | ProtocolError]:
-        """Ask members for their running info, 32 of them at once: a broker waits 10 s for one that does not answer.
+        """Ask members for their running info together: a broker waits 10 s for one that does not answer.
+
+        This client asks 16 members at once, of all groups.
 
         Returns:
             By client id the info, or why there is none: clients of some languages do not answer.
         """
-        asked = asyncio.Semaphore(_ASKED_AT_ONCE)
 
         async def ask(client_id: str) -> ConsumerRunningInfo | RemotingError | ProtocolError:
-            async with asked:
+            async with self._asked:
                 try:
                     return await self.running_info(group, client_id)
                 except (RemotingError, ProtocolError) as error:

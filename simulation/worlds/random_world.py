@@ -149,16 +149,16 @@ class RandomWorld:
         """Wait until every message in the store has had its effect, and say which ones had it late."""
         begin_ms, left = self.world.elapsed_ms, self._not_handled()
         soon_ms, end_ms = begin_ms + self._soon_ms(left), begin_ms + self.plan.settle_ms
-        late = list[tuple[MessageQueue, int, str]]()
+        late: list[tuple[MessageQueue, int, str]] | None = None
         while left and self.world.elapsed_ms < end_ms:
-            if not late and self.world.elapsed_ms >= soon_ms:
+            if late is None and self.world.elapsed_ms >= soon_ms:
                 late = [one for one in self._in_question(left) if self.cluster.committed(one[0]) <= one[1]]
             await self.world.sleep_ms(_POLL_MS)
             left = self._not_handled()
         for text in sorted(set(self._acknowledged) - self.cluster.stored_texts()):
             queue = self._acknowledged[text]
             self.findings.add(Wrong.NOT_STORED, f"message {text} of queue {queue.queue_id}", queue=place_of(queue))
-        for queue, offset, text in [one for one in late if one not in left]:
+        for queue, offset, text in [one for one in late or () if one not in left]:
             text = f"message {text} at offset {offset} of queue {queue.queue_id}, {soon_ms - begin_ms} ms after the end"
             self.findings.add(Wrong.LATE, text, queue=place_of(queue))
         for queue, offset, text in self._in_question(left):

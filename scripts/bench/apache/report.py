@@ -178,7 +178,7 @@ class Report:
     def _of_start(self) -> Iterator[Verdict]:
         if MEMORY in self.start:
             seconds, cpu_s, rss_mb = (self.start_of(MEMORY, name) for name in ("seconds", "cpu_s", "rss_mb"))
-            seen, met = f"{seconds:.2f} s ({cpu_s:.2f} s of CPU time)", seconds <= START_S_MAX
+            seen, met = f"{seconds:.3f} s ({cpu_s:.2f} s of CPU time)", seconds <= START_S_MAX
             yield Verdict("start, to the first connection", "", f"at most {START_S_MAX} s", seen, "time", met)
             floor = f"at most {RSS_MB_MAX:.0f} MB"
             yield Verdict("memory after the start", "", floor, f"{rss_mb:.1f} MB", "memory", rss_mb <= RSS_MB_MAX)
