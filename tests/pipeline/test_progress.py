@@ -53,7 +53,7 @@ class Screen(io.StringIO):
 def shown(*, terminal: bool, count: SentCount, until: str) -> str:
     """What a console shows of a job that ends when it has shown `until`."""
     out = Screen(until)
-    console = Console(file=out, force_terminal=terminal, width=120)
+    console = Console(file=out, force_terminal=terminal, width=120, _environ={"TERM": "xterm"})
     with JobProgress(cast("SparkSession", Session()), "publish to board", console, count.text):
         assert out.written.wait(60)
     return out.getvalue()
