@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lockstep.cli.output import StderrLog
 from lockstep.console import connections, events
@@ -79,8 +80,8 @@ async def test_a_request_that_does_not_end_is_ended(sent: bytes, monkeypatch: py
 
 async def test_a_stream_outlives_the_time_for_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time ends with the request: a page that is open gets events for as long as it wants."""
-    monkeypatch.setattr(connections, "_REQUEST_S", 0.1)
-    monkeypatch.setattr(events, "_SILENCE_S", 0.2)
+    monkeypatch.setattr(connections, "_REQUEST_S", 2.0)
+    monkeypatch.setattr(events, "_SILENCE_S", 1.2)
     async with serving() as served:
         peer = await served.connect()
         peer.send("GET /events")
@@ -106,6 +107,7 @@ async def test_an_answer_that_is_not_read_is_ended(monkeypatch: pytest.MonkeyPat
 async def test_many_connections_that_wait_leave_room_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that has waited longest is closed; a stream of events stays."""
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 8)
+    monkeypatch.setattr(connections, "_REQUEST_S", 3600.0)
     async with serving() as served:
         stream = await served.connect()
         stream.send("GET /events")
@@ -141,16 +143,23 @@ async def test_large_requests_are_refused(line: str, headers: list[str], statuse
         assert await peer.status() in statuses
 
 
-async def test_a_body_in_tiny_chunks_is_not_parsed() -> None:
+async def test_a_body_in_tiny_chunks_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows a refused request is dropped: 300,000 chunks of a byte would take seconds."""
+    parsed: list[int] = []
+    parse = H11Protocol.data_received
+
+    def counted(connection: H11Protocol, data: bytes) -> None:
+        parsed.append(len(data))
+        parse(connection, data)
+
+    monkeypatch.setattr(H11Protocol, "data_received", counted)
     async with serving() as served:
         peer = await served.connect()
-        peer.send("POST /reset", ORIGIN, "Transfer-Encoding: chunked", body=b"1\r\nx\r\n" * 300_000)
-        used_s = asyncio.get_running_loop().time
-        before_s = used_s()
+        first = b"1000\r\n" + b"x" * 4096 + b"\r\n"  # with few lines, so that the headers are read
+        peer.send("POST /reset", ORIGIN, "Transfer-Encoding: chunked", body=first + b"1\r\nx\r\n" * 300_000)
         await peer.status()
         await peer.rest()
-        assert used_s() - before_s < ENOUGH_S / 2
+    assert 0 < sum(parsed) <= 2 * connections._SLICE_BYTES
 
 
 async def test_nonsense_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -168,7 +177,9 @@ async def test_nonsense_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
         again = await served.connect()
         again.send("GET /groups")
         assert await again.status() == 200
-    assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == []
+    # asyncio itself warns of slow callbacks
+    seen = [one for one in caplog.records if one.name.startswith("uvicorn") or one.levelno >= logging.ERROR]
+    assert [one.message for one in seen if one.levelno >= logging.WARNING] == []
 
 
 async def test_streams_that_are_asked_for_at_once_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
