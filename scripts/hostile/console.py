@@ -109,20 +109,24 @@ async def slow_headers(target: Target) -> str:
 
 
 async def slow_bodies(target: Target) -> str:
-    """Forms of which a byte comes each second."""
+    """Forms of which a byte comes each second; a page is asked for beside them."""
     browser = Browser(target)
     head = request("/release", f"Origin: http://{HOST}", "Content-Length: 1000", method="POST")
     streams = [stream for stream in [await browser.connect() for _ in range(200)] if stream is not None]
     for _, writer in streams:
         writer.write(head)
-    for _ in range(DRIPS_S):
+    page = asyncio.create_task(browser.ask(request("/groups")))
+    for second in range(DRIPS_S):
         for _, writer in streams:
             if not writer.is_closing():
                 writer.write(b"a")
         await asyncio.sleep(1.0)
+        if second == 0:
+            answered = await page if page.done() else "not yet"
     left = sum([await is_open(stream) for stream in streams])
+    await page
     browser.close()
-    return f"{left} of {len(streams)} are open after {DRIPS_S} s"
+    return f"a page in the first second: {answered}, {left} of {len(streams)} are open after {DRIPS_S} s"
 
 
 async def endless(target: Target) -> str:

@@ -9,7 +9,7 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lockstep.cli.output import StderrLog
-from lockstep.console import connections, events
+from lockstep.console import connections, events, guard
 from lockstep.console.server import serve
 from tests.console.pages_inside import NOWHERE, ask, make_console
 
@@ -160,6 +160,24 @@ async def test_a_body_in_tiny_chunks_is_not_parsed(monkeypatch: pytest.MonkeyPat
         await peer.status()
         await peer.rest()
     assert 0 < sum(parsed) <= 2 * connections._SLICE_BYTES
+
+
+async def test_forms_that_do_not_end_hold_up_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form takes its turn when it has arrived; then it is read as it came."""
+    monkeypatch.setattr(connections, "_REQUEST_S", 3600.0)
+    async with serving() as served:
+        forms = [await served.connect() for _ in range(guard._UNDER_WAY_MAX)]
+        for form in forms:
+            form.send("POST /reset", ORIGIN, "Content-Length: 7", "Expect: 100-continue")
+            assert await form.status() == 100  # its body is waited for
+            await form.reader.readuntil(b"\r\n")
+            form.writer.write(b"token")
+        page = await served.connect()
+        page.send("GET /groups")
+        assert await page.status() == 200
+        for form in forms:
+            form.writer.write(b"=x")
+            assert await form.status() == 403
 
 
 async def test_nonsense_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
