@@ -64,6 +64,16 @@ class BoundedConnection(H11Protocol):
             self._is_deaf = self.conn.their_state is h11.SEND_BODY and has_large_body(self.headers)
         self._if_request_is_whole()
 
+    def send_400_response(self, msg: str) -> None:
+        """Nothing more is sent by a page that this request asked for: uvicorn would log that it cannot."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        state = self.conn.our_state
+        if state is h11.IDLE or (state is h11.SEND_RESPONSE and self.cycle.scope["method"] != "HEAD"):
+            super().send_400_response(msg)
+        else:
+            self.end()
+
     def on_response_complete(self) -> None:
         self._lines = 0
         self._wait_for_request(_NEXT_REQUEST_S)

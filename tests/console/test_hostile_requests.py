@@ -186,6 +186,10 @@ async def test_nonsense_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
         nonsense, upgrade, form = [await served.connect() for _ in range(3)]
         nonsense.writer.write(b"\x00\xff\r\n\r\n")
         assert await nonsense.status() == 400
+        chunks = [await served.connect() for _ in range(3)]
+        for method, chunk in zip(("GET", "HEAD", "POST"), chunks, strict=True):
+            chunk.send(f"{method} /groups", ORIGIN, "Transfer-Encoding: chunked", body=b"zz\r\n")
+            assert await chunk.status() in (0, 400)
         upgrade.send("GET /", "Connection: Upgrade", "Upgrade: websocket")
         assert await upgrade.status() == 200
         form.send("POST /reset", ORIGIN, "Content-Length: 9")
