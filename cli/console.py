@@ -2,6 +2,7 @@
 
 from lockstep.cli.output import CliError, StderrLog, note
 from lockstep.remoting.logs import printable
+from lockstep.remoting.settings import Address
 
 __all__ = ["console"]
 
@@ -33,7 +34,8 @@ async def console(name_server: str, host: str, port: int, snapshot: str | None) 
     try:
         await serve(name_server, host, port, log, _ready)
     except OSError as error:
-        raise CliError(f"cannot listen on {host}:{port}: {error.strerror or error}; --port chooses another") from None
+        address = Address(host, port)
+        raise CliError(f"cannot listen on {address}: {error.strerror or error}; --port chooses another") from None
 
 
 def _ready(address: str) -> None:
