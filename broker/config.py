@@ -19,14 +19,13 @@ from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, TRACE_TOPIC, check_topic
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.settings import PORT_MAX, Address, SettingError, is_ipv6, parse_addresses, setting
+from lockstep.remoting.settings import PORT_MAX, Address, SettingError, is_everywhere, is_ipv6, parse_addresses, setting
 from lockstep.store.format.layout import ENTRY_BYTES, FILE_END_BYTES
 
 __all__ = ["TLS_MODES", "BrokerConfig"]
 
 MIB = 1024 * 1024
 _HOURS = 24
-_EVERYWHERE = ("", "0.0.0.0", "::")
 _HEADER_BYTES_NEEDED = PROPERTIES_BYTES_MAX + 4096
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX  # 24: IPv6 hosts
@@ -284,14 +283,15 @@ class BrokerConfig:
             "a broker without a name server in its process needs the address of one",
         )
         _check(
-            self.advertised_host not in _EVERYWHERE,
+            not is_everywhere(self.advertised_host),
             "advertise",
-            f"host {self.host!r} is every address; give the one that clients must use",
+            f"host {self.advertised_host!r} is every address; give the one that clients must use",
         )
         _check(
-            _HOST.fullmatch(self.advertised_host) is not None or is_ipv6(self.advertised_host),
+            _HOST.fullmatch(self.advertised_host) is not None
+            or (is_ipv6(self.advertised_host) and "%" not in self.advertised_host),  # a zone is of this machine alone
             "advertise",
-            f"{self.advertised_host!r} is neither a host name nor an IP address (IPv6 without brackets, as ::1)",
+            f"{self.advertised_host!r} is neither a host name nor an IP address (IPv6 without brackets and zone: ::1)",
         )
         for name in ("broker_name", "cluster", "trace_topic"):
             try:

@@ -14,6 +14,7 @@ __all__ = [
     "SettingError",
     "Unit",
     "as_properties",
+    "is_everywhere",
     "is_ipv6",
     "live_properties",
     "parse_address",
@@ -69,6 +70,16 @@ def is_ipv6(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_everywhere(host: str) -> bool:
+    """Whether a host to listen at stands for every address of the machine, in any spelling."""
+    if not is_ipv6(host):
+        return not host.strip("0.")  # the system takes "0" for 0.0.0.0, too
+    from ipaddress import IPv6Address
+
+    address = IPv6Address(host)
+    return (address.ipv4_mapped or address).is_unspecified
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:

@@ -17,6 +17,8 @@ from lockstep.store.format.layout import FILE_END_BYTES
 from tests.broker.helpers import RecordingLog
 from tests.store.stores import record
 
+EVERYWHERE = ("", "0.0.0.0", "0", "::", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0")
+
 
 @pytest.mark.parametrize(
     ("changes", "said"),
@@ -29,7 +31,9 @@ from tests.store.stores import record
         ({"lock_max_live_time_ms": 0}, "above 0"),
         ({"lock_max_live_time_ms": 999, "lock_mode": "fenced"}, "at least 1000 with fenced locks: renewals must be"),
         ({"port": 70_000}, "0 to 65535"),
-        ({"host": "0.0.0.0"}, "give the one that clients must use"),
+        *[({"host": host}, "give the one that clients must use") for host in EVERYWHERE],
+        *[({"advertise": host}, "every address") for host in EVERYWHERE if host],
+        ({"advertise": "fe80::1%eth0"}, "neither a host name nor an IP address"),
         ({"serve_name_server": False}, "needs the address of one"),
         ({"serve_name_server": False, "serve_broker": False}, "must have a broker or a name server"),
         ({"name_servers": "nowhere"}, "host:port"),
