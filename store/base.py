@@ -258,7 +258,7 @@ class MessageStore(Protocol):
         """Delete what a queue that was taken has on the disk."""
 
     def end_free(self) -> None:
-        """All queues of a topic that was taken are free."""
+        """All queues of a topic that was taken, and is apart, are free."""
 
     def max_offsets(self) -> dict[tuple[str, int], int]:
         """(topic, queue id) -> `max_offset`, for each queue that has had a message."""

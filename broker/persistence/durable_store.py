@@ -103,7 +103,7 @@ class DurableStore:
     def _open(self, now_ms: int) -> None:
         tables, store = self._broker_tables, self.store
         self.tables.load(self._config.offset_entries_max)
-        if delete_left_queues(store.storage, self.data_dir.folder):
+        if delete_left_queues(store.storage, self.data_dir.folder, self._log):
             self._log.info("deleted_topic_files_removed", folder=self.data_dir.folder)
         kept_locks = self.lock_file.read() if self.lock_file is not None else None
         if kept_locks is not None and self.data_dir.crashed:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage
 from lockstep.store.file.queue import FileQueue
 from lockstep.store.format.files import names_in
-from lockstep.store.format.layout import CONSUME_QUEUE
+from lockstep.store.format.layout import CONSUME_QUEUE, parse_file_name
 
 __all__ = ["delete_left_queues", "move_queues", "remove_empty"]
 
@@ -19,12 +20,12 @@ _PREFIX: Final = "dropped-"  # folders beside consumequeue
 
 def move_queues(storage: Storage, root: str, topic: str, queues: Sequence[FileQueue]) -> bool:
     """Rename the folder of a topic with these queues. False: it keeps its name, and the files must be deleted now."""
-    number = 1 + max([int(name.removeprefix(_PREFIX)) for name in _left(storage, root)], default=0)
-    folder = f"{root}/{_PREFIX}{number}"
     try:
+        number = 1 + max([int(name.removeprefix(_PREFIX)) for name in _left(storage, root)], default=0)
+        folder = f"{root}/{_PREFIX}{number}"
         storage.rename(f"{root}/{CONSUME_QUEUE}/{topic}", folder)
-    except FileNotFoundError:
-        pass  # the entries of all queues wait in memory
+    except FileNotFoundError:  # the entries of all queues wait in memory
+        folder = f"{root}/{_PREFIX}0"  # never exists: the topic's own folder may soon be that of a new topic
     except OSError:
         return False
     for queue in queues:
@@ -33,23 +34,43 @@ def move_queues(storage: Storage, root: str, topic: str, queues: Sequence[FileQu
     return True
 
 
-def delete_left_queues(storage: Storage, root: str) -> int:
-    """Delete what a crash has left of deleted topics. Returns the number of topics. Raises OSError."""
-    left = _left(storage, root)
-    for folder in left:
-        for queue in names_in(storage, f"{root}/{folder}"):
-            for name in names_in(storage, f"{root}/{folder}/{queue}"):
-                storage.delete(f"{root}/{folder}/{queue}/{name}")
-            storage.delete(f"{root}/{folder}/{queue}")
-        storage.delete(f"{root}/{folder}")
-    return len(left)
+def delete_left_queues(storage: Storage, root: str, events: EventLog) -> int:
+    """Delete what a crash has left of deleted topics. Returns how many are gone. Raises OSError for `root` alone."""
+    deleted = 0
+    for name in _left(storage, root):
+        failed = _delete_left(storage, f"{root}/{name}")
+        if failed is None:
+            deleted += 1
+        else:
+            events.error("queue_delete_failed", folder=f"{root}/{name}", reason=str(failed))
+    return deleted
+
+
+def _delete_left(storage: Storage, folder: str) -> OSError | None:
+    """Delete the queues in a folder, then the folder. Returns why something stays: a file that is not ours, say."""
+    failed: OSError | None = None
+    try:
+        for queue in filter(str.isdecimal, storage.list_dir(folder)):
+            try:
+                for name in storage.list_dir(f"{folder}/{queue}"):
+                    if parse_file_name(name) is not None:
+                        storage.delete(f"{folder}/{queue}/{name}")
+                storage.delete(f"{folder}/{queue}")
+            except OSError as error:
+                failed = failed or error
+        if failed is None:
+            storage.delete(folder)
+    except OSError as error:
+        failed = error
+    return failed
 
 
 def remove_empty(storage: Storage, root: str) -> None:
-    """Remove folders whose queues are all deleted."""
-    for folder in _left(storage, root):
-        with suppress(OSError):  # another topic is still being deleted
-            storage.delete(f"{root}/{folder}")
+    """Remove folders whose queues are all deleted. What cannot be removed now is removed at the next start."""
+    with suppress(OSError):
+        for folder in _left(storage, root):
+            with suppress(OSError):  # another topic is still being deleted
+                storage.delete(f"{root}/{folder}")
 
 
 def _left(storage: Storage, root: str) -> list[str]:

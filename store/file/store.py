@@ -216,8 +216,11 @@ class FileStore(FileLookup):
 
     def drop_topic(self, topic: str) -> None:
         """Delete a topic's queues, and its messages that are not readable yet."""
-        for _, queue in self.take_topic(topic).queues:
+        taken = self.take_topic(topic)
+        for _, queue in taken.queues:
             self.free(queue)
+        if taken.is_apart:
+            self.end_free()
 
     def take_topic(self, topic: str) -> TakenTopic[FileQueue]:
         self._waiting = deque([arrived for arrived in self._waiting if arrived.topic != topic])

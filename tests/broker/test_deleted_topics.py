@@ -1,5 +1,6 @@
 """Deleted topics stay deleted after a crash, with their messages and settings."""
 
+import errno
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.protocol.bodies.broker import TopicConfig
-from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.store.base import TakenTopic
 from tests.broker.helpers import NOW_MS
@@ -62,16 +63,22 @@ async def test_nothing_is_deleted_on_the_word_of_an_older_copy(tmp_path: Path, s
 WIDE = 300  # queues: more than are deleted in one go
 
 
-def delete_wide(opened: Kept) -> deque[Callable[[], None]]:
+def delete_wide(opened: Kept, topic: str = "Wide", *, written: bool = True) -> deque[Callable[[], None]]:
     """Delete a topic with a message in each queue. Returns the turns of the loop that are to come."""
     turns: deque[Callable[[], None]] = deque()
-    opened.broker.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
+    opened.broker.topics.put(TopicConfig(topic, WIDE, WIDE), NOW_MS)
     for queue_id in range(WIDE):
-        opened.broker.put(record(b"old", queue_id, topic="Wide"))
-    opened.store.write_tails()
+        opened.broker.put(record(b"old", queue_id, topic=topic))
+    if written:
+        opened.store.write_tails()
     opened.broker.work.soon = turns.append
-    opened.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("Wide"))
+    reply = opened.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
+    assert reply is None or reply.code == ResponseCode.SUCCESS
     return turns
+
+
+def found(folder: Path, pattern: str) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.glob(pattern))
 
 
 async def test_the_files_of_many_queues_are_deleted_in_steps(tmp_path: Path) -> None:
@@ -138,3 +145,74 @@ async def test_files_that_cannot_be_moved_are_deleted_at_once(tmp_path: Path) ->
         assert not list((tmp_path / "consumequeue" / "Wide").iterdir())
         opened.broker.work.soon = None
         del opened.store.storage.rename
+
+
+@pytest.mark.parametrize("stray", ["note.txt", "5/folder", "5/note.txt"])
+async def test_what_is_not_ours_in_a_deleted_topic_stays_and_the_broker_starts(tmp_path: Path, stray: str) -> None:
+    """It is told once at each start; all else is deleted."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        delete_wide(opened)
+        left = tmp_path / "dropped-1" / stray
+        if stray.endswith("folder"):
+            left.mkdir()
+        else:
+            left.write_text("mine")
+        opened.broker.work.soon = None
+    for _ in range(2):
+        async with kept(tmp_path) as again:
+            assert again.log.names("error") == ["queue_delete_failed"]
+            assert found(tmp_path / "dropped-1", "**/*") == (["5", stray] if "5" in stray else [stray])
+
+
+async def test_a_start_after_a_crash_leaves_no_folder_of_a_deleted_wide_topic(tmp_path: Path) -> None:
+    """Or the next start would tell of files that it did not find."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        for queue_id in range(WIDE):
+            opened.broker.put(record(b"old", queue_id, topic="Wide"))
+        opened.store.write_tails()
+        opened.store.drop_topic("Wide")
+        assert not (tmp_path / "dropped-1").exists()
+
+
+@pytest.mark.parametrize("later", ["Wide", "Other"])
+async def test_a_wide_topic_without_files_leaves_those_of_others_alone(tmp_path: Path, later: str) -> None:
+    """Neither a new topic of its name nor another deleted one has its folder."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        turns = [*delete_wide(opened, written=False)]
+        if later == "Wide":
+            opened.broker.put(record(b"new", WIDE - 1, topic="Wide"))
+            opened.store.write_tails()
+        else:
+            turns += delete_wide(opened, "Other")
+        rest: deque[Callable[[], None]] = deque(turns)
+        opened.broker.work.soon = rest.append
+        while rest:
+            rest.popleft()()
+        assert not opened.log.names("error")
+        assert not found(tmp_path, "dropped-*")
+        assert (later == "Wide") == (tmp_path / "consumequeue" / "Wide" / str(WIDE - 1)).exists()
+        opened.broker.work.soon = None
+
+
+@pytest.mark.parametrize("works", [0, 1])
+async def test_a_topic_is_deleted_while_the_folder_cannot_be_listed(tmp_path: Path, works: int) -> None:
+    """As with too many open files: only the empty folder stays, until the next start."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        listed: list[str] = []
+        list_dir = opened.disk.list_dir
+
+        def few_lists(path: str) -> list[str]:
+            listed.append(path)
+            if len(listed) > works:
+                raise OSError(errno.EMFILE, "too many open files")
+            return list_dir(path)
+
+        opened.store.storage.list_dir = few_lists  # type: ignore[method-assign]
+        turns = delete_wide(opened)
+        while turns:
+            turns.popleft()()
+        assert len(listed) == 1 + works
+        assert found(tmp_path, "dropped-*") == ["dropped-1"] * works
+        assert not found(tmp_path, "consumequeue/Wide/*")
+        opened.broker.work.soon = None
+        del opened.store.storage.list_dir

@@ -100,7 +100,8 @@ def _free(broker: Broker, topic: str, taken: TakenTopic[Any], counted: Mapping[i
         broker.store.free(queue)
         if taken.is_apart and number % _FREED_A_STEP == 0:
             yield None
-    broker.store.end_free()
+    if taken.is_apart:
+        broker.store.end_free()
 
 
 def topic_configs(
