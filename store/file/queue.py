@@ -237,6 +237,12 @@ class QueueTable(dict[tuple[str, int], FileQueue]):
                     del self._with_files[one]
         self._with_files[queue] = None
 
+    def close(self) -> None:
+        """Close the files of all queues, also of those that were taken out of the table and are not deleted yet."""
+        for queue in self._with_files:
+            queue.close()
+        self._with_files.clear()
+
     def write_tails(self) -> None:
         """Write the waiting entries of all queues. Raises OSError after the last queue if one failed."""
         failed: OSError | None = None

@@ -264,8 +264,7 @@ class FileStore(FileLookup):
         """Close the files. StoreFlusher.stop makes it a clean shutdown."""
         self.log.close()
         self.keys.close()
-        for queue in self.queues.values():
-            queue.close()
+        self.queues.close()
 
     # Reading -------------------------------------------------------------------------------------------------
 

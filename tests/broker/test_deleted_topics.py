@@ -13,6 +13,7 @@ from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.store.base import TakenTopic
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
+from tests.open_files import open_files
 from tests.store.stores import record
 
 
@@ -110,6 +111,7 @@ async def test_a_wide_topic_that_was_being_deleted_is_gone_after_a_crash(tmp_pat
         await opened.durable.flush()
         opened.broker.work.soon = None
     assert (tmp_path / "dropped-1").exists()
+    assert not [path for path in open_files() if path.startswith(str(tmp_path))]
     (tmp_path / "abort").touch()
     async with kept(tmp_path) as again:
         assert "deleted_topic_files_removed" in again.log.names("info")
