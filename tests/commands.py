@@ -10,11 +10,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 from lockstep.testing.process import BrokerProcess
 
-__all__ = ["END_S", "NO_SETTINGS", "SCRIPTS", "TIMEOUT_S", "Lockstep", "Result", "Running", "running_broker"]
+__all__ = [
+    "END_S",
+    "NO_SETTINGS",
+    "SCRIPTS",
+    "TIMEOUT_S",
+    "Lockstep",
+    "Result",
+    "Running",
+    "is_readable",
+    "running_broker",
+]
 
 TIMEOUT_S = 120  # of a busy machine
 END_S = 60
@@ -35,6 +45,13 @@ class Result(NamedTuple):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+def is_readable(file: int | IO[bytes], timeout_s: float) -> bool:
+    """Whether a descriptor has data, or its end, within this time; unlike `select.select`, above 1,023 too."""
+    waiting = select.poll()
+    waiting.register(file, select.POLLIN)
+    return bool(waiting.poll(timeout_s * 1000))
+
+
 class Running:
     """A process that runs beside the test; ended by `with`."""
 
@@ -42,18 +59,28 @@ class Running:
         pipe = subprocess.PIPE
         self.popen = subprocess.Popen(command, stdin=pipe, stdout=stdout, stderr=pipe, env=environment)
         self._seen = b""
+        self._seen_errors = b""
 
     def line(self, timeout_s: float = TIMEOUT_S) -> str:
         """The next line on stdout, waited for."""
-        assert self.popen.stdout is not None
-        while b"\n" not in self._seen:
-            ready, _, _ = select.select([self.popen.stdout], [], [], timeout_s)
-            assert ready, f"no line within {timeout_s} s"
-            data = os.read(self.popen.stdout.fileno(), 65536)
+        line, self._seen = self._next_line(self.popen.stdout, self._seen, timeout_s)
+        return line
+
+    def error_line(self, timeout_s: float = TIMEOUT_S) -> str:
+        """The next line on stderr, waited for."""
+        line, self._seen_errors = self._next_line(self.popen.stderr, self._seen_errors, timeout_s)
+        return line
+
+    def _next_line(self, stream: IO[bytes] | None, seen: bytes, timeout_s: float) -> tuple[str, bytes]:
+        """(a line, the bytes after it)."""
+        assert stream is not None
+        while b"\n" not in seen:
+            assert is_readable(stream, timeout_s), f"no line within {timeout_s} s"
+            data = os.read(stream.fileno(), 65536)
             assert data, f"it ended with {self.popen.wait(END_S)}: {self._errors()}"
-            self._seen += data
-        line, _, self._seen = self._seen.partition(b"\n")
-        return line.decode() + "\n"
+            seen += data
+        line, _, rest = seen.partition(b"\n")
+        return line.decode() + "\n", rest
 
     def stop(self, number: signal.Signals) -> Result:
         self.popen.send_signal(number)
@@ -61,11 +88,11 @@ class Running:
 
     def ended(self, timeout_s: float = TIMEOUT_S) -> Result:
         out, err = self.popen.communicate(timeout=timeout_s)
-        return Result(self.popen.returncode, (self._seen + out).decode(), err.decode())
+        return Result(self.popen.returncode, (self._seen + out).decode(), (self._seen_errors + err).decode())
 
     def _errors(self) -> str:
         assert self.popen.stderr is not None
-        return self.popen.stderr.read().decode()
+        return (self._seen_errors + self.popen.stderr.read()).decode()
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ What shares something that takes long to start runs in one worker: see `Together
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.open_files import open_files
 from tests.tiers import COLLECTED, Tier, select
 
 # How long an example takes is the machine's business: a loaded one is no finding.
@@ -28,6 +30,8 @@ settings.load_profile("lockstep")
 TESTS = Path(__file__).parent
 RUN_ONCE = (TESTS / "integration", TESTS / "interop")
 TOGETHER = ("tests/pipeline/", "tests/tidy/")  # one Spark; the sources parsed once
+OPEN_BEFORE = pytest.StashKey[Counter[str]]()  # what was open when a test began
+LEFT_OPEN_MAX = 64  # of what the fixtures of a module or session keep: servers, Spark
 MODULES_TOGETHER = "tests/interop/"  # servers of their own
 
 
@@ -56,6 +60,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:], left = select(items, Tier(config.getoption("--tier")))
     if left:
         config.hook.pytest_deselected(items=left)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[OPEN_BEFORE] = Counter(open_files())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """No test leaves files open: a thousand of them would make later tests fail, in places that are not to blame."""
+    left = Counter(open_files()) - item.stash[OPEN_BEFORE]
+    assert left.total() <= LEFT_OPEN_MAX, f"it left {left.total()} files open: {sorted(left)[:5]}"
 
 
 class TogetherScheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.commands import Lockstep
-from tests.console.browser.site import said
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.installed import version_of
 from tests.interop.harness.servers import Server
@@ -44,7 +43,7 @@ async def test_the_pages(
     await story.send_keyed(topic, 100)
     await story.drain(topic, group)
     with Lockstep(either.name_server).start("console", "--port", "0") as console:
-        line = await asyncio.to_thread(said, console)
+        line = await asyncio.to_thread(console.error_line)
         assert "console is at" in line, line
         site = line.partition("console is at ")[2].split("/ ")[0]
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import is_readable
 from tests.testing.plugin_project import Project
 
 
@@ -284,6 +284,6 @@ def test_the_broker_ends_with_pytest(project: Project, number: signal.Signals) -
 def wait_for(process: int) -> bool:
     """Whether the process has ended soon, on a busy machine too."""
     try:
-        return bool(select.select([process], [], [], 100)[0])
+        return is_readable(process, 100)
     finally:
         os.close(process)

@@ -1,8 +1,6 @@
 """A console as a process, over a broker with messages and two members, for a browser."""
 
 import json
-import os
-import select
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ from typing import Any
 
 from tests.commands import TIMEOUT_S, Lockstep, Running, running_broker
 
-__all__ = ["GROUP", "TIMEOUT_MS", "TOPIC", "Site", "running_site", "said"]
+__all__ = ["GROUP", "TIMEOUT_MS", "TOPIC", "Site", "running_site"]
 
 TOPIC, GROUP = "orders", "shop"
 TIMEOUT_MS = TIMEOUT_S * 1000
@@ -60,18 +58,5 @@ def running_site(folder: Path) -> Iterator[Site]:
         site.join()
         site.join()
         console = running.enter_context(lockstep.start("console", "--port", "0"))
-        site.address = said(console).partition("console is at ")[2].split("/ ")[0]
+        site.address = console.error_line().partition("console is at ")[2].split("/ ")[0]
         yield site
-
-
-def said(process: Running) -> str:
-    """The next line on stderr, waited for."""
-    assert process.popen.stderr is not None
-    text = b""
-    while b"\n" not in text:
-        ready, _, _ = select.select([process.popen.stderr], [], [], TIMEOUT_S)
-        assert ready, f"no line within {TIMEOUT_S} s"
-        data = os.read(process.popen.stderr.fileno(), 65536)
-        assert data, f"it ended with {process.popen.wait()}: {text.decode()}"
-        text += data
-    return text.decode()
