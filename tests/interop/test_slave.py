@@ -71,7 +71,12 @@ async def test_the_master_sends_readers_to_its_slave(
         await story.drain(topic, group)
     assert story.report(row).handled == MESSAGES
     for queue_id in (0, 1):
-        way = [address for address, header in pulls if (header.topic, header.queue_id) == (topic, queue_id)]
+        asked = [
+            (address, header.queue_offset)
+            for address, header in pulls
+            if (header.topic, header.queue_id) == (topic, queue_id)
+        ]
+        way = [address for address, _ in dict.fromkeys(asked)]  # a pull that failed is repeated: on a busy machine, say
         assert way[:8] == [pair.server.broker, pair.slave] * 4, "each sends whoever is behind to the other"
     by_slave = [header for address, header in pulls if address == pair.slave]
     assert not any(header.sys_flag & PullSysFlag.COMMIT_OFFSET or header.commit_offset for header in by_slave)
