@@ -126,6 +126,7 @@ async def _serve_many(options: "Options", arguments: list[str], log: "StartLog")
 
 async def _serve(options: "Options", log: "StartLog") -> int:
     from lockstep.broker.full_collections import FullCollections
+    from lockstep.remoting.runtime import AsyncioRuntime
 
     stopped = await _until_stopped(options)
     link = await _open_link(options, stopped) if options.member else None
@@ -146,7 +147,7 @@ async def _serve(options: "Options", log: "StartLog") -> int:
         else:
             await link.serving(server, addresses)
         gc.freeze()  # objects made at start-up stay; the collector need not visit them again
-        FullCollections().watch()
+        FullCollections(AsyncioRuntime().monotonic_ns).watch()
         log.open(options.log_format, options.log_level, sys.stderr, **_process_field(options))
         log.info("listening", **_facts(options))
         for name, above, why in options.config.too_short_for_default_clients():

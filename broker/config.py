@@ -63,9 +63,7 @@ class BrokerConfig:
     segment_bytes: int = setting(0, name="mappedFileSizeCommitLog")  # 0: an eighth of the limit, at most 64 MiB
     data_dir: str = setting("", name="storePathRootDir")  # folder of the store; empty: in memory only
     flush_sync: bool = False  # answer a send when it is synced to disk
-    trace: str = (
-        ""  # trace file, where a start after a crash writes the offsets of groups for the order checker; empty: none
-    )
+    trace: str = ""  # where a start after a crash writes the offsets of groups for the order checker; empty: none
     queue_file_bytes: int = setting(6_000_000, name="mappedFileSizeConsumeQueue")
     index_slot_count: int = setting(5_000_000, name="maxHashSlotNum")
     index_item_count: int = setting(20_000_000, name="maxIndexNum")
@@ -163,6 +161,7 @@ class BrokerConfig:
     kv_configs_max: int = 10_000  # that a name server keeps
     kv_characters_max: int = 2_000_000  # of their namespaces, keys and values
     topics_max: int = 50_000  # of sends and administrators; retry topics of groups are created above it too
+    queues_max: int = 131_072  # of all topics together, as above
 
     log_debug: bool = False
 
@@ -376,8 +375,8 @@ _NOT_NEGATIVE = (
 _POSITIVE = (
     "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",
     "heartbeat_groups_max", "heartbeat_subscriptions_max", "groups_per_connection_max", "memberships_max",
-    "subscription_characters_max", "groups_max", "topics_max", "brokers_max", "routes_max", "kv_configs_max",
-    "kv_characters_max", "default_topic_queue_nums", "retry_queue_nums", "hold_check_interval_ms",
+    "subscription_characters_max", "groups_max", "topics_max", "queues_max", "brokers_max", "routes_max",
+    "kv_configs_max", "kv_characters_max", "default_topic_queue_nums", "retry_queue_nums", "hold_check_interval_ms",
     "held_pulls_per_connection_max", "held_pulls_max", "channel_expired_timeout_ms", "broker_expired_timeout_ms",
     "scan_interval_ms", "idle_close_ms", "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms",
     "index_slot_count", "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms",

@@ -7,7 +7,6 @@ connections that are open at that moment, those with TLS, and those of asyncio w
 """
 
 import gc
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -18,11 +17,9 @@ _LONG_NS: Final = 5_000_000  # some 50,000 objects; until the next run come at l
 
 
 class FullCollections:
-    """`watch` begins. The tests give a clock in ns, and `freeze`."""
+    """`watch` begins. `freeze`: for tests."""
 
-    def __init__(
-        self, now_ns: Callable[[], int] = time.perf_counter_ns, freeze: Callable[[], None] = gc.freeze
-    ) -> None:
+    def __init__(self, now_ns: Callable[[], int], freeze: Callable[[], None] = gc.freeze) -> None:
         self._now_ns = now_ns
         self._freeze = freeze
         self._began_ns = 0

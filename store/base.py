@@ -260,6 +260,9 @@ class MessageStore(Protocol):
     def end_free(self) -> None:
         """All queues of a topic that was taken, and is apart, are free."""
 
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of each queue that has had a message."""
+
     def max_offsets(self) -> dict[tuple[str, int], int]:
         """(topic, queue id) -> `max_offset`, for each queue that has had a message."""
 

@@ -26,8 +26,8 @@ _RATE_WINDOWS_MS: Final = (10_000, 60_000, 600_000)
 class Counted(Protocol):
     """The part of a message store that statistics read."""
 
-    def max_offsets(self) -> dict[tuple[str, int], int]:
-        """(topic, queue id) -> the end of each queue that has had messages."""
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of each queue that has had messages."""
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -156,7 +156,7 @@ class BrokerStats:
     def count_in_steps(self) -> Generator[None, None, Totals]:
         """As `count`, some queues a step. Between two steps others may count, and topics may be deleted."""
         put = put_bytes = 0
-        for number, (topic, queue_id) in enumerate(self._store.max_offsets(), 1):
+        for number, (topic, queue_id) in enumerate(self._store.queue_keys(), 1):
             if number % _QUEUES_A_STEP == 0:
                 yield None
             first, end = self._offsets.get((topic, queue_id), 0), self._store.max_offset(topic, queue_id)

@@ -32,8 +32,9 @@ _BENCHMARK_QUEUE_NUMS: Final = 1024
 class TopicConfigManager:
     """The table of topics, with the built-in ones from the start.
 
-    At most `topics_max` topics are created by sends and administrators. Retry and dead letter topics of groups are
-    created above that limit too.
+    At most `topics_max` topics, with `queues_max` queues in all, are created by sends and administrators. Retry and
+    dead letter topics of groups are created above these limits too. The queues of built-in topics do not count. A topic
+    counts with the most queues that it has had: messages of the others stay until it is deleted.
     """
 
     def __init__(
@@ -44,11 +45,11 @@ class TopicConfigManager:
     ) -> None:
         """
         Args:
-            on_full: Called with "topics_max", its value and epoch ms when a topic is refused.
+            on_full: Called with "topics_max" or "queues_max", its value and epoch ms when a topic is refused.
             on_change: Called after each change, when the data version has changed too, with the topics that are new
                 or changed. Name servers must be notified of them.
         """
-        self._topics_max = config.topics_max
+        self._topics_max, self._queues_max = config.topics_max, config.queues_max
         self._on_full = on_full
         self._on_change = on_change
         self._version = DataVersion(0, 0)
@@ -69,13 +70,17 @@ class TopicConfigManager:
             *[(topic, 1, _READ_WRITE) for topic in traces],
         ]
         self._table = {topic: TopicConfig(topic, nums, nums, perm) for topic, nums, perm in built_in}
+        self._widths: dict[str, int] = {}  # of each topic that is not built in, the most queues that it has had
+        self.queue_count = 0
 
     def restore(self, topics: Iterable[TopicConfig], data_version: DataVersion) -> None:
         """Load the topics of an earlier run; built-in topics that it did not have stay.
 
         The topic of transaction marks has a queue, but is neither listed nor routed (wire.md 11).
         """
-        self._table.update({config.topic_name: config for config in topics if config.topic_name != OP_HALF_TOPIC})
+        for config in topics:
+            if config.topic_name != OP_HALF_TOPIC:
+                self._keep(config)
         self._version = data_version
 
     def is_system(self, topic: str) -> bool:
@@ -101,9 +106,20 @@ class TopicConfigManager:
         """Create or change a topic. Returns whether anything changed."""
         if self._table.get(config.topic_name) == config:
             return False
-        self._table[config.topic_name] = config
+        self._keep(config)
         self._changed((config,), now_ms)
         return True
+
+    def _keep(self, config: TopicConfig) -> None:
+        topic = config.topic_name
+        self._table[topic] = config
+        if not self.is_system(topic):
+            self.queue_count += self._growth(topic, _width(config))
+            self._widths[topic] = max(_width(config), self._widths.get(topic, 0))
+
+    def _growth(self, topic: str, width: int) -> int:
+        """How many more queues there are when a topic has `width` of them."""
+        return max(width - self._widths.get(topic, 0), 0)
 
     def set_ordered(self, topics: Iterable[str], now_ms: int) -> None:
         """Mark topics for which a name server has an order configuration; unknown topics are ignored (wire.md 2.7)."""
@@ -116,10 +132,10 @@ class TopicConfigManager:
     def check_put(self, config: TopicConfig, now_ms: int) -> None:
         """Check that an administrator may create or change this topic. Raises LocalProtocolError with the reason."""
         self.check_name(config.topic_name)
-        self._check_capacity(config.topic_name, now_ms)
         for what, queue_nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
             if not 0 <= queue_nums <= QUEUE_NUMS_MAX:
                 raise LocalProtocolError(f"{what} queues must number 0 to {QUEUE_NUMS_MAX}, not {queue_nums}")
+        self._check_capacity(config.topic_name, _width(config), now_ms)
         if config.perm & ~(_READ_WRITE | _INHERIT):
             raise LocalProtocolError(f"perm must be a sum of 4 (read), 2 (write) and 1 (inherit), not {config.perm}")
 
@@ -133,6 +149,7 @@ class TopicConfigManager:
         """Returns whether the topic existed. Name servers keep its route until it is deleted there (wire.md 2.7)."""
         if self._table.pop(topic, None) is None:
             return False
+        self.queue_count -= self._widths.pop(topic, 0)
         self.deletions += 1
         self._changed((), now_ms)
         return True
@@ -145,18 +162,30 @@ class TopicConfigManager:
         self._version = DataVersion(self._version.counter + 1, now_ms)
         self._on_change(topics)
 
-    def _check_capacity(self, topic: str, now_ms: int) -> None:
-        """Raises LocalProtocolError when a new topic would exceed `topics_max`."""
+    def _check_capacity(self, topic: str, width: int, now_ms: int) -> None:
+        """Raises LocalProtocolError when a topic would exceed `topics_max`, or with its queues `queues_max`."""
         if topic not in self._table and len(self._table) >= self._topics_max:
             self._on_full("topics_max", self._topics_max, now_ms)
             raise LocalProtocolError(f"no more topics: the broker's setting topics_max is {self._topics_max}")
+        if not self.has_room_for(self._growth(topic, width), now_ms):
+            raise LocalProtocolError(
+                f"topic {topic!r} with {width} queues would be too many: the topics here have {self.queue_count}, and "
+                f"the broker's setting queues_max is {self._queues_max}"
+            )
+
+    def has_room_for(self, queue_nums: int, now_ms: int) -> bool:
+        """Whether the topics of this broker may have so many more queues in all."""
+        if not queue_nums or self.queue_count + queue_nums <= self._queues_max:
+            return True
+        self._on_full("queues_max", self._queues_max, now_ms)
+        return False
 
     def create_by_send(
         self, topic: str, default_topic: str, client_queue_nums: int, retry_queue_nums: int, now_ms: int
     ) -> TopicConfig | None:
         """Create the topic of a send to an unknown name; None when a send may not create it (wire.md 4.7, step 4).
 
-        Raises LocalProtocolError when `topics_max` is reached.
+        Raises LocalProtocolError when `topics_max` or `queues_max` is reached.
         """
         model = self._table.get(default_topic)
         if model is not None and model.perm & _INHERIT:
@@ -166,7 +195,7 @@ class TopicConfigManager:
             config = TopicConfig(topic, retry_queue_nums, retry_queue_nums, _READ_WRITE)
         else:
             return None
-        self._check_capacity(topic, now_ms)
+        self._check_capacity(topic, _width(config), now_ms)
         self.put(config, now_ms)
         return config
 
@@ -186,3 +215,7 @@ class TopicConfigManager:
             config = TopicConfig(topic, queue_nums, queue_nums, _READ_WRITE)
             self.put(config, now_ms)
         return config
+
+
+def _width(config: TopicConfig) -> int:
+    return max(config.read_queue_nums, config.write_queue_nums)

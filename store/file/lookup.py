@@ -36,6 +36,9 @@ class FileLookup:
         queue = self.queues.get((topic, queue_id))
         return queue.max_offset if queue is not None else 0
 
+    def queue_keys(self) -> list[tuple[str, int]]:
+        return list(self.queues)
+
     def max_offsets(self) -> dict[tuple[str, int], int]:
         return {key: queue.max_offset for key, queue in self.queues.items()}
 

@@ -200,6 +200,9 @@ class MemoryStore:
         queue = self._queues.get((topic, queue_id))
         return queue.max_offset if queue is not None else 0
 
+    def queue_keys(self) -> list[tuple[str, int]]:
+        return list(self._queues)
+
     def max_offsets(self) -> dict[tuple[str, int], int]:
         return {key: queue.max_offset for key, queue in self._queues.items()}
 

@@ -18,8 +18,8 @@ class Store:
     def put(self, topic: str, queue_id: int, count: int) -> None:
         self.ends[topic, queue_id] = self.ends.get((topic, queue_id), 0) + count
 
-    def max_offsets(self) -> dict[tuple[str, int], int]:
-        return dict(self.ends)
+    def queue_keys(self) -> list[tuple[str, int]]:
+        return list(self.ends)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return self.ends.get((topic, queue_id), 0)

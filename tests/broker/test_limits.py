@@ -11,7 +11,7 @@ from lockstep.broker.state.members import ClientChannel, ConsumerManager, Produc
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers.messaging import UnregisterClientRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UnregisterClientRequestHeader
 from lockstep.remoting.limit_log import LimitLog
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of
 
@@ -95,6 +95,40 @@ def test_a_send_that_would_make_one_topic_more_is_refused() -> None:
     assert "topics_max is 9" in (reply.remark or "")
     assert peer.send("one").code == ResponseCode.SUCCESS
     assert limits_met(peer) == ["topics_max"]
+
+
+def test_a_topic_or_group_with_too_many_queues_for_the_broker_is_refused() -> None:
+    """With the setting in the remark; what is there may be changed, and a heartbeat still gets its retry topic."""
+    peer = Peer(queues_max=10)
+    made = [
+        peer.answer(R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader(topic, "TBW102", nums, nums, 6))
+        for topic, nums in (("T", 9), ("S", 2))
+    ]
+    assert [reply.code for reply in made] == [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR]
+    assert made[1].remark == (
+        "topic 'S' with 2 queues would be too many: the topics here have 9, and the broker's setting queues_max is 10"
+    )
+    wide, narrow = (SubscriptionGroupConfig("G", retry_queue_nums=nums) for nums in (2, 1))
+    reply = peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, wide)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert reply.remark == "2 retry queues would be too many: the broker's setting queues_max is 10"
+    assert peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, narrow).code == ResponseCode.SUCCESS
+    assert peer.heartbeat("a", consumer("G"), consumer("H")).code == ResponseCode.SUCCESS
+    assert peer.broker.topics.queue_count == 11
+    assert peer.send("T").code == ResponseCode.SUCCESS
+    assert limits_met(peer) == ["queues_max"]
+
+
+def test_wide_groups_share_the_queues_that_are_left() -> None:
+    """Before their retry topics exist."""
+    peer = Peer(queues_max=10)
+    codes = [
+        peer.answer(
+            R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig(group, retry_queue_nums=6)
+        ).code
+        for group in ("G", "G", "H")
+    ]
+    assert codes == [ResponseCode.SUCCESS, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR]
 
 
 def test_a_limit_that_is_met_all_day_is_logged_each_minute() -> None:

@@ -6,13 +6,20 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.state.topics import QUEUE_NUMS_MAX, TopicConfigManager
-from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
 from tests.broker.helpers import NOW_MS
 
 
 class Topics:
-    def __init__(self, *, auto_create: bool = True, topics_max: int = 100, trace_topic: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        auto_create: bool = True,
+        topics_max: int = 100,
+        queues_max: int = 1000,
+        trace_topic: str | None = None,
+    ) -> None:
         self.changes = 0
         self.told: list[str] = []
         self.full: list[tuple[str, int, int]] = []
@@ -24,6 +31,7 @@ class Topics:
             trace_topic_enable=trace_topic is not None,
             trace_topic=trace_topic or "unused",
             topics_max=topics_max,
+            queues_max=queues_max,
         )
         self.manager = TopicConfigManager(config, lambda *facts: self.full.append(facts), self._count)
 
@@ -158,6 +166,42 @@ def test_with_as_many_topics_as_there_may_be_nobody_makes_another() -> None:
     topics.manager.check_put(TopicConfig("ninth", 8, 8), NOW_MS)
     assert topics.manager.ensure_retry_topic("G", 1, NOW_MS).topic_name == "%RETRY%G"
     assert topics.create("tenth", default_topic="none") is None
+
+
+def test_with_as_many_queues_as_there_may_be_nobody_makes_another() -> None:
+    """Of all topics together, those that are built in do not count. A topic with fewer queues than before has as many
+    until it is deleted: their messages are still there."""
+    topics = Topics(queues_max=10)
+    put, check = topics.manager.put, topics.manager.check_put
+    put(TopicConfig("T", 2, 6), NOW_MS)
+    assert topics.create("S") is not None
+    for refused in (TopicConfig("R", 1, 1), TopicConfig("T", 7, 1)):
+        with pytest.raises(
+            LocalProtocolError, match="the topics here have 10, and the broker's setting queues_max is 10"
+        ):
+            check(refused, NOW_MS)
+    with pytest.raises(LocalProtocolError, match="queues_max is 10"):
+        topics.create("R")
+    assert topics.full == [("queues_max", 10, NOW_MS)] * 3
+    put(TopicConfig("T", 1, 1), NOW_MS)
+    check(TopicConfig("T", 6, 6), NOW_MS)
+    with pytest.raises(LocalProtocolError, match="queues_max is 10"):
+        check(TopicConfig("R", 1, 1), NOW_MS)
+    assert topics.manager.ensure_retry_topic("G", 1, NOW_MS).topic_name == "%RETRY%G", "above the limit"
+    topics.manager.delete("T", NOW_MS)
+    check(TopicConfig("R", 5, 5), NOW_MS)
+    with pytest.raises(LocalProtocolError, match="topic 'R' with 6 queues would be too many"):
+        check(TopicConfig("R", 6, 6), NOW_MS)
+
+
+def test_queues_of_an_earlier_run_count() -> None:
+    """Also more of them than are allowed now; the topics stay as they are."""
+    topics = Topics(queues_max=10)
+    topics.manager.restore([TopicConfig("T", 16, 16), TopicConfig("BenchmarkTest", 1024, 1024)], DataVersion(1, 1))
+    assert topics.manager.queue_count == 16
+    topics.manager.check_put(TopicConfig("T", 16, 8), NOW_MS)
+    with pytest.raises(LocalProtocolError, match="queues_max is 10"):
+        topics.manager.check_put(TopicConfig("S", 1, 1), NOW_MS)
 
 
 def test_a_change_is_told_with_the_topics_that_are_new_or_other() -> None:

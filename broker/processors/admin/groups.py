@@ -54,9 +54,31 @@ def put_group(broker: Broker, connection: Connection, command: RemotingCommand, 
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     if not broker.groups.has_capacity(config.group_name, now_ms):
         raise Refusal(ResponseCode.SYSTEM_ERROR, broker.groups.why_absent(config.group_name))
+    _check_retry_queues(broker, config, now_ms)
     broker.groups.put(config, now_ms)
     broker.log.info("group_changed", group=config.group_name, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS)
+
+
+def _check_retry_queues(broker: Broker, config: SubscriptionGroupConfig, now_ms: int) -> None:
+    """A group that an administrator gives more retry queues than others must find room for them in `queues_max`.
+
+    Its retry topic is created later, and then is not refused: those of other groups may still come too.
+    """
+    usual = broker.config.retry_queue_nums
+    if config.retry_queue_nums <= usual:
+        return
+    others = sum(
+        max(group.retry_queue_nums - usual, 0)
+        for group in broker.groups.groups
+        if group.group_name != config.group_name
+    )
+    if not broker.topics.has_room_for(others + config.retry_queue_nums, now_ms):
+        queues_max = broker.config.queues_max
+        remark = (
+            f"{config.retry_queue_nums} retry queues would be too many: the broker's setting queues_max is {queues_max}"
+        )
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def group_configs(
