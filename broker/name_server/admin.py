@@ -3,13 +3,16 @@
 Topics: codes 205, 216, 224, 304, 311 to 313, 327; key-value configs: 100, 101, 102, 219; settings: 318, 319.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.name_server.name_server import NameServer, NameServerFull
+from lockstep.broker.name_server.route import list_topics
 from lockstep.broker.processors.admin.settings import encode_settings, updated_settings
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.bodies.broker import TopicList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable, SystemTopicList
 from lockstep.protocol.codes import ResponseCode
@@ -52,18 +55,26 @@ _UNIT_SUB: Final = 2
 
 def wipe_write_perm(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+) -> RemotingCommand | None:
     (broker_name,) = command.decode_header(BrokerNameRequestHeader)
-    count = server.wipe_write_perm(broker_name)
-    return command.reply(ResponseCode.SUCCESS, GetWritePermResponseHeader(wipe_topic_count=count))
+
+    def steps() -> AnswerSteps:
+        count = yield from server.wipe_write_perm(broker_name)
+        return command.reply(ResponseCode.SUCCESS, GetWritePermResponseHeader(wipe_topic_count=count))
+
+    return answer_in_steps(server, connection, command, steps())
 
 
 def add_write_perm(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+) -> RemotingCommand | None:
     (broker_name,) = command.decode_header(BrokerNameRequestHeader)
-    count = server.add_write_perm(broker_name)
-    return command.reply(ResponseCode.SUCCESS, GetWritePermResponseHeader(add_topic_count=count))
+
+    def steps() -> AnswerSteps:
+        count = yield from server.add_write_perm(broker_name)
+        return command.reply(ResponseCode.SUCCESS, GetWritePermResponseHeader(add_topic_count=count))
+
+    return answer_in_steps(server, connection, command, steps())
 
 
 def delete_topic(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -73,9 +84,9 @@ def delete_topic(server: NameServer, connection: Connection, command: RemotingCo
 
 def topics_by_cluster(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+) -> RemotingCommand | None:
     (cluster,) = command.decode_header(GetTopicsByClusterRequestHeader)
-    return _topic_list(command, server.topics_of_cluster(cluster))
+    return list_topics(server, connection, command, partial(server.has_topic, server.brokers_of_cluster(cluster)))
 
 
 def system_topics(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -83,24 +94,28 @@ def system_topics(server: NameServer, connection: Connection, command: RemotingC
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 
-def unit_topics(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    return _topic_list(command, server.topics_where(lambda flag: bool(flag & _UNIT)))
+def unit_topics(
+    server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    return _topics_where(server, connection, command, lambda flag: bool(flag & _UNIT))
 
 
 def unit_subscribed_topics(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
-    return _topic_list(command, server.topics_where(lambda flag: bool(flag & _UNIT_SUB)))
+) -> RemotingCommand | None:
+    return _topics_where(server, connection, command, lambda flag: bool(flag & _UNIT_SUB))
 
 
 def unit_subscribed_ununit_topics(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
-    return _topic_list(command, server.topics_where(lambda flag: flag & (_UNIT | _UNIT_SUB) == _UNIT_SUB))
+) -> RemotingCommand | None:
+    return _topics_where(server, connection, command, lambda flag: flag & (_UNIT | _UNIT_SUB) == _UNIT_SUB)
 
 
-def _topic_list(command: RemotingCommand, topics: tuple[str, ...]) -> RemotingCommand:
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(TopicList(topics), command.serialize_type))
+def _topics_where(
+    server: NameServer, connection: Connection, command: RemotingCommand, wanted: Callable[[int], bool]
+) -> RemotingCommand | None:
+    return list_topics(server, connection, command, lambda topic: wanted(server.sys_flag(topic)))
 
 
 # Key-value configs and settings -----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.tls.options import TlsOptions
 
-__all__ = ["Registration"]
+__all__ = ["TOPICS_A_PART", "Registration"]
 
 TOPICS_A_PART: Final = 500  # some milliseconds to encode, and for our name server to decode
 _REGISTERED_WITHIN_MS: Final = 1000
@@ -90,7 +90,10 @@ class _RemoteNameServer:
         self.tried = asyncio.Event()
         self.refusal = ""
 
-    def on_change(self, topics: Iterable[TopicConfig]) -> None:
+    def on_change(self, topics: Sequence[TopicConfig]) -> None:
+        if len(topics) > TOPICS_A_PART:
+            self.register_all()  # to note many names would keep the loop, for each name server
+            return
         self._names.update({config.topic_name: None for config in topics})
         self._changed.set()
 

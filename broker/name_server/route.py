@@ -1,18 +1,20 @@
 """Registrations and routes at the name server: codes 103, 104, 105, 106, 206, 322 (wire.md 2.7)."""
 
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer, NameServerFull
 from lockstep.broker.name_server.registration_body import decode_compressed_registration
-from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfigs, TopicList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable, RegisterBrokerBody
+from lockstep.protocol.bodies.rows import NAMES_A_STEP, BodySteps, encode_list
 from lockstep.protocol.codes import MASTER_ID, PROTOCOL_VERSION, TOPIC_LENGTH_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (
@@ -27,10 +29,13 @@ __all__ = [
     "all_topics",
     "cluster_info",
     "get_route",
+    "list_topics",
     "query_data_version",
     "register_broker",
     "unregister_broker",
 ]
+
+_TOPICS_AT_ONCE_MAX: Final = 1000
 
 # RocketMQ's remark: some clients match it, and people search for it.
 _NO_ROUTE: Final = (
@@ -120,6 +125,22 @@ def cluster_info(server: NameServer, connection: Connection, command: RemotingCo
     return command.reply(ResponseCode.SUCCESS, body=encode_body(server.cluster_info(), command.serialize_type))
 
 
-def all_topics(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    body = encode_body(TopicList(server.topics()), command.serialize_type)
-    return command.reply(ResponseCode.SUCCESS, body=body)
+def all_topics(
+    server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    return list_topics(server, connection, command, server.is_routed)
+
+
+def list_topics(
+    server: NameServer, connection: Connection, command: RemotingCommand, wanted: Callable[[str], bool]
+) -> RemotingCommand | None:
+    """Answer with the topics that are accepted by `wanted`: there may be 200,000, so many are listed in steps."""
+    if server.topics_count <= _TOPICS_AT_ONCE_MAX:
+        found = TopicList(tuple(filter(wanted, server.topics())))
+        return command.reply(ResponseCode.SUCCESS, body=encode_body(found, command.serialize_type))
+
+    def steps() -> BodySteps:
+        topics = yield from server.topics_in_steps(wanted)
+        return (yield from encode_list({}, "topicList", topics, command.serialize_type, NAMES_A_STEP))
+
+    return reply_in_steps(server, connection, command, steps())

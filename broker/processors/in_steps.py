@@ -5,7 +5,6 @@ from typing import Final, Protocol
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.sliced_work import SlicedWork, Steps, Wait
 from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -104,7 +103,7 @@ def answer_in_steps(
 
 
 def reply_in_steps(
-    broker: Broker, connection: Connection, command: RemotingCommand, body: BodySteps, remark: str | None = None
+    worker: Worker, connection: Connection, command: RemotingCommand, body: BodySteps, remark: str | None = None
 ) -> RemotingCommand | None:
     """As `answer_in_steps`, for an answer with a large body; a connection may request only few at a time."""
 
@@ -115,6 +114,6 @@ def reply_in_steps(
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{error}; ask for one at a time") from None
         return command.reply(ResponseCode.SUCCESS, body=written, remark=remark)
 
-    if broker.work.count_of(connection) >= _LARGE_UNDER_WAY_MAX:
+    if worker.work.count_of(connection) >= _LARGE_UNDER_WAY_MAX:
         raise Refusal(ResponseCode.SYSTEM_BUSY, "a large answer to this connection is still in work; wait for it")
-    return answer_in_steps(broker, connection, command, answer())
+    return answer_in_steps(worker, connection, command, answer())

@@ -1,6 +1,6 @@
 """Bodies of consumer lists, routes, registrations and topic lists (wire.md 2.7)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, as_texts, take
@@ -286,7 +286,7 @@ class TopicConfigs(NamedTuple):
     """Request body of REGISTER_BROKER, uncompressed: the topics of one broker."""
 
     data_version: DataVersion
-    topics: tuple[TopicConfig, ...]
+    topics: Collection[TopicConfig]
 
     @classmethod
     def of(cls, data_version: DataVersion, topics: Iterable[TopicConfig]) -> Self:

@@ -15,12 +15,22 @@ from lockstep.protocol.bodies.fastjson import ObjectKeyed, dumps
 from lockstep.protocol.codes import FRAME_BYTES_MAX, SerializeType
 from lockstep.protocol.errors import LocalProtocolError
 
-__all__ = ["BODY_ROWS_BYTES_MAX", "ROWS_A_STEP", "BodyRows", "BodySteps", "encode_list", "encode_names", "encode_table"]
+__all__ = [
+    "BODY_ROWS_BYTES_MAX",
+    "NAMES_A_STEP",
+    "ROWS_A_STEP",
+    "BodyRows",
+    "BodySteps",
+    "encode_list",
+    "encode_names",
+    "encode_table",
+]
 
 R = TypeVar("R")
 
 BODY_ROWS_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # a frame also holds its header
 ROWS_A_STEP: Final = 64  # they take up to a millisecond
+NAMES_A_STEP: Final = 1024
 _SORTED_A_STEP: Final = 2048
 _HERE: Final = "\u0001rows\u0001"  # the place of the rows; searched only in the text around them
 _MSGPACK: Final = int(SerializeType.MSGPACK)
@@ -91,10 +101,12 @@ def encode_table(
     return body.finish(wire, member)
 
 
-def encode_list(wire: dict[str, Any], member: str, rows: Iterable[Any], serialize_type: int) -> BodySteps:
+def encode_list(
+    wire: dict[str, Any], member: str, rows: Iterable[Any], serialize_type: int, rows_a_step: int = ROWS_A_STEP
+) -> BodySteps:
     """Encode a list of values in their order. The source of `rows` must keep its size until the end."""
     body, left = BodyRows(serialize_type), iter(rows)
-    while some := list(islice(left, ROWS_A_STEP)):
+    while some := list(islice(left, rows_a_step)):
         body.add(some)
         yield None
     return body.finish(wire, member, as_list=True)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
+from lockstep.broker.name_server.registration import TOPICS_A_PART
 from lockstep.protocol.bodies.broker import TopicConfig, TopicConfigs
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
@@ -276,5 +277,24 @@ def test_an_order_configuration_marks_the_brokers_topic(own: bool) -> None:
         assert [config.topic_name for config in core.topics.topics if config.order] == ["T"]
         assert core.topics.data_version.counter == version.counter + 1
         await end(client, *dict.fromkeys((served, names)))
+
+    simulate(scenario)
+
+
+def test_a_change_of_all_topics_costs_no_note_of_each_for_each_name_server() -> None:
+    """All are registered again, in parts; few that change are registered by themselves."""
+
+    async def scenario(world: World) -> None:
+        server, client = await name_server(world), Client(world.host("c1"))
+        served = await broker(world, "one", "ns")
+        assert served.server.broker is not None
+        table = served.server.broker.topics
+        table.restore([TopicConfig(f"T{number}") for number in range(TOPICS_A_PART + 1)], table.data_version)
+        remote = served.server._registration._remotes[0]  # type: ignore[union-attr]
+        table.register_all(world.host("one").now_ms())
+        assert remote._names == {}
+        await world.sleep_ms(100)
+        assert await brokers_of(client, server, f"T{TOPICS_A_PART}") == ["one"]
+        await end(client, served, server)
 
     simulate(scenario)
