@@ -1,10 +1,10 @@
 """The settings of broker and name server, with RocketMQ's property name where it has one."""
 
-import re
 from dataclasses import dataclass
 
 from lockstep.broker.acl.addresses import address_pattern
 from lockstep.broker.acl.errors import RuleError
+from lockstep.broker.advertised import why_unreachable
 from lockstep.broker.delays.levels import DELAY_LEVELS, parse_delay_levels
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.protocol.codes import (
@@ -19,7 +19,7 @@ from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, TRACE_TOPIC, check_topic
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.settings import PORT_MAX, Address, SettingError, is_everywhere, is_ipv6, parse_addresses, setting
+from lockstep.remoting.settings import PORT_MAX, Address, SettingError, parse_addresses, setting
 from lockstep.store.format.layout import ENTRY_BYTES, FILE_END_BYTES
 
 __all__ = ["TLS_MODES", "BrokerConfig"]
@@ -27,7 +27,6 @@ __all__ = ["TLS_MODES", "BrokerConfig"]
 MIB = 1024 * 1024
 _HOURS = 24
 _HEADER_BYTES_NEEDED = PROPERTIES_BYTES_MAX + 4096
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX  # 24: IPv6 hosts
 _INBOUND_PART = 8  # of the memory limit, for frames that are not finished
 _OUTBOUND_BYTES_MIN = 2 * FRAME_BYTES_MAX  # the longest answer, behind another that the peer has not read
@@ -281,17 +280,8 @@ class BrokerConfig:
             "name_servers",
             "a broker without a name server in its process needs the address of one",
         )
-        _check(
-            not is_everywhere(self.advertised_host),
-            "advertise",
-            f"host {self.advertised_host!r} is every address; give the one that clients must use",
-        )
-        _check(
-            _HOST.fullmatch(self.advertised_host) is not None
-            or (is_ipv6(self.advertised_host) and "%" not in self.advertised_host),  # a zone is of this machine alone
-            "advertise",
-            f"{self.advertised_host!r} is neither a host name nor an IP address (IPv6 without brackets and zone: ::1)",
-        )
+        reason = why_unreachable(self.host, self.advertised_host)
+        _check(not reason, "advertise", reason)
         for name in ("broker_name", "cluster", "trace_topic"):
             try:
                 check_topic(getattr(self, name))

@@ -8,13 +8,14 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.many.checks import PORT_STEP, broker_names
 from lockstep.broker.many.folders import store_folders
 from lockstep.broker.options import Options
+from lockstep.remoting.settings import is_everywhere, is_ipv6
 from lockstep.remoting.storage import Storage
 
 __all__ = ["Member", "as_member", "decode_member", "encode_member", "local_host", "name_server_config", "plan"]
 
 _RULES_FILE: Final = "conf/plain_acl.yml"
-_EVERY_HOST: Final = ("", "0.0.0.0")
 _LOOPBACK: Final = "127.0.0.1"
+_LOOPBACK_V6: Final = "::1"  # a port at "::" takes no connection over IPv4
 _TLS_ONLY: Final = "enforcing"
 
 
@@ -82,7 +83,9 @@ def local_host(config: BrokerConfig) -> str:
     """Where brokers reach the name server of the command. A certificate names the host that clients use."""
     if config.tls_mode == _TLS_ONLY:
         return config.advertised_host
-    return _LOOPBACK if config.host in _EVERY_HOST else config.host
+    if not is_everywhere(config.host):
+        return config.host
+    return _LOOPBACK_V6 if is_ipv6(config.host) else _LOOPBACK
 
 
 def as_member(options: Options) -> Options:

@@ -34,6 +34,10 @@ EVERYWHERE = ("", "0.0.0.0", "0", "::", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.
         *[({"host": host}, "give the one that clients must use") for host in EVERYWHERE],
         *[({"advertise": host}, "every address") for host in EVERYWHERE if host],
         ({"advertise": "fe80::1%eth0"}, "neither a host name nor an IP address"),
+        *[
+            ({"host": host, "advertise": "10.0.0.9"}, "every address of IPv6, and 10.0.0.9 is none")
+            for host in ("::", "0::0")
+        ],
         ({"serve_name_server": False}, "needs the address of one"),
         ({"serve_name_server": False, "serve_broker": False}, "must have a broker or a name server"),
         ({"name_servers": "nowhere"}, "host:port"),

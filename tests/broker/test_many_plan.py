@@ -97,7 +97,11 @@ def test_a_broker_has_all_options_and_its_own_parts() -> None:
     [
         ((), "127.0.0.1"),
         (("--host", "0.0.0.0", "--advertise", "10.0.0.9"), "127.0.0.1"),
+        (("--host", "0", "--advertise", "10.0.0.9"), "127.0.0.1"),
         (("--host", "10.0.0.7"), "10.0.0.7"),
+        (("--host", "::", "--advertise", "fd00::9"), "::1"),
+        (("--host", "::0", "--advertise", "fd00::9"), "::1"),
+        (("--host", "fd00::7"), "fd00::7"),
     ],
 )
 def test_brokers_reach_the_name_server_here(arguments: tuple[str, ...], host: str) -> None:

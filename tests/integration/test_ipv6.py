@@ -50,3 +50,21 @@ def test_several_brokers_register_at_an_ipv6_name_server() -> None:
         assert broker.addresses.broker.count("[::1]:") == 2
         topics = Lockstep(broker.name_server)("topic", "list", "-o", "json")
         assert topics.rows[0]["queues"] == 2
+
+
+@pytest.mark.parametrize("brokers", [(), ("--brokers", "2")])
+def test_every_address_of_the_machine_may_be_one_of_ipv6(brokers: tuple[str, ...]) -> None:
+    """Messages go through; brokers of a command reach its name server over loopback, whatever they listen at."""
+    with BrokerProcess(*brokers, "--host", "::", "--advertise", "::1", "--topic", "orders:1") as broker:
+        count = 1 + bool(brokers)
+        assert broker.address.count("[::1]:") == count
+        lockstep = Lockstep(broker.name_server)
+        sent = lockstep("produce", "orders", "--text", stdin="a\nb\nc\nd\n")
+        assert sent.status == 0, sent.err
+        consumed = lockstep("consume", "orders", "-g", "shop", "--exit-at-end")
+        assert (consumed.status, len(consumed.rows)) == (0, 4)
+        (topic,) = lockstep("topic", "list", "-o", "json").rows
+        assert topic["queues"] == count
+        registered = [line for line in broker.stderr().splitlines() if " registered " in line]
+        assert len(registered) == (count if brokers else 0)
+        assert all(f"name_server={broker.name_server}" in line for line in registered)
