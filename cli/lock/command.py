@@ -98,6 +98,7 @@ class LockLooks:
         self._group = group
         self._cursors: dict[str, LockCursor] | None = None
         self._is_silent = False
+        self._is_without_brokers = False
 
     async def first(self) -> Look:
         """Raises NotLockstepError, NoRouteError, RemotingError."""
@@ -107,6 +108,7 @@ class LockLooks:
             changes, cursors = await self._admin.list_lock_changes(self._cursors, self._group)
             if not any(changes.values()):
                 break  # the table is that of the cursors: no change would be told twice
+        self._note_absence(cursors)
         return Look(rows, [])
 
     async def again(self) -> Look | None:
@@ -119,10 +121,18 @@ class LockLooks:
                 note(f"{error}; asking again")
             self._is_silent = True
             return None
+        self._note_absence(cursors)
         self._note_lost(cursors)
-        self._is_silent, self._cursors = False, cursors
+        self._is_silent = False
+        self._cursors = {**(self._cursors or {}), **cursors}  # also of brokers that are away: they may come back
         changes = [change for of_broker in by_broker.values() for change in of_broker]
         return Look(rows, sorted(changes, key=lambda change: change.at_ms))
+
+    def _note_absence(self, cursors: Mapping[str, LockCursor]) -> None:
+        """Silence would look like a cluster in which nothing changes. Brokers may come: it is noted once."""
+        if not cursors and not self._is_without_brokers:
+            note("no broker is registered; asking again")
+        self._is_without_brokers = not cursors
 
     def _note_lost(self, cursors: Mapping[str, LockCursor]) -> None:
         for address, cursor in cursors.items():
@@ -136,6 +146,8 @@ class LockLooks:
 
 async def watch_locks(options: WatchOptions) -> None:
     """Print changes until --count, --seconds or Ctrl-C. A broker that stops answering is asked again.
+
+    Without a broker it waits for one, and says so on stderr.
 
     Raises:
         NotLockstepError: The brokers are RocketMQ's, which list no locks.

@@ -121,6 +121,16 @@ def test_a_cluster_without_brokers_is_no_empty_cluster() -> None:
             assert result.err == "lockstep: no broker is registered\n"
 
 
+def test_a_watch_without_brokers_says_what_it_waits_for() -> None:
+    """Once. It goes on: who watches a cluster may start it before the brokers, and sees their locks."""
+    watch = ("lock", "watch", "--interval", "0.05")
+    with BrokerProcess("--role", "name-server") as server:
+        result = Lockstep(server.name_server)(*watch, "--seconds", "0.5")
+        assert (result.status, result.out) == (0, "")
+        assert result.err == "lockstep: no broker is registered; asking again\n"
+        assert result.err.count("\n") == 1
+
+
 def test_help_names_the_commands() -> None:
     """Without a command the help comes with status 2; --help and --version are no errors."""
     nowhere = Lockstep("127.0.0.1:1")

@@ -92,3 +92,24 @@ async def test_lost_changes_are_told(stage: Stage) -> None:
         f"lockstep: {address} started anew: changes since the last look may be lost\n",
         "",
     ]
+
+
+@on_stage
+async def test_missing_brokers_are_told_once_each_time(stage: Stage) -> None:
+    """At the first look and later. A broker that comes back is asked for its changes from where they were read."""
+    broker = await stage.broker()
+    broker.answers(CHANGES, LockChangesBody(5, 9, 0, 2, ()))
+    broker.answers(LOCKS, LockTableBody(()))
+    told: list[str] = []
+    async with AdminClient(name_server=broker.name_server, runtime=stage.client, log=stage.log) as admin:
+        looks = LockLooks(admin, None)
+        for brokers in ({}, {}, {"broker-a": 1}, {"broker-a": 1}, {}, {}, {"broker-a": 1}):
+            stage.route_to(brokers)
+            with redirect_stderr(io.StringIO()) as stderr:
+                await (looks.again() if told else looks.first())
+            told.append(stderr.getvalue())
+    missing = "lockstep: no broker is registered; asking again\n"
+    assert told == [missing, "", "", "", missing, "", ""]
+    asked = [command.decode_header(ListLockChangesRequestHeader).cursor for command in broker.requests(CHANGES)]
+    assert asked[0] == 0
+    assert asked[-1] == 2
