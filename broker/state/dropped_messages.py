@@ -3,6 +3,7 @@
 One drop may concern every queue of the broker, and each of 200,000 groups may have an offset of a queue.
 """
 
+from collections import OrderedDict
 from typing import Final
 
 from lockstep.broker.delays.service import DelayService
@@ -30,24 +31,25 @@ class DroppedMessages:
         self._work = work
         self._log = log
         self._why = why
-        self._ranges: dict[tuple[str, int], tuple[int, int]] = {}  # queue -> offsets [first, end) that are not told yet
+        # Queue -> offsets [first, end) that are not told yet. A dict finds its first entry slowly when many are gone.
+        self._ranges: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         self.ahead_count = 0
 
     def on_trim(self, topic: str, queue_id: int, min_before: int, min_now: int) -> None:
         """The store dropped the oldest messages of a queue: those from offset `min_before` to `min_now`."""
         if topic == SCHEDULE_TOPIC:
             self._on_delayed(queue_id + 1, min_before, min_now)
-        known = self._ranges.get((topic, queue_id))
-        self._ranges[topic, queue_id] = (min_before if known is None else known[0], min_now)
-        if not self._work.count_of(self):
+        ranges, key = self._ranges, (topic, queue_id)
+        is_first, known = not ranges, ranges.get(key)
+        ranges[key] = (min_before if known is None else known[0], min_now)
+        if is_first and not self._work.count_of(self):
             self._work.start(self, self._tell())
 
     def _tell(self) -> Steps:
         yield None  # the store tells of the queues of one drop in one go
         looked_at = lines = groups = more_count = 0
         while self._ranges:
-            (topic, queue_id), (first, end) = next(iter(self._ranges.items()))
-            del self._ranges[topic, queue_id]
+            (topic, queue_id), (first, end) = self._ranges.popitem(last=False)
             for group in self._offsets.groups_of(topic):
                 committed = self._offsets.query(group, topic, queue_id)
                 looked_at += 1
@@ -64,7 +66,10 @@ class DroppedMessages:
                 if looked_at >= _LOOKED_AT_A_STEP:
                     looked_at = 0
                     yield None
-            looked_at += 1
+            looked_at += 1  # also a queue of a topic without groups
+            if looked_at >= _LOOKED_AT_A_STEP:
+                looked_at = 0
+                yield None
         if groups:
             self._log.warning(
                 "more_unconsumed_messages_dropped",

@@ -26,6 +26,7 @@ from lockstep.store.run import bytes_at_most, encode_run
 
 __all__ = ["MemoryStore", "MemoryStoreSettings"]
 
+_QUEUES_A_STEP: Final = 4096  # to look at their last entry
 SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
 
 OnEvict = Callable[[str, int, int, int], None]  # topic, queue id, min offset before, min offset now
@@ -95,10 +96,13 @@ class MemoryStore:
         return topic_bytes, queue.max_offset
 
     def _trim_queues(self) -> None:
+        low, on_evict = self._log.min_offset, self._on_evict
         for (topic, queue_id), queue in self._queues.items():
-            before = queue.min_offset
-            if queue.trim(self._log.min_offset):
-                self._on_evict(topic, queue_id, before, queue.min_offset)
+            log_offsets = queue.commit_log_offsets
+            if log_offsets and log_offsets[0] < low:
+                before = queue.min_offset
+                queue.trim(low)
+                on_evict(topic, queue_id, before, queue.min_offset)
 
     def drop_topic(self, topic: str) -> None:
         self.take_topic(topic)
@@ -242,7 +246,11 @@ class MemoryStore:
     def query(self, query: KeyQuery) -> Generator[None, None, QueryResult]:
         queues = [queue for (of_topic, _), queue in self._queues.items() if of_topic == query.topic and queue.sizes]
         messages = yield from find_by_key(self._log, queues, query)
-        last = max((queue.commit_log_offsets[-1] for queue in self._queues.values() if queue.sizes), default=None)
+        last, everywhere = 0, list(self._queues.values())
+        for start in range(0, len(everywhere), _QUEUES_A_STEP):
+            some = everywhere[start : start + _QUEUES_A_STEP]
+            last = max((queue.commit_log_offsets[-1] for queue in some if queue.sizes), default=last)
+            yield None
         return QueryResult(messages, 0 if last is None else self._log.store_timestamp(last), last or 0)
 
     @property

@@ -1,5 +1,6 @@
 """Dropped messages that groups had not consumed: told in steps, however many groups and queues there are."""
 
+import time
 from collections.abc import Callable
 
 from lockstep.broker.delays.levels import parse_delay_levels
@@ -11,6 +12,7 @@ from tests.broker.helpers import RecordingLog
 from tests.store.stores import memory_store
 
 GROUPS = 20_000
+QUEUES = 65_536
 
 
 class Told:
@@ -74,3 +76,13 @@ def test_what_is_dropped_meanwhile_is_told_once() -> None:
     told.run()
     assert told.dropped.ahead_count == 1000 + 4
     assert told.of("more_unconsumed_messages_dropped")[0]["count"] == 900 + 4
+
+
+def test_a_drop_in_all_queues_of_a_broker_takes_no_longer_for_each_of_them() -> None:
+    """In one go for the store, and then few for each step: 0.1 s in all, where it took 1.5 s in one step."""
+    told = Told()
+    for queue_id in range(QUEUES):
+        told.dropped.on_trim("T", queue_id, 0, 1)
+    begin = time.process_time()
+    assert told.run() > 5
+    assert time.process_time() - begin < 0.7

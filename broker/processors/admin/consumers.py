@@ -41,6 +41,7 @@ __all__ = [
 _INT64_MAX: Final = 2**63 - 1
 _NO_TIME: Final = -1
 _GROUPS_A_STEP: Final = 16
+_SPANS_A_STEP: Final = 8  # queues; of each up to four messages are read from files
 _LOOKED_AT_A_STEP: Final = 512  # offsets
 
 
@@ -211,7 +212,7 @@ def consume_time_span(
         body = BodyRows(command.serialize_type)
         for queue_id in range(config.write_queue_nums):
             body.add([_time_span(broker, group, topic, queue_id, now_ms).to_wire()])
-            if queue_id % ROWS_A_STEP == 0:
+            if queue_id % _SPANS_A_STEP == 0:
                 yield None
         return body.finish({}, "consumeTimeSpanSet", as_list=True)
 
