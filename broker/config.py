@@ -71,9 +71,7 @@ class BrokerConfig:
     checkpoint_interval_ms: int = 10_000  # of log that the start after a crash reads again
     reserved_hours: int = setting(72, name="fileReservedTime", live=True)
     data_bytes_max: int = setting(0, live=True)  # of the log; the oldest files above it are deleted; 0: no limit
-    delete_when: str = setting(
-        "04", name="deleteWhen", live=True
-    )  # hours of the day, UTC, in which expired files are deleted
+    delete_when: str = setting("04", name="deleteWhen", live=True)  # hours, UTC, in which expired files are deleted
     disk_used_ratio_max: int = setting(0, name="diskMaxUsedSpaceRatio", live=True)  # percent; RocketMQ: 75; 0: no limit
     max_message_bytes: int = setting(BODY_BYTES_MAX, name="maxMessageSize", live=True)
     pull_bytes_max: int = setting(262_144, name="maxTransferBytesOnMessageInMemory")
@@ -146,6 +144,7 @@ class BrokerConfig:
     filter_characters_max: int = 2_000_000  # of the SQL92 expressions of all groups
     send_lanes_max: int = 100_000  # sequences of Lockstep's ordered sends: one for each producer and queue
     lock_queues_per_request_max: int = 4096
+    fenced_queues_per_request_max: int = 1024  # of lock requests with fenced locks, which cost more
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
     lock_changes_max: int = 10_000  # the last changes of owners, for `lockstep lock watch`
@@ -160,7 +159,7 @@ class BrokerConfig:
     kv_configs_max: int = 10_000  # that a name server keeps
     kv_characters_max: int = 2_000_000  # of their namespaces, keys and values
     topics_max: int = 50_000  # of sends and administrators; retry topics of groups are created above it too
-    queues_max: int = 131_072  # of all topics together, as above
+    queues_max: int = 65_536  # of all topics together, as above
 
     log_debug: bool = False
 
@@ -371,8 +370,9 @@ _POSITIVE = (
     "scan_interval_ms", "idle_close_ms", "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms",
     "index_slot_count", "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms",
     "reserved_hours", "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
-    "batch_messages_max", "offset_entries_max", "statistics_max", "filter_characters_max", "send_lanes_max",
-    "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max", "metrics_series_max", "acl_replay_window_ms",
+    "fenced_queues_per_request_max", "batch_messages_max", "offset_entries_max", "statistics_max",
+    "filter_characters_max", "send_lanes_max", "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max",
+    "metrics_series_max", "acl_replay_window_ms",
 )  # fmt: skip
 
 

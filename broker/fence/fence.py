@@ -76,8 +76,8 @@ class Fence:
     def owner_changed(self, change: OwnerChange) -> None:
         """Another period of ownership began, or one ended."""
         group, queue = change.consumer_group, change.queue
-        if change.new is not None and not self._goes_on(change):  # it begins at the stored offset
-            self.checks.resets.end((group, queue.topic, queue.queue_id))
+        if change.new is not None and self.checks.resets and not self._goes_on(change):
+            self.checks.resets.end((group, queue.topic, queue.queue_id))  # it begins at the stored offset
         self.on_owner_changed(change)
         if self.keeper is not None:
             self.keeper.owner_changed(change)

@@ -52,10 +52,12 @@ class FencedPulls:
 
     def owner_changed(self, consumer_group: str, key: QueueKey, now_ms: int) -> None:
         """Called when the lock table changed: end the pulls of the owner before, and those that need not wait now."""
-        for pull in self._served.take(key, lambda pull: pull.consumer_group == consumer_group):
-            if not self.has_ended(pull, now_ms):
-                self._served.park(pull)
-        self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
+        if self._served.has(key):
+            for pull in self._served.take(key, lambda pull: pull.consumer_group == consumer_group):
+                if not self.has_ended(pull, now_ms):
+                    self._served.park(pull)
+        if self._refused.has(key):
+            self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
 
     def bound(self, connection: Connection, now_ms: int) -> None:
         """Called when a connection has become that of another client too."""

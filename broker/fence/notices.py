@@ -19,6 +19,7 @@ from lockstep.remoting.logs import EventLog
 __all__ = ["LockNotices"]
 
 _NOTICES_A_STEP: Final = 32
+_QUEUES_A_NOTICE: Final = 64  # one with more queues counts as several
 _LINES_MAX: Final = 100  # log events of one turn, group, client and cause; above that, one event has their count
 _LOGGED: Final = (Cause.LEFT, Cause.CONNECTION_LOST, Cause.LEASE_ENDED, Cause.WITHDRAWN)  # an unlock logs itself
 
@@ -51,9 +52,12 @@ class LockNotices:
         yield None  # the rest of this turn may free more queues
         while self._locks.waiters.any_woken or self._ended:
             self._log_ended()
-            for number, woken in enumerate(self._locks.waiters.take(), 1):
+            told = 0
+            for woken in (yield from self._locks.waiters.take()):
                 self._tell(woken)
-                if number % _NOTICES_A_STEP == 0:
+                told += 1 + len(woken.queues) // _QUEUES_A_NOTICE
+                if told >= _NOTICES_A_STEP:
+                    told = 0
                     yield None
 
     def _tell(self, woken: Woken) -> None:

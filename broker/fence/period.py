@@ -57,11 +57,11 @@ class FencedLock:
     def key(self) -> QueueKey:
         return self.queue.topic, self.queue.queue_id
 
-    @property
-    def kept(self) -> KeptLock:
+    def kept(self, committed_offset: int) -> KeptLock:
         return KeptLock(
-            self.consumer_group, self.queue, self.client_id, self.fenced, self.epoch, self.lease_ms, self.acquired_ms
-        )
+            self.consumer_group, self.queue, self.client_id, self.fenced, self.epoch, self.lease_ms, self.acquired_ms,
+            committed_offset,
+        )  # fmt: skip
 
     def is_live(self, now_ms: int) -> bool:
         """Whether its client owns the queue now. A lock that has ended stays until the next owner."""

@@ -1,14 +1,19 @@
 """Who waits for which lock, and who is told that a queue is free."""
 
-from typing import NamedTuple
+from collections import OrderedDict
+from collections.abc import Generator
+from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["LockWaiters", "QueueKey", "Woken"]
 
+_LOOKED_A_STEP: Final = 500
+
 QueueKey = tuple[str, int]  # topic and queue id
 _Place = tuple[str, QueueKey]
+_Waiting = dict[Connection, tuple[MessageQueue, bool]]  # the queue, and whether the claim had an epoch
 
 
 class Woken(NamedTuple):
@@ -29,9 +34,9 @@ class LockWaiters:
     def __init__(self, count_max: int = 0) -> None:
         self._count_max = count_max
         self._count = 0
-        self._waiting: dict[_Place, dict[Connection, tuple[MessageQueue, bool]]] = {}
+        self._waiting: dict[_Place, _Waiting] = {}
         self._places: dict[Connection, set[_Place]] = {}
-        self._woken: dict[tuple[str, Connection, bool], dict[MessageQueue, None]] = {}
+        self._woken: OrderedDict[_Place, _Waiting] = OrderedDict()  # they may also wait again
 
     @property
     def any_woken(self) -> bool:
@@ -59,32 +64,59 @@ class LockWaiters:
 
     def forget(self, connection: Connection) -> None:
         """The connection ended."""
-        for place in list(self._places.get(connection, ())):
-            self._remove(place, connection)
-        for key in [key for key in self._woken if key[1] is connection]:
-            del self._woken[key]
+        for place in self._places.pop(connection, ()):
+            if connection in self._waiting.get(place, ()):
+                self._stop_waiting(place, connection)
+            woken = self._woken.get(place, {})
+            if woken.pop(connection, None) is not None and not woken:
+                del self._woken[place]
 
     def _remove(self, place: _Place, connection: Connection) -> None:
+        self._stop_waiting(place, connection)
+        if connection not in self._woken.get(place, ()):
+            self._leave(place, connection)
+
+    def _stop_waiting(self, place: _Place, connection: Connection) -> None:
         self._count -= 1
-        waiting, places = self._waiting[place], self._places[connection]
+        waiting = self._waiting[place]
         del waiting[connection]
         if not waiting:
             del self._waiting[place]
+
+    def _leave(self, place: _Place, connection: Connection) -> None:
+        places = self._places[connection]
         places.discard(place)
         if not places:
             del self._places[connection]
 
     def wake(self, consumer_group: str, key: QueueKey) -> None:
-        """The queue is free: those who wait for it are told with the next `take`."""
+        """The queue is free: those who wait for it are told with the next `take`. It costs the same for all of them."""
         place = (consumer_group, key)
-        for connection, (queue, fenced) in list(self._waiting.get(place, {}).items()):
-            self._woken.setdefault((consumer_group, connection, fenced), {})[queue] = None
-            self._remove(place, connection)
+        waiting = self._waiting.pop(place, None)
+        if waiting is not None:
+            self._count -= len(waiting)
+            self._woken.setdefault(place, waiting)
+            if self._woken[place] is not waiting:
+                self._woken[place] |= waiting
 
     def wake_all(self) -> None:
         for group, key in list(self._waiting):
             self.wake(group, key)
 
-    def take(self) -> list[Woken]:
-        woken, self._woken = self._woken, {}
+    def take(self) -> Generator[None, None, list[Woken]]:
+        """In steps. Who is woken meanwhile is told with the next `take`."""
+        woken: dict[tuple[str, Connection, bool], dict[MessageQueue, None]] = {}
+        left = len(self._woken)
+        looked_count = 0
+        while left and self._woken:
+            left -= 1
+            place, connections = self._woken.popitem(last=False)
+            for connection, (queue, fenced) in connections.items():
+                woken.setdefault((place[0], connection, fenced), {})[queue] = None
+                if connection not in self._waiting.get(place, ()):
+                    self._leave(place, connection)
+            looked_count += len(connections)
+            if looked_count >= _LOOKED_A_STEP:
+                looked_count = 0
+                yield None
         return [Woken(*key, tuple(queues)) for key, queues in woken.items()]

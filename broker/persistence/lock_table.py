@@ -72,8 +72,8 @@ class LockTableFile:
         self._head = lambda: (locks.epochs.boot, locks.graced)
         self.table.change_count += 1
 
-    def put(self, lock: KeptLock) -> None:
-        self._locks[lock.key] = self._pending[lock.key] = lock
+    def put(self, key: LockKey, lock: KeptLock) -> None:
+        self._locks[key] = self._pending[key] = lock
         self.table.change_count += 1
 
     def free(self, key: LockKey) -> None:
@@ -145,10 +145,10 @@ class DiskLockKeeper:
         group, (topic, _, queue_id) = change.consumer_group, change.queue
         lock = self._locks.entry(group, topic, queue_id)
         if change.new is not None and lock is not None:
-            self._file.put(lock.kept._replace(committed_offset=self._offsets.query(group, topic, queue_id)))
+            self._file.put((group, topic, queue_id), lock.kept(self._offsets.query(group, topic, queue_id)))
 
     def _removed(self, lock: FencedLock) -> None:
-        self._file.free(lock.kept.key)
+        self._file.free((lock.consumer_group, *lock.key))
 
     def when_kept(self, then: OnWritten) -> None:
         self._writer.when_written(then)

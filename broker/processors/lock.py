@@ -57,11 +57,11 @@ def _read_queues(broker: Broker, command: RemotingCommand) -> LockBatchBody:
     body = read_plain_batch(command.body) if command.serialize_type != _MSGPACK else None
     if body is None:
         body = read_body(LockBatchBody, command)
-    queues_max = broker.config.lock_queues_per_request_max
+    queues_max, setting = broker.config.lock_queues_per_request_max, "lock_queues_per_request_max"
+    if broker.fenced is not None and broker.config.fenced_queues_per_request_max < queues_max:
+        queues_max, setting = broker.config.fenced_queues_per_request_max, "fenced_queues_per_request_max"
     if len(body.mq_set) > queues_max:
-        raise BodyError(
-            f"{len(body.mq_set)} queues in one request; at most {queues_max} are allowed (lock_queues_per_request_max)"
-        )
+        raise BodyError(f"{len(body.mq_set)} queues in one request; at most {queues_max} are allowed ({setting})")
     check_name_length("consumerGroup", body.consumer_group)
     check_name_length("clientId", body.client_id, CLIENT_ID_LENGTH_MAX)
     for topic, broker_name, queue_id in body.mq_set:

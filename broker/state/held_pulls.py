@@ -135,6 +135,10 @@ class PullHold:
             self._forget(pull)
         return taken
 
+    def has(self, key: QueueKey) -> bool:
+        """Whether pulls of a queue are held."""
+        return key in self._held
+
     def keys_of(self, connection: Connection) -> list[QueueKey]:
         """The queues for which a connection has held pulls."""
         return list(self._keys.get(connection, ()))

@@ -10,15 +10,16 @@ __all__ = ["TABLE_ATTACKS"]
 
 LOCK_QUEUES = 100_000
 LOCK_GROUPS = 20_000
+FENCED_QUEUES = 1000
 OFFSETS = 100_000
 TOPICS = 20_000
 PAIRS = 20_000
 LANES = 20_000
 
 
-def lock_body(group: str, queues: range) -> bytes:
+def lock_body(group: str, queues: range, client_id: str = "hostile@1") -> bytes:
     mq_set = [{"brokerName": "b", "queueId": number, "topic": "t"} for number in queues]
-    body = {"clientId": "hostile@1", "consumerGroup": group, "mqSet": mq_set}
+    body = {"clientId": client_id, "consumerGroup": group, "mqSet": mq_set}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -32,6 +33,22 @@ async def lock_many_queues_in_parts(target: Target) -> str:
     parts = [range(start, start + 4000) for start in range(0, LOCK_QUEUES, 4000)]
     requests = [json_request(RequestCode.LOCK_BATCH_MQ, {}, lock_body("g", part)) for part in parts]
     return str(await peer.ask_all(requests))
+
+
+async def lock_fenced_queues_in_parts(target: Target) -> str:
+    """Two clients in turn: claims that are granted, claims that wait, and unlocks that free the queues."""
+    owner, other = await target.connect(), await target.connect()
+    outcomes = []
+    for start in range(0, 25_000, FENCED_QUEUES):
+        part = range(start, start + FENCED_QUEUES)
+        body, rival = (lock_body("g", part, client) for client in ("hostile@1", "hostile@2"))
+        for peer, code, asked in (
+            (owner, RequestCode.LOCK_BATCH_MQ, body),
+            (other, RequestCode.LOCK_BATCH_MQ, rival),
+            (owner, RequestCode.UNLOCK_BATCH_MQ, body),
+        ):
+            outcomes.append(outcome_of(await peer.ask(json_request(code, {}, asked))))
+    return f"{len(outcomes)} times {', '.join(sorted(set(outcomes)))}"
 
 
 async def unlock_many_queues(target: Target) -> str:
@@ -117,6 +134,9 @@ async def control_characters(target: Target) -> str:
 TABLE_ATTACKS = (
     Attack("lock-queues", 14, f"one lock request of {LOCK_QUEUES:,} queues", lock_many_queues),
     Attack("lock-queues-in-parts", 14, "25 lock requests of 4,000 queues each", lock_many_queues_in_parts),
+    Attack("lock-queues-fenced", 14,
+           f"25 times {FENCED_QUEUES:,} queues locked, asked for, unlocked; fenced, on a disk",
+           lock_fenced_queues_in_parts, 60.0, ("--lock-mode", "fenced", "--data-dir", "{folder}/data")),
     Attack("unlock-queues", 14, f"one unlock request of {LOCK_QUEUES:,} queues", unlock_many_queues),
     Attack("lock-groups", 14, f"{LOCK_GROUPS:,} lock requests, a group each", lock_many_groups, 60.0),
     Attack("offsets-no-topic", 19, f"{OFFSETS:,} offsets of topics that are not there", offsets_of_no_topic, 90.0),

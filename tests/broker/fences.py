@@ -1,19 +1,33 @@
 """A table of fenced locks, and one client's calls to it."""
 
-from typing import Any, Final
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
 
 from lockstep.broker.fence.owner_change import OwnerChange
+from lockstep.broker.fence.waiters import Woken
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, FakeConnection
 
-__all__ = ["DELAY_MS", "LEASE_MS", "LEGACY_MS", "QUEUE", "Fences"]
+__all__ = ["DELAY_MS", "LEASE_MS", "LEGACY_MS", "QUEUE", "Fences", "steps_of"]
+
+T = TypeVar("T")
 
 LEASE_MS: Final = 60_000
 DELAY_MS: Final = 3000
 LEGACY_MS: Final = 31_000
 QUEUE: Final = MessageQueue("T", "broker-a", 0)
+
+
+def steps_of(steps: Generator[None, None, T]) -> T:
+    """Run all steps; what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class Fences:
@@ -76,7 +90,10 @@ class Fences:
 
     def woken(self) -> list[str]:
         """The connections that are told that a queue is free."""
-        return [woken.connection.address for woken in self.locks.waiters.take()]
+        return [woken.connection.address for woken in self.take_woken()]
+
+    def take_woken(self) -> list[Woken]:
+        return steps_of(self.locks.waiters.take())
 
     @staticmethod
     def epoch_of(answer: FencedAnswer) -> int:

@@ -9,7 +9,8 @@ from lockstep.broker.state.fenced_locks import Cause, FenceAnswer
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.epochs import COUNTER_MAX, make_epoch
-from tests.broker.fences import LEASE_MS, QUEUE, Fences
+from lockstep.protocol.model import MessageQueue
+from tests.broker.fences import LEASE_MS, QUEUE, Fences, steps_of
 from tests.broker.helpers import NOW_MS, queues_of
 
 FENCING_MD = Path(__file__).parents[2] / "docs" / "fencing.md"
@@ -86,6 +87,32 @@ def test_an_ended_period_is_not_renewed(late_ms: int, renewed: bool) -> None:
         assert Fences.epoch_of(again) > epoch
 
 
+def test_who_waits_for_many_queues_is_found_in_steps() -> None:
+    """To free a queue costs the same for any number of clients that wait; each is told once of all its queues."""
+    fences, queues = Fences(), queues_of("T", 40)
+    granted = fences.locks.try_lock_batch("G", "a", queues, [0] * 40, fences.connection("a"), NOW_MS)
+    waiting = [f"w{number}" for number in range(50)]
+    for name in waiting:
+        fences.locks.try_lock_batch("G", name, queues, [0] * 40, fences.connection(name), NOW_MS)
+    epochs = [Fences.epoch_of(answer) for answer in granted]
+    assert fences.locks.unlock_batch("G", "a", queues, epochs, NOW_MS) == []
+    fences.ended("w7", NOW_MS)
+    steps = fences.locks.waiters.take()
+    next(steps)
+    late = MessageQueue("T", "broker-a", 99)
+    epoch = fences.claim("a", NOW_MS, late)
+    assert not fences.claim("w3", NOW_MS, late)
+    fences.locks.unlock_batch("G", "a", [late], [epoch], NOW_MS)
+    told = steps_of(steps)
+    assert [(woken.connection.address, woken.queues) for woken in told] == [
+        (name, tuple(queues)) for name in waiting if name != "w7"
+    ]
+    assert [woken.queues for woken in fences.take_woken()] == [(late,)]
+    fences.claim("a", NOW_MS)
+    assert not fences.claim("w3", NOW_MS)
+    assert fences.waiting_count() == 1, "who was told may wait again"
+
+
 def test_a_claim_under_ones_own_name_waits_like_any_other() -> None:
     """Another process, or another period, of the same client id is another claimant."""
     fences = Fences()
@@ -141,7 +168,7 @@ def test_an_unlock_frees_at_once_and_wakes_who_waits() -> None:
     assert fences.woken() == []
     fences.unlock("a", epoch, NOW_MS + 3)
     assert fences.locks.waiters.any_woken
-    assert fences.locks.waiters.take() == [("G", fences.connection(name), True, (QUEUE,)) for name in ("b", "c")]
+    assert fences.take_woken() == [("G", fences.connection(name), True, (QUEUE,)) for name in ("b", "c")]
     assert (fences.woken(), fences.waiting_count()) == ([], 0)
     assert fences.claim("c", NOW_MS + 3) > epoch
 

@@ -9,11 +9,13 @@ import pytest
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.state.members import ClientChannel, ConsumerManager, ProducerManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UnregisterClientRequestHeader
 from lockstep.remoting.limit_log import LimitLog
-from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of
+from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of, queues_of
 
 R = RequestCode
 T = SubscriptionData.parse("T", "*", 1)
@@ -129,6 +131,20 @@ def test_wide_groups_share_the_queues_that_are_left() -> None:
         for group in ("G", "G", "H")
     ]
     assert codes == [ResponseCode.SUCCESS, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR]
+
+
+@pytest.mark.parametrize("setting", ["lock_queues_per_request_max", "fenced_queues_per_request_max"])
+def test_a_request_for_fenced_locks_has_two_bounds(setting: str) -> None:
+    """The lower one counts, and the refusal names it. Other locks have one."""
+    limits: dict[str, Any] = {setting: 3}
+    peer = Peer(lock_mode="fenced", **limits)
+    for code in (R.LOCK_BATCH_MQ, R.UNLOCK_BATCH_MQ):
+        assert peer.answer(code, None, LockBatchBody("G", "a", queues_of("T", 3))).code == ResponseCode.SUCCESS
+        with pytest.raises(BodyError, match=rf"4 queues in one request; at most 3 are allowed \({setting}\)"):
+            peer.answer(code, None, LockBatchBody("G", "a", queues_of("T", 4)))
+    faithful = Peer(fenced_queues_per_request_max=3)
+    body = LockBatchBody("G", "a", queues_of("T", 4))
+    assert faithful.answer(R.LOCK_BATCH_MQ, None, body).code == ResponseCode.SUCCESS
 
 
 def test_a_limit_that_is_met_all_day_is_logged_each_minute() -> None:

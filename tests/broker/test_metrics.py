@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -97,7 +98,8 @@ def test_locks_takeovers_and_handovers() -> None:
 @pytest.mark.parametrize("mode", ["faithful", "fenced"])
 def test_many_locks_of_one_group_are_read_in_steps(mode: str) -> None:
     """A group may have 20,000; the loop goes on between some hundreds."""
-    few, many = Peer(SerializeType.MSGPACK, lock_mode=mode), Peer(SerializeType.MSGPACK, lock_mode=mode)
+    settings: dict[str, Any] = {"lock_mode": mode, "fenced_queues_per_request_max": 4000}
+    few, many = Peer(SerializeType.MSGPACK, **settings), Peer(SerializeType.MSGPACK, **settings)
     lock(few, "a", 10)
     lock(many, "a", 4000)
     steps = [sum(1 for _ in scrape(peer.broker, peer.now_ms, lambda _: None)) for peer in (few, many)]

@@ -31,6 +31,22 @@ async def test_one_request_a_broker(stage: Stage) -> None:
     ]
 
 
+@on_stage
+async def test_thousands_of_queues_are_asked_for_in_several_requests(stage: Stage) -> None:
+    """A broker with fenced locks takes 1,024 queues in one. So are renewals and unlocks, each queue once."""
+    first, _, locks = await locks_on(stage)
+    wanted = [queue_at(number) for number in range(2500)]
+    assert sorted(await locks.locks.lock(wanted)) == wanted
+    for queue in wanted:
+        locks.add(queue)
+    await locks.locks.lock_all()
+    await locks.locks.unlock_all(wanted)
+    for code, times in ((LOCK, 2), (UNLOCK, 1)):
+        asked = [body_of(command).mq_set for command in first.requests(code)]
+        assert [len(queues) for queues in asked] == [1000, 1000, 500] * times
+        assert sorted(queue for queues in asked for queue in queues) == sorted(wanted * times)
+
+
 @pytest.mark.rule("article-1/2.2.1/granted-marked-locked")
 @on_stage
 async def test_a_lock_counts_from_when_it_was_asked_for(stage: Stage) -> None:

@@ -17,9 +17,10 @@ from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused, RequestTimeout
 from lockstep.remoting.runtime import TimerHandle
 
-__all__ = ["LockListener", "LockReply", "LockRequests", "Queues", "by_broker"]
+__all__ = ["LockListener", "LockReply", "LockRequests", "Queues", "by_broker", "in_parts"]
 
 _LATE_LOG_INTERVAL_MS: Final = 60_000
+_QUEUES_A_REQUEST: Final = 1000
 _NO_GRANT: Final = LockGrant(0, 0)
 Queues = Sequence[MessageQueue]
 EpochOf = Callable[[MessageQueue], int]
@@ -183,8 +184,9 @@ class LockRequests:
         )
 
     def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Send one request to each broker, over an open connection."""
-        for broker_name, batch in by_broker(queues).items():
+        """Send a request to each broker, over an open connection, or several for thousands of queues."""
+        by_request = [(name, part) for name, of_broker in by_broker(queues).items() for part in in_parts(of_broker)]
+        for broker_name, batch in by_request:
             address = self._instance.routes.master_address(broker_name)
             endpoint = self._instance.dialer.open_endpoint(address) if address else None
             if endpoint is None:
@@ -238,6 +240,11 @@ class LockRequests:
         for timer in self._settling.values():
             timer.cancel()
         self._settling.clear()
+
+
+def in_parts(queues: Queues) -> list[Queues]:
+    """Parts that a broker with fenced locks takes in one request: at most 1,024 by default (docs/hostile.md)."""
+    return [queues[start : start + _QUEUES_A_REQUEST] for start in range(0, len(queues), _QUEUES_A_REQUEST)]
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

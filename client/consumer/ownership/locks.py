@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_port import Grant, Refused, Unfenced
-from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, Queues, by_broker
+from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, Queues, by_broker, in_parts
 from lockstep.client.consumer.ownership.lock_states import (
     NO_LOCK,
     UNLOCK_FAILURES_MAX,
@@ -185,6 +185,13 @@ class QueueLocks(Unfenced):
         over: Endpoint | None = None,
         *,
         renewal: bool = False,
+    ) -> None:
+        """Ask for the queues of one broker; thousands are asked for in several requests, one after the other."""
+        for part in in_parts(queues):
+            await self._lock_part(call, broker_name, part, over, renewal=renewal)
+
+    async def _lock_part(
+        self, call: LockCall, broker_name: str, queues: Queues, over: Endpoint | None, *, renewal: bool
     ) -> None:
         held = {queue: process_queue for queue in queues if (process_queue := self._table.get(queue)) is not None}
         asked_ms = self._runtime.now_ms()
