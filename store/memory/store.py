@@ -246,12 +246,14 @@ class MemoryStore:
     def query(self, query: KeyQuery) -> Generator[None, None, QueryResult]:
         queues = [queue for (of_topic, _), queue in self._queues.items() if of_topic == query.topic and queue.sizes]
         messages = yield from find_by_key(self._log, queues, query)
-        last, everywhere = 0, list(self._queues.values())
+        last, everywhere = -1, list(self._queues.values())
         for start in range(0, len(everywhere), _QUEUES_A_STEP):
-            some = everywhere[start : start + _QUEUES_A_STEP]
-            last = max((queue.commit_log_offsets[-1] for queue in some if queue.sizes), default=last)
             yield None
-        return QueryResult(messages, 0 if last is None else self._log.store_timestamp(last), last or 0)
+            some = everywhere[start : start + _QUEUES_A_STEP]
+            last = max(last, *[queue.commit_log_offsets[-1] for queue in some if queue.sizes], -1)
+        if last < self._log.min_offset:  # no message, or it was dropped between two steps
+            return QueryResult(messages, 0, 0)
+        return QueryResult(messages, self._log.store_timestamp(last), last)
 
     @property
     def min_commit_log_offset(self) -> int:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from lockstep.protocol.message import decode_messages
 from lockstep.store import GetStatus
-from tests.store.stores import Evictions, fill, get, memory_store, record
+from tests.store.stores import Evictions, fill, get, memory_store, queried, record
 
 S = GetStatus
 
@@ -85,3 +85,13 @@ def test_reading_on_brings_every_kept_message_once_in_order(
             offset = result.next_begin_offset
         assert offset == len(expected)
         assert read == [body for body, tag in expected[low:] if tags == "*" or (tag and tag in tags)]
+
+
+def test_a_query_names_the_newest_message_of_all_queues() -> None:
+    """Also when it looks at so many queues in steps, and the newest message is in the first of them."""
+    store = memory_store(memory_limit_bytes=8 << 20, segment_bytes=4 << 20)
+    assert queried(store, "T", "absent", 32, 0, 2**62)[1:] == (0, 0)
+    for queue_id in range(5000):
+        store.append(record(b"x", queue_id=queue_id))
+    newest = store.append(record(b"x", queue_id=0))
+    assert queried(store, "T", "absent", 32, 0, 2**62).last_commit_log_offset == newest.commit_log_offset
