@@ -68,9 +68,9 @@ class Activity:
         return spans[1][-1] if spans is not None else 0
 
     def had_closed(self, client_id: str, now_ns: int) -> bool:
-        """Whether the client had closed its trace in an orderly shutdown."""
+        """Whether the client had closed its trace before `now_ns` in an orderly shutdown."""
         closed_ns = self.closed_ns.get(client_id)
-        return closed_ns is not None and closed_ns <= now_ns
+        return closed_ns is not None and closed_ns < now_ns
 
 
 def _joined(spans: Iterable[tuple[int, int]], pause_ns: int) -> tuple["array[int]", "array[int]"]:

@@ -6,51 +6,73 @@ from functools import partial
 from itertools import islice
 
 from lockstep.order.clocks import Clocks
-from lockstep.order.kinds import Kind
+from lockstep.order.kinds import Confidence, Kind
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.ownership import name_of
 from lockstep.order.period import stamp_ns
 from lockstep.order.reader import Record
 from lockstep.order.report import Findings
+from lockstep.order.sequence import came_after
 
 __all__ = ["WAITING_MAX", "CommitRules", "UnlessReset"]
 
 _EARLY_KEPT_MAX = 100
+_RESETS_KEPT = 100
 WAITING_MAX = 1000
 
 
 class UnlessReset:
-    """Findings of offsets that went back. A reset that is read later, on another clock, may have come before them.
+    """Findings of offsets that went back. A reset that is read later may have come before them.
 
-    Records are read in the order of time, so a reset explains what was found shortly before. Of many findings the
-    oldest is reported without waiting longer.
+    Records are read in the order of time, so a reset on another clock explains what was found shortly before, and one
+    on the same clock what was found in its nanosecond. Of many findings the oldest is reported without waiting longer.
     """
 
-    def __init__(self, clocks: Clocks) -> None:
-        self._clocks = clocks
-        self._waiting: deque[tuple[Record, int, Callable[[], None]]] = deque()
+    def __init__(self, clocks: Clocks, findings: Findings) -> None:
+        self.clocks = clocks
+        self._findings = findings
+        self._waiting: deque[tuple[Record, int, tuple[int, int], Callable[[], None]]] = deque()
+        self._resets: deque[tuple[int, Record, int]] = deque(maxlen=_RESETS_KEPT)  # number, record, clock
+        self.count = 0  # of resets
 
-    def report(self, record: Record, clock: int, finding: Callable[[], None]) -> None:
-        """Report a finding about the offset of a record, now or at the end."""
-        if len(self._clocks) > 1:
-            self._waiting.append((record, clock, finding))
-            if len(self._waiting) > WAITING_MAX:
-                self._waiting.popleft()[2]()
-        else:
-            finding()
+    def report(self, record: Record, clock: int, finding: Callable[[], None], since: int | None = None) -> None:
+        """Report a finding about the offset of a record, later, with the time of now.
+
+        Args:
+            since: The number of resets that had been read when the record was; None: as many as now.
+        """
+        if since is not None and since < self.count:
+            behind = [(reset, its) for number, reset, its in self._resets if number > since]
+            if any(self._explains(reset, its, record, clock) for reset, its in behind):
+                return
+        self._waiting.append((record, clock, (self._findings.at_ns, self._findings.source), finding))
+        if len(self._waiting) > WAITING_MAX:
+            self._tell(*self._waiting.popleft()[2:])
 
     def reset(self, record: Record, clock: int) -> None:
         """Take a reset. It explains what may have come after it."""
+        self.count += 1
+        self._resets.append((self.count, record, clock))
         self._waiting = deque(one for one in self._waiting if not self._explains(record, clock, *one[:2]))
 
     def _explains(self, reset: Record, clock: int, record: Record, other: int) -> bool:
-        most = self._clocks.gap_ns(clock, stamp_ns(reset), other, stamp_ns(record))[1]
-        return bool(clock != other and reset["offset"] == record["offset"] and most > 0)
+        if reset["offset"] != record["offset"]:
+            return False
+        most = self.clocks.gap_ns(clock, stamp_ns(reset), other, stamp_ns(record))[1]
+        if clock == other:
+            return most == 0 and reset.get("client_id") != record.get("client_id")
+        return most > 0
+
+    def _tell(self, found_at: tuple[int, int], finding: Callable[[], None]) -> None:
+        now = self._findings.at_ns, self._findings.source
+        self._findings.at_ns, self._findings.source = found_at
+        finding()
+        self._findings.at_ns, self._findings.source = now
 
     def finish(self) -> None:
         """Report what no reset explained."""
-        for _, _, finding in self._waiting:
-            finding()
+        for _, _, found_at, finding in self._waiting:
+            self._tell(found_at, finding)
 
 
 class CommitRules:
@@ -72,7 +94,7 @@ class CommitRules:
         self._skipped = skipped
         self._unless_reset = unless_reset
         self._highest: Record | None = None  # the highest commit, or stored offset
-        self._last_stored: Record | None = None
+        self._last_stored: tuple[Record, int] | None = None  # with its clock
         self._reset_to = -1  # commits on their way may be stored before this one
         self._early: list[tuple[Record, int, int]] = []  # commits of unhandled messages: record, start, end
 
@@ -98,18 +120,24 @@ class CommitRules:
         last, offset = self._last_stored, record["offset"]
         if self._highest is None or offset > self._highest["offset"]:
             self._highest = record
-        self._last_stored = record if is_judged else None
-        if is_judged and last is not None and offset < last["offset"] and offset != self._reset_to:
-            text = f"the stored offset of {self._queue} went back from {last['offset']} to {offset}"
-            size = last["offset"] - offset
-            finding = partial(self._findings.violation, Kind.STORED_REGRESS, text, last, record, size=size)
-            self._unless_reset.report(record, clock, finding)
+        self._last_stored = (record, clock) if is_judged else None
+        if is_judged and last is not None and offset < last[0]["offset"] and offset != self._reset_to:
+            sure = came_after(self._unless_reset.clocks, *last, record, clock)
+            if sure is not None:
+                self._went_back(last[0], record, clock, sure)
 
-    def reset(self, record: Record, passed: int) -> None:
+    def _went_back(self, last: Record, record: Record, clock: int, sure: Confidence) -> None:
+        text = f"the stored offset of {self._queue} went back from {last['offset']} to {record['offset']}"
+        size = last["offset"] - record["offset"]
+        finding = partial(self._findings.violation, Kind.STORED_REGRESS, text, last, record, confidence=sure, size=size)
+        self._unless_reset.report(record, clock, finding)
+
+    def reset(self, record: Record, clock: int, passed: int) -> None:
         """Take a reset. `passed` is the last commit: it may be stored later than the reset is recorded."""
         self._reset_to = record["offset"]
-        marks = [record, self._last_stored] if self._last_stored else [record] if self._reset_to <= passed else []
-        self._last_stored = min((mark for mark in marks if mark), key=lambda mark: int(mark["offset"]), default=None)
+        own, last = (record, clock), self._last_stored
+        marks = [own, last] if last is not None else [own] if self._reset_to <= passed else []
+        self._last_stored = min(marks, key=lambda mark: int(mark[0]["offset"]), default=None)
 
     def lost(self, start: int, exists: OffsetSet | None) -> OffsetSet:
         """Report and return the offsets between `start` and the highest commit that were not handled.

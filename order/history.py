@@ -17,6 +17,7 @@ from lockstep.order.reader import Record
 from lockstep.order.report import Findings, Handover
 from lockstep.order.rewinds import Rewinds
 from lockstep.order.sent import SentQueue, digest
+from lockstep.order.sequence import came_after
 from lockstep.order.survey import Facts
 
 __all__ = ["QueueHistory"]
@@ -49,11 +50,11 @@ class QueueHistory:
         self._owner: Period | None = None  # the period that was positioned last
         self._commits = StoredCommits()
         self._last_commit: Record | None = None  # or a later reset or position
-        self._unless_reset = UnlessReset(facts.clocks)
+        self._last_commit_clock = 0
+        self._unless_reset = UnlessReset(facts.clocks, findings)
         self._rule_d = CommitRules(seen.name, findings, self.attempted, self.done, self.skipped, self._unless_reset)
         self._rewinds = Rewinds(seen.group, seen.queue, findings, facts.clocks, facts.members)
         self._reset = False  # there was a reset after the last period was positioned
-        self._resets = 0
         self._crash: tuple[Record, int] | None = None  # a broker's last `reset` after a crash, and its clock
 
     def acquired(self, record: Record, time_ns: int, clock: int) -> None:
@@ -123,30 +124,27 @@ class QueueHistory:
         offset = record["offset"]
         last = self._last_commit
         if last is not None and offset < last["offset"] and not self._may_be_lost(record, clock):
-            self._went_back(period, record, last)
-        self._last_commit = record
+            self._went_back(period, record, last, clock)
+        self._last_commit, self._last_commit_clock = record, clock
         if not self._may_be_lost(record, clock):
             self._commits.sent(record, time_ns, clock)
         period.note_commit(offset)
         self._rule_d.committed(record, period.start)
 
-    def _went_back(self, period: Period, record: Record, last: Record) -> None:
+    def _went_back(self, period: Period, record: Record, last: Record, clock: int) -> None:
         same = last["event"] == "committed" and same_period(record, last)
         stale = period is not self._owner or (last["event"] == "committed" and not same)
         if stale and self._is_unordered:
             return  # a concurrent group uses no locks: a queue may have two owners for a moment
-        kind, sure = (
-            (Kind.STALE_COMMIT, self._came_after(last, record)) if stale else (Kind.COMMIT_REGRESS, Confidence.CERTAIN)
-        )
+        kind = Kind.STALE_COMMIT if stale else Kind.COMMIT_REGRESS
+        sure = came_after(self._facts.clocks, last, self._last_commit_clock, record, clock)
         if sure is not None:
-            self.findings.violation(
-                kind,
-                f"{name_of(record)} moved the commit of {self.queue} back from {last['offset']} to {record['offset']}",
-                last,
-                record,
-                confidence=sure,
-                size=last["offset"] - record["offset"],
+            text = (
+                f"{name_of(record)} moved the commit of {self.queue} back from {last['offset']} to {record['offset']}"
             )
+            size = last["offset"] - record["offset"]
+            finding = partial(self.findings.violation, kind, text, last, record, confidence=sure, size=size)
+            self._unless_reset.report(record, clock, finding)
 
     def stored(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `stored` record: the broker, or a client with the broker's answer, reports a stored commit."""
@@ -160,7 +158,6 @@ class QueueHistory:
     def reset(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `reset` record: a user moved the offset, or the broker corrected an illegal one."""
         offset = record["offset"]
-        self._resets += 1
         passed = self._last_commit["offset"] if self._last_commit else max(self.start, 0)
         self.skipped.cut(offset)  # what an earlier reset skipped is consumed after all
         if "client_id" in record:
@@ -168,10 +165,10 @@ class QueueHistory:
             self._passed_over.add_range(passed, offset)
         else:
             self._crash = (record, clock)  # nothing is skipped: it says which commits are left
-        self._rule_d.reset(record, passed)
+        self._rule_d.reset(record, clock, passed)
         self._unless_reset.reset(record, clock)
         self._commits.known(record, clock)
-        self._last_commit = record
+        self._last_commit, self._last_commit_clock = record, clock
         self._reset = True
 
     @property
@@ -235,10 +232,10 @@ class QueueHistory:
         period.floor, period.floor_record, period.floor_clock = commits.floor, commits.record, commits.clock
         period.may_have_missed = self._commits.may_stand_at(offset)
         period.begin(offset, self.attempted.end, Cause.RESET if self._reset else Cause.TAKEOVER)
-        period.resets_before = self._resets
+        period.resets_before = self._unless_reset.count
         if record["event"] == "positioned":
             self._commits.known(record, period.clock)
-            self._last_commit = record
+            self._last_commit, self._last_commit_clock = record, period.clock
         self._reset = False
         if self.start < 0 or offset < self.start:
             self._passed_over.add_range(offset, self.start)
@@ -271,11 +268,12 @@ class QueueHistory:
             self.last_of_key[key] = record
             return
         begin = record.get("begin_mono_ns")
-        if begin is not None and period.resets_before < self._resets and begin <= last.get("begin_mono_ns", -1):
+        was_reset = period.resets_before < self._unless_reset.count
+        if begin is not None and was_reset and begin <= last.get("begin_mono_ns", -1):
             return  # the call was running when the offset was reset
         if period.cause is Cause.RESET and offset in self._passed_over and not same_period(last, record):
             return  # an earlier reset had skipped it, and a later one went back
-        sure = Confidence.CERTAIN if same_period(last, record) else self._came_after(last, record)
+        sure = came_after(self._facts.clocks, last, self._clock_of(last), record, period.clock)
         if sure is not None:
             whose = f"of key {key!r}" if key is not None else "without a key"
             self.findings.violation(
@@ -288,19 +286,8 @@ class QueueHistory:
                 size=last["offset"] - offset,
             )
 
-    def _came_after(self, last: Record, record: Record) -> Confidence | None:
-        """The confidence that `record` came after `last`, which the merge put first. None: it came before."""
-        one, other = self._clock_of(last), self._clock_of(record)
-        if one == other:
-            return Confidence.CERTAIN
-        least, most = self._facts.clocks.gap_ns(one, stamp_ns(last), other, stamp_ns(record))
-        if most < 0:
-            return None
-        return Confidence.CERTAIN if least >= 0 else Confidence.UNDECIDED
-
     def _clock_of(self, record: Record) -> int:
-        period = self.periods.get((record.get("client_id", ""), record.get("period", 0)))
-        return period.clock if period is not None else -1
+        return self.periods[record["client_id"], record.get("period", 0)].clock
 
     def _explain_repeat(self, period: Period, record: Record, offset: int) -> bool:
         """Rule (b): count the cause of a repeat, or report it. Returns whether a STALE_REPEAT covers this offset."""
@@ -358,7 +345,7 @@ class QueueHistory:
     ) -> None:
         finding = partial(self.findings.violation, kind, text, evidence, record, confidence=sure, size=size)
         if kind is Kind.REWIND_BELOW_COMMIT and period.position is not None:
-            self._unless_reset.report(period.position, period.clock, finding)
+            self._unless_reset.report(period.position, period.clock, finding, period.resets_before)
         else:
             finding()
 

@@ -52,13 +52,13 @@ class Members:
                     member.last_ns = max(member.last_ns, time_ns)
 
     def was_idle(self, group: str, record: Record, clock: int) -> bool:
-        """Whether every consumer of the group that began surely before a record had closed its trace by then."""
+        """Whether every consumer of the group that began surely before a record may have closed its trace by then."""
         now_ns = stamp_ns(record)
         began, ended = set[str](), set[str]()
         for member in self._members:
             if member.group == group and self._clocks.gap_ns(member.clock, member.first_ns, clock, now_ns)[0] > 0:
                 began.add(member.client_id)
-                if member.closed and self._clocks.gap_ns(member.clock, member.last_ns, clock, now_ns)[1] > 0:
+                if member.closed and self._clocks.gap_ns(member.clock, member.last_ns, clock, now_ns)[1] >= 0:
                     ended.add(member.client_id)
         return bool(began) and began == ended
 

@@ -138,10 +138,10 @@ class Ownership:
             if one is None:
                 continue
             if other_clock == clock:
-                late = one["mono_ns"] - begin if "mono_ns" in one else 0
+                least = one["mono_ns"] - begin if "mono_ns" in one else 0
             else:
-                least, _ = self._clocks.gap_ns(clock, begin, other_clock, stamp_ns(one))
-                late = int(least) if least > 0 and self._meet(one, other_clock, record, clock) else 0
+                least = self._clocks.gap_ns(clock, begin, other_clock, stamp_ns(one))[0]
+            late = int(least) if least > 0 and self._meet(one, other_clock, record, clock) else 0
             if late > 0 and not _outlived(one, record):
                 found = True
                 self._overlap(one, record, late / 1e6, ordered=other_clock == clock)
@@ -172,9 +172,12 @@ class Ownership:
         )
 
     def _check_stale(self, period: Period, record: Record, begin: int) -> None:
-        """Report a call that began after its period was dropped, lost or replaced."""
+        """Report a call that began after its period was dropped, lost or replaced.
+
+        A call that begins in the nanosecond of the drop may have begun before it: no record is written at its begin.
+        """
         end = period.ended_record
-        if end is not None and begin >= stamp_ns(end):
+        if end is not None and begin > stamp_ns(end):
             word = "lost" if end["event"] == "lock_lost" else "dropped"
             self._stale(period, record, (begin - stamp_ns(end)) / 1e6, f"after its period was {word}", end)
             return
@@ -333,8 +336,13 @@ class Ownership:
         return after
 
     def _comes_later(self, after: Period, period: Period) -> bool:
-        """Whether a period was surely granted after another one; the merge only guesses that between two clocks."""
-        if after.clock == period.clock or after.grant is None or period.grant is None:
+        """Whether a period was surely granted after another one.
+
+        The merge only guesses that between two clocks, and between two clients in one nanosecond.
+        """
+        if after.grant is None or period.grant is None:
+            return True
+        if after.clock == period.clock and after.client_id == period.client_id:
             return True
         return self._gap(period, stamp_ns(period.grant), after, stamp_ns(after.grant))[0] > 0
 

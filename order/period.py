@@ -137,6 +137,9 @@ class StoredCommits:
     def stored(self, record: Record, clock: int) -> None:
         """Take a `stored` record: the broker, or a client with the broker's answer, reports it."""
         self.is_acknowledged = True
+        last = self.record
+        if last is not None and self.clock == clock and _are_one_moment(last, record):
+            record = min(last, record, key=_offset_of)
         self._stands_at(record, clock)
 
     def known(self, record: Record, clock: int) -> None:
@@ -161,7 +164,17 @@ class StoredCommits:
             if activity.had_closed(client_id, now_ns) or activity.seen_ns(client_id, now_ns) >= time_ns + GRACE_NS:
                 passed = [self.floor, *(one["offset"] for _, one, _ in self._pending[:place])]
                 self._earlier = (self._earlier + passed)[-256:]
-                self.floor = record["offset"]
-                self.record, self.clock = record, clock
+                same = [one for _, one, its in self._pending[:place] if its == clock and _are_one_moment(one, record)]
+                self.record, self.clock = min(record, *same, key=_offset_of) if same else record, clock
+                self.floor = self.record["offset"]
                 del self._pending[: place + 1]
                 return
+
+
+def _are_one_moment(one: Record, other: Record) -> bool:
+    """Whether two processes wrote these records in one nanosecond: which came last is not known."""
+    return stamp_ns(one) == stamp_ns(other) and one.get("client_id") != other.get("client_id")
+
+
+def _offset_of(record: Record) -> int:
+    return int(record["offset"])

@@ -44,9 +44,10 @@ class Rewinds:
             why = "and an administrator may have moved it: no consumer of the group ran"
             return self._leave_open(period, record, why)
         start = period.position or grant
-        if commit is not None and start is not None and period.floor_clock != period.clock:
+        if commit is not None and start is not None:
             least, _ = self._clocks.gap_ns(period.floor_clock, stamp_ns(commit), period.clock, stamp_ns(start))
-            if least <= 0:
+            own = period.floor_clock == period.clock and commit.get("client_id") == period.client_id
+            if least <= 0 and not own:
                 return self._leave_open(period, record, f"which may be up to {-least / 1e6:.1f} ms younger")
         before = None if commit is None else periods.get((commit.get("client_id", ""), commit.get("period", 0)))
         sentence = f"began at offset {record['offset']}, below the stored commit {period.floor}"

@@ -275,6 +275,7 @@ def test_each_kind_keeps_its_first_its_worst_and_its_last() -> None:
     story = owned()
     story.handle("a", 1, *reversed(range(300)))
     story.record("a", "dropped", period=1, why="rebalance")
+    story.now_ms += 1
     story.handle("a", 1, 300)
     report = story.report()
     examples = report.examples()
