@@ -24,7 +24,12 @@ class Grant(NamedTuple):
 
 @dataclass
 class _Queue:
-    """`free_ms`: before it no new period may begin, by lease, unlock and lock delay. `ended_ms`: of the last unlock."""
+    """
+    Args:
+        free_ms: before it no new period may begin, by lease, unlock and lock delay.
+        ended_ms: of the last unlock.
+        is_free: a broker with fenced locks knows no owner: the last one gave the queue back, or its locks are lost.
+    """
 
     grants: list[Grant] = field(default_factory=list)
     leases: dict[tuple[str, int], int] = field(default_factory=dict)  # (address, epoch) -> its end, in ms
@@ -33,13 +38,17 @@ class _Queue:
     granted_ms: int = 0
     free_ms: int = 0
     ended_ms: int = 0
+    is_free: bool = False
     unlocks: list[tuple[int, Grant]] = field(default_factory=list)  # when each arrived, with epoch 0 for none
     forgotten: bool = False  # a faithful broker started again since the last grant
     released: str = ""  # how the last period ended before its lease did
     began_at: int = -1  # the stored offset when the last period began; -1: unknown, or it was moved, or the queue freed
 
     def follows(self, asked: Asked) -> Grant | None:
-        """A grant that followed the one under which this was asked; None if there is none."""
+        """A grant that followed the one under which this was asked; None if there is none.
+
+        Without an epoch it matters only while the queue is not free: then it is open to all (docs/fencing.md).
+        """
         if not self.grants:
             return None
         last = self.grants[-1]
@@ -48,7 +57,7 @@ class _Queue:
             is_last = own[-1] == last if own else last.epoch <= asked.epoch
             return None if is_last else last
         held = any(grant.address == asked.address for grant in self.grants)
-        return last if held and last.address != asked.address else None
+        return last if held and last.address != asked.address and not self.is_free else None
 
 
 class Owners:
@@ -87,11 +96,11 @@ class Owners:
             return begins
         of.client_id = asked.lock.client_id if asked.lock is not None else of.client_id
         of.connection, of.granted_ms, of.released, of.forgotten = asked.endpoint, asked.handled_ms, "", False
-        of.free_ms = asked.handled_ms + lease_ms
+        of.free_ms, of.is_free = asked.handled_ms + lease_ms, False
         key = (grant.address, grant.epoch)
         for at_ms, unlock in of.unlocks:
             if at_ms > asked.handled_ms and unlock == grant:
-                self._released(of, at_ms, "handovers")  # the client gave it back before the answer left
+                self._given_back(of, at_ms)  # before the answer left
                 break
         of.leases[key] = max(of.free_ms, of.leases.get(key, 0))
         return begins
@@ -129,7 +138,7 @@ class Owners:
             return False
         live, of.began_at = asked.handled_ms < of.free_ms, -1
         of.ended_ms = of.leases[of.grants[-1].address, of.grants[-1].epoch] = asked.handled_ms  # no call begins later
-        self._released(of, asked.handled_ms, "handovers")
+        self._given_back(of, asked.handled_ms)
         return live
 
     def left(self, client_id: str) -> None:
@@ -137,7 +146,7 @@ class Owners:
         for of in self._queues.values():
             if of.client_id == client_id:
                 of.began_at = -1
-                self._released(of, self._findings.world.clock_ms(BROKER), "handovers")
+                self._given_back(of, self._findings.world.clock_ms(BROKER))
 
     def connection_ended(self, connection: Endpoint) -> None:
         now_ms = self._findings.world.clock_ms(BROKER)
@@ -147,6 +156,10 @@ class Owners:
                 if of.grants[-1].epoch == 0:  # not one of our fenced clients
                     delay_ms = max(of.granted_ms + self._plan.lock_delay_legacy_ms - now_ms, 0)
                 self._released(of, now_ms + delay_ms, "lock delays")
+
+    def _given_back(self, of: _Queue, at_ms: int) -> None:
+        of.is_free = self._fenced
+        self._released(of, at_ms, "handovers")
 
     @staticmethod
     def _released(of: _Queue, free_ms: int, how: str) -> None:
@@ -171,4 +184,4 @@ class Owners:
             of.forgotten = not self._fenced
             of.began_at = -1 if offsets_lost else of.began_at
             if self._plan.store is Store.MEMORY:
-                of.free_ms = 0
+                of.free_ms, of.is_free = 0, self._fenced
