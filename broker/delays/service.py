@@ -37,6 +37,8 @@ class DelayService:
     `next_due_ms`: epoch ms when the earliest message is due; None when there is none.
     `offsets`: level -> next queue offset to deliver, as in RocketMQ's delayOffset.json.
     `on_skipped`: called with the level and the queue offset of a message that cannot be delivered.
+    `is_gone`: whether a message for this topic, stored at this commit log offset, was for a topic deleted since.
+    `on_gone`: called with the topic, the level and the queue offset of such a message, which is not delivered.
     """
 
     def __init__(self, store: MessageStore, levels_ms: tuple[int, ...]) -> None:
@@ -45,6 +47,8 @@ class DelayService:
         self._offsets: dict[int, int] = {}
         self.next_due_ms: int | None = None
         self.on_skipped: Callable[[int, int], None] = lambda _level, _offset: None
+        self.is_gone: Callable[[str, int], bool] = lambda _topic, _log_offset: False
+        self.on_gone: Callable[[str, int, int], None] = lambda _topic, _level, _offset: None
 
     @property
     def level_max(self) -> int:
@@ -104,7 +108,7 @@ class DelayService:
             if body is None or entry.commit_log_offset >= delivered.commit_log_offset:
                 return None  # damaged, and perhaps repaired later; or stored after `delivered`
             record = _delivered(body, 0)
-            if record is not None:
+            if record is not None and not self.is_gone(record.topic, entry.commit_log_offset):
                 return offset if record == found else None
         return None
 
@@ -135,8 +139,12 @@ class DelayService:
     def due(self, now_ms: int, count_max: int) -> Iterator[Record]:
         """Due messages, as records for their own topics. Each counts as delivered when the next one is requested.
 
-        So a message that could not be stored stays. Messages without a target, or that do not fit it, are skipped. A
-        damaged message holds up its level until the store has repaired or skipped it.
+        So a message that could not be stored stays. Messages without a target, or that do not fit it, are skipped, and
+        so are those of deleted topics; RocketMQ delivers these. A damaged message holds up its level until the store
+        has repaired or skipped it.
+
+        Args:
+            count_max: Of messages that are looked at.
         """
         is_damaged = False
         for level in self._levels:
@@ -149,15 +157,33 @@ class DelayService:
                 if not self._is_due(level, now_ms):
                     break
                 record = _delivered(found.body, now_ms)
-                if record is not None:
-                    yield record
-                    count_max -= 1
-                else:
+                count_max -= 1
+                if record is None:
                     self.on_skipped(level, offset)
+                elif self.is_gone(record.topic, self._log_offset_of(level, offset)):
+                    self.on_gone(record.topic, level, offset)
+                else:
+                    yield record
                 self._offsets[level] = offset + 1
         self.next_due_ms = self._next_due_ms(now_ms)
         if is_damaged and self.next_due_ms is not None:
             self.next_due_ms = max(self.next_due_ms, now_ms + _DAMAGED_RETRY_MS)
+
+    def _log_offset_of(self, level: int, offset: int) -> int:
+        (entry,) = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, 1)
+        return entry.commit_log_offset
+
+    def waiting_topics(self) -> set[str]:
+        """The topics of all messages that wait."""
+        topics = set()
+        for level in self._levels:
+            for offset in range(self._offset(level), self._store.max_offset(SCHEDULE_TOPIC, level - 1)):
+                (entry,) = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, 1)
+                body = self._store.message_at(entry.commit_log_offset) if entry.size_bytes > 0 else None
+                record = _delivered(body or b"", 0)
+                if record is not None:
+                    topics.add(record.topic)
+        return topics
 
     @property
     def _levels(self) -> range:

@@ -17,9 +17,10 @@ from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
+    KeptTopics,
     LockOffsets,
     SubscriptionGroupWrapper,
-    TopicConfigWrapper,
+    TopicBegin,
 )
 from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import SerializeType
@@ -66,6 +67,7 @@ class ConfigFiles:
         self._tables = tables
         self._store = store
         self._delays = DelayOffsetTable({})
+        self._offset_copies, self._offsets_at = -1, 0
         self.lock_epoch = 0  # the offsets that were read are later than the beginning of all epochs up to this one
         self.delays_log_offset: int | None = 0  # without a file: every delivery is found in the log
         self._log = store.events
@@ -81,10 +83,10 @@ class ConfigFiles:
     def load(self, offset_entries_max: int) -> None:
         """Restore the tables. Raises OSError."""
         tables = self._tables
-        topics = self._read(TOPICS, TopicConfigWrapper)
+        topics = self._read(TOPICS, KeptTopics)
         if topics is not None:
             self.topics_known = True
-            tables.topics.restore(topics.topics, topics.data_version)
+            tables.topics.restore(topics.topics, topics.data_version, topics.begins)
         groups = self._read(GROUPS, SubscriptionGroupWrapper)
         if groups is not None:
             tables.groups.restore(groups.groups, groups.data_version)
@@ -107,7 +109,10 @@ class ConfigFiles:
         offsets, left_out_count = self._tables.offsets, 0
         for key, of_queue in read.offset_table.items():
             topic, _, group = key.partition("@")
+            begin = self._tables.topics.begin_of(topic)
             for queue_id, offset in of_queue.items():
+                if _is_of_earlier(begin, offset, read.log_offset):
+                    continue
                 if _is_lawful(topic, group, queue_id, offset):
                     offsets.commit(group, topic, queue_id, offset)
                 else:
@@ -148,14 +153,17 @@ class ConfigFiles:
         """Writings of the present offsets. They may run only after the present end of the log is synced."""
         tables = self._tables
         lock_epoch = tables.locks.epochs.last if tables.locks is not None else None
-        offsets = partial(self._write_offsets, tables.offsets.all(), lock_epoch)
-        return [offsets, partial(self._write, DELAYS, self._delay_offsets())]
+        offsets = tables.offsets.all()
+        if self._offset_copies != tables.offsets.copy_count:  # else the older place stays, and the file too
+            self._offset_copies, self._offsets_at = tables.offsets.copy_count, self._store.max_commit_log_offset
+        writing = partial(self._write_offsets, offsets, self._offsets_at, lock_epoch)
+        return [writing, partial(self._write, DELAYS, self._delay_offsets())]
 
     def _write_offsets(
-        self, offsets: Mapping[tuple[str, str], Mapping[int, int]], lock_epoch: int | None = None
+        self, offsets: Mapping[tuple[str, str], Mapping[int, int]], log_offset: int, lock_epoch: int | None
     ) -> None:
         table = {f"{topic}@{group}": of_queues for (topic, group), of_queues in offsets.items()}
-        self._write(OFFSETS, ConsumerOffsetTable(table))
+        self._write(OFFSETS, ConsumerOffsetTable(table, log_offset))
         if lock_epoch is not None:
             self._write(LOCK_OFFSETS, LockOffsets(lock_epoch))
 
@@ -167,14 +175,15 @@ class ConfigFiles:
             self._delays = DelayOffsetTable(dict(offsets), log_end)
         return self._delays
 
-    def _topics(self) -> TopicConfigWrapper:
-        return TopicConfigWrapper(self._tables.topics.data_version, tuple(self._tables.topics.topics))
+    def _topics(self) -> KeptTopics:
+        topics = self._tables.topics
+        return KeptTopics(topics.data_version, tuple(topics.topics), dict(topics.begins))
 
     def _groups(self) -> SubscriptionGroupWrapper:
         return SubscriptionGroupWrapper(self._tables.groups.data_version, tuple(self._tables.groups.groups))
 
     def _write(self, name: str, body: WireBody) -> None:
-        if isinstance(body, (TopicConfigWrapper, SubscriptionGroupWrapper, ConsumerOffsetTable)):
+        if isinstance(body, (KeptTopics, SubscriptionGroupWrapper, ConsumerOffsetTable)):
             content = _in_steps(body.encode_in_steps(SerializeType.JSON, sys.maxsize))
         else:
             content = encode_body(body, SerializeType.JSON)
@@ -191,6 +200,17 @@ def _in_steps(steps: BodySteps) -> bytes:
         except StopIteration as end:
             content: bytes = end.value
             return content
+
+
+def _is_of_earlier(begin: TopicBegin, offset: int, written_at: int | None) -> bool:
+    """Was this offset stored for a deleted topic, before the present one of its name was created?
+
+    Args:
+        written_at: The offsets are as they were when the log ended there. A topic had no message where it begins.
+    """
+    if written_at is None:
+        return False
+    return written_at < begin.log_offset or (written_at == begin.log_offset > 0 and offset > 0)
 
 
 def _is_lawful(topic: str, group: str, queue_id: int, offset: int) -> bool:

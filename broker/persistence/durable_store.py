@@ -108,11 +108,9 @@ class DurableStore:
         kept_locks = self.lock_file.read() if self.lock_file is not None else None
         if kept_locks is not None and self.data_dir.crashed:
             self._offsets_of_periods(kept_locks)
-        known = {config.topic_name for config in tables.topics.topics} if self.tables.topics_known else None
-        if known is not None:
-            known |= _MADE_WHEN_NEEDED  # these are never deleted
-        recovered = Recovery(store, known, self.tags_code_of, self._on_progress).run()
-        if known is None:
+        recovered = Recovery(store, self._begins(), self.tags_code_of, self._on_progress).run()
+        tables.topics.log_ends_at(store.max_commit_log_offset)
+        if not self.tables.topics_known:
             self._topics_of_queues(now_ms)
         if self.data_dir.crashed:
             tables.offsets.lower_to(store.max_offsets())
@@ -120,7 +118,7 @@ class DurableStore:
                 "recovered_after_crash", folder=self.data_dir.folder, messages_read=recovered.message_count,
                 cut_bytes=recovered.cut_bytes, damaged_places=recovered.damaged,
             )  # fmt: skip
-            self._drop_deleted()
+        self._drop_deleted()
         tables.delays.cut()
         delivered = count_delivered(store, tables.delays, self.tables.delays_log_offset)
         if delivered:
@@ -136,10 +134,15 @@ class DurableStore:
             store.on_arrived = self._on_arrived
 
     def _offsets_of_periods(self, kept: LockTable) -> None:
-        """Periods that began after the file of offsets was written begin where they began: also back, after a reset."""
+        """Periods that began after the file of offsets was written begin where they began: also back, after a reset.
+
+        Those that began before their topic was created are of a deleted one.
+        """
+        tables = self._broker_tables
         for lock in kept.locks.values():
-            if lock.epoch > self.tables.lock_epoch and lock.committed_offset >= 0:
-                self._broker_tables.offsets.commit(*lock.key, lock.committed_offset)
+            is_of_topic = lock.acquired_ms >= tables.topics.begin_of(lock.queue.topic).created_ms
+            if is_of_topic and lock.epoch > self.tables.lock_epoch and lock.committed_offset >= 0:
+                tables.offsets.commit(*lock.key, lock.committed_offset)
 
     def _restore_locks(self, file: LockTableFile, locks: FencedLocks, kept: LockTable | None, now_ms: int) -> None:
         """A grace period begins when the table is lost, unless the log is empty, so that no queue was consumed."""
@@ -173,16 +176,31 @@ class DurableStore:
         found = [TopicConfig(topic, n, n) for topic, n in counts.items() if topics.get(topic) is None]
         topics.restore(found, DataVersion(1, now_ms))
 
+    def _begins(self) -> dict[str, int] | None:
+        """Topic -> commit log offset before which its messages are of deleted topics. None: all topics may exist."""
+        if not self.tables.topics_known:
+            return None
+        topics = self._broker_tables.topics
+        begins = {config.topic_name: topics.begin_of(config.topic_name).log_offset for config in topics.topics}
+        return {**begins, **dict.fromkeys(_MADE_WHEN_NEEDED, 0)}  # these are never deleted
+
     def _drop_deleted(self) -> None:
-        """Delete queues of topics deleted before the crash, so that a new topic does not begin with their messages."""
-        if not self.tables.topics_are_newest or self.data_dir.read_checkpoint().log_offset is None:
-            return  # a backup may lack a topic; data of another broker is not deleted
+        """Delete queues of topics that were deleted, so that a new topic does not begin with their messages.
+
+        A backup may lack a topic, and data of another broker is not deleted.
+        """
         topics = self._broker_tables.topics
         found = dict.fromkeys(topic for topic, _ in self.store.queues if topic not in _MADE_WHEN_NEEDED)
-        for topic in found:
-            if topics.get(topic) is None:
-                self.store.drop_topic(topic)
-                self._log.info("deleted_topic_queues_removed", topic=topic)
+        missing = [topic for topic in found if topics.get(topic) is None]
+        if not self.tables.topics_are_newest or self.data_dir.read_checkpoint().is_of_apache:
+            topics.doubted = {
+                topic for topic in self._broker_tables.delays.waiting_topics() if topics.get(topic) is None
+            }
+            topics.doubted.update(missing)
+            return
+        for topic in missing:
+            self.store.drop_topic(topic)
+            self._log.info("deleted_topic_queues_removed", topic=topic)
 
     def _mark_last_commit(self, now_ms: int) -> HalfMessage | None:
         """Mark the half message of the last commit as ended: the crash may have come before its mark."""

@@ -48,7 +48,8 @@ def end_transaction(
 ) -> RemotingCommand | None:
     """Commit or roll back a half message. A producer that does not know yet gets no answer, as in RocketMQ.
 
-    Ending a message again changes nothing, also by an earlier copy; RocketMQ commits it again.
+    Ending a message again changes nothing, also by an earlier copy; RocketMQ commits it again. A message whose topic
+    was deleted since ends without being committed; RocketMQ would store it.
     """
     header = command.decode_header(EndTransactionRequestHeader)
     if header.commit_or_rollback == _UNKNOWN:
@@ -59,7 +60,8 @@ def end_transaction(
     message = _half_message(broker, header)
     if broker.halves.is_open(message.queue_offset):
         mark = mark_of(broker.store, message.queue_offset, now_ms)
-        _put_all(broker, [_committed(message, now_ms), mark] if header.commit_or_rollback == _COMMIT else [mark])
+        is_sent = header.commit_or_rollback == _COMMIT and not _is_gone(broker, message)
+        _put_all(broker, [_committed(message, now_ms), mark] if is_sent else [mark])
         broker.halves.ended(message.queue_offset)  # only after it is stored: if that fails, the producer may try again
         broker.log.debug("transaction_ended", decision=decision, group=header.producer_group, msg_id=header.msg_id)
     remark = None if header.commit_or_rollback == _COMMIT else "rolled back"  # RocketMQ sends a remark too
@@ -80,6 +82,15 @@ def _half_message(broker: Broker, header: EndTransactionRequestHeader) -> Messag
         remark = f"the half message has offset {message.queue_offset}, not {header.tran_state_table_offset}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     return message
+
+
+def _is_gone(broker: Broker, message: MessageExt) -> bool:
+    """Was the topic of a half message deleted since? If so, it is logged."""
+    topic = message.properties.get(names.REAL_TOPIC, "")
+    if not broker.topics.is_gone(topic, message.commit_log_offset):
+        return False
+    broker.log.info("half_message_of_deleted_topic", topic=topic, queue_offset=message.queue_offset)
+    return True
 
 
 def _committed(message: MessageExt, now_ms: int) -> Record:
@@ -110,6 +121,9 @@ def resume_check(broker: Broker, connection: Connection, command: RemotingComman
     if message.topic not in (HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC):
         remark = f"message {header.msg_id} is in topic {message.topic!r}, and no half message"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    if _is_gone(broker, message):
+        remark = f"the topic of message {header.msg_id} was deleted"
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
     properties = {**message.properties, names.TRANSACTION_CHECK_TIMES: "0"}
     record = record_of(message, properties, HALF_TOPIC, 0, now_ms)
     if len(record.properties) > PROPERTIES_BYTES_MAX:
@@ -141,7 +155,9 @@ def check_transactions(broker: Broker, now_ms: int) -> None:
         message = decode_messages(data, unzip=False)[0]
         age_ms = now_ms - message.born_timestamp
         try:
-            if _check_count(message) >= broker.config.transaction_check_max or age_ms > _RETENTION_MS:
+            if _is_gone(broker, message):
+                _end_unsent(broker, message, now_ms)
+            elif _check_count(message) >= broker.config.transaction_check_max or age_ms > _RETENTION_MS:
                 _give_up(broker, message, now_ms)
             elif age_ms > _immunity_ms(broker, message) or age_ms < 0:
                 _check(broker, message, now_ms)
@@ -194,6 +210,11 @@ def _as_sent(broker: Broker, record: Record, properties: dict[str, str], half: H
     as_sent = record._replace(queue_id=int(properties[names.REAL_QID]))
     topic, store = properties[names.REAL_TOPIC].encode(), broker.store
     return encode_stored_message(as_sent, topic, *half, store.store_host, store.store_port)
+
+
+def _end_unsent(broker: Broker, message: MessageExt, now_ms: int) -> None:
+    _put_all(broker, [mark_of(broker.store, message.queue_offset, now_ms)])
+    broker.halves.ended(message.queue_offset)
 
 
 def _give_up(broker: Broker, message: MessageExt, now_ms: int) -> None:

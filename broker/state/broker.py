@@ -132,8 +132,7 @@ class Broker:
         self.durable: DurableStore | None = None
         self.on_stored = self.hold.on_arrival
         self.store = self._new_store(storage)
-        self.delays = DelayService(self.store, parse_delay_levels(config.delay_levels))
-        self.delays.on_skipped = self._on_delayed_skipped
+        self.delays = self._new_delays()
         why = "retention" if config.data_dir else "memory limit"
         self.dropped = DroppedMessages(self.offsets, self.delays, self.work, log, why)
         self.stats = BrokerStats(
@@ -193,6 +192,14 @@ class Broker:
             pull_messages_max=config.pull_messages_max,
         )
         return MemoryStore(settings, host, config.port, self.on_trim)
+
+    def _new_delays(self) -> DelayService:
+        """The topics know the end of the log: what was stored before a topic was created is not for it."""
+        self.topics.log_end = lambda: self.store.max_commit_log_offset
+        delays = DelayService(self.store, parse_delay_levels(self.config.delay_levels))
+        delays.on_skipped = self._on_delayed_skipped
+        delays.is_gone, delays.on_gone = self.topics.is_gone, self._on_delayed_gone
+        return delays
 
     def _new_locks(self) -> RebalanceLockManager:
         config = self.config
@@ -284,6 +291,9 @@ class Broker:
 
     def _on_delayed_skipped(self, delay_level: int, offset: int) -> None:
         self.log.error("delayed_message_skipped", delay_level=delay_level, offset=offset)
+
+    def _on_delayed_gone(self, topic: str, delay_level: int, offset: int) -> None:
+        self.log.info("delayed_message_of_deleted_topic", topic=topic, delay_level=delay_level, offset=offset)
 
     # Connections ---------------------------------------------------------------------------------------------
 

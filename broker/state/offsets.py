@@ -19,6 +19,8 @@ class ConsumerOffsetManager:
         self._count = 0
         self._copies: dict[tuple[str, str], dict[int, int]] = {}  # never changed after they were returned
         self._changed: set[tuple[str, str]] = set()  # since the last copy
+        self._leaving: dict[str, dict[str, None]] = {}  # deleted topic -> groups whose offsets are still in the table
+        self.copy_count = 0  # copies of the table that differ
         self.deletions_seen = -1  # `TopicConfigManager.deletions` at the last removal
 
     def __len__(self) -> int:
@@ -27,6 +29,7 @@ class ConsumerOffsetManager:
 
     def _offsets(self, topic: str, consumer_group: str) -> dict[int, int]:
         """The offsets of a group's topic, for a change; created if needed."""
+        self._settle(topic, consumer_group)
         self._changed.add((topic, consumer_group))
         offsets = self._table.get((topic, consumer_group))
         if offsets is None:
@@ -42,9 +45,17 @@ class ConsumerOffsetManager:
             (self._topics_of, consumer_group, topic),
             (self._groups_of, topic, consumer_group),
         ):
-            del index[name][other]
-            if not index[name]:
-                del index[name]
+            names = index.get(name, {})
+            names.pop(other, None)
+            if not names:
+                index.pop(name, None)
+
+    def _settle(self, topic: str, consumer_group: str) -> None:
+        """Remove now what `forget_topic` has not reached yet."""
+        leaving = self._leaving.get(topic)
+        if leaving is not None and consumer_group in leaving:
+            del leaving[consumer_group]
+            self._remove(topic, consumer_group)
 
     def commit(self, consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
         """Store any value, also a lower one. Returns the previous value; -1 for none."""
@@ -59,8 +70,29 @@ class ConsumerOffsetManager:
 
     def stored(self, consumer_group: str, topic: str, queue_id: int) -> int | None:
         """The stored value; None: there is none, so that a commit grows the table."""
+        self._settle(topic, consumer_group)
         offsets = self._table.get((topic, consumer_group))
         return offsets.get(queue_id) if offsets else None
+
+    def forget_topic(self, topic: str) -> Generator[None, None, int]:
+        """Remove the offsets of a topic that was deleted just now. Returns steps, which return how many they removed.
+
+        No group has an offset of it any more, also before the first step: a new topic may have its name at once.
+        """
+        self._leaving.setdefault(topic, {}).update(self._groups_of.pop(topic, {}))
+        return self._forget_leaving(topic)
+
+    def _forget_leaving(self, topic: str) -> Generator[None, None, int]:
+        forgotten_count = looked_at = 0
+        while leaving := self._leaving.get(topic):
+            consumer_group = next(reversed(leaving))
+            forgotten_count += len(self._table.get((topic, consumer_group), ()))
+            self._settle(topic, consumer_group)
+            looked_at += 1
+            if looked_at % _LOOKED_AT_A_STEP == 0:
+                yield None
+        self._leaving.pop(topic, None)
+        return forgotten_count
 
     def forget_topics(self, is_gone: Callable[[str], bool]) -> Generator[None, None, int]:
         """Remove the offsets of deleted topics, some a step. Returns how many."""
@@ -81,6 +113,8 @@ class ConsumerOffsetManager:
 
     def query(self, consumer_group: str, topic: str, queue_id: int) -> int:
         """The committed offset; -1 for none or a negative one."""
+        if self._leaving:
+            self._settle(topic, consumer_group)
         offsets = self._table.get((topic, consumer_group))
         committed = offsets.get(queue_id, NO_OFFSET) if offsets else NO_OFFSET
         return max(NO_OFFSET, committed)
@@ -112,6 +146,7 @@ class ConsumerOffsetManager:
 
     def queues_of(self, consumer_group: str, topic: str) -> dict[int, int]:
         """Queue id -> committed offset, as stored."""
+        self._settle(topic, consumer_group)
         return dict(self._table.get((topic, consumer_group), {}))
 
     @property
@@ -125,16 +160,21 @@ class ConsumerOffsetManager:
         Called every five seconds, so only groups that changed since the last call are copied.
         """
         changed, self._changed = self._changed, set()
+        self.copy_count += bool(changed)
         for key in changed:
             offsets = self._table.get(key)
             if offsets is None:
                 self._copies.pop(key, None)
             else:
                 self._copies[key] = dict(offsets)
-        return dict(self._copies)
+        if not self._leaving:
+            return dict(self._copies)
+        leaving = self._leaving
+        return {key: offsets for key, offsets in self._copies.items() if key[1] not in leaving.get(key[0], ())}
 
     def clone(self, source_group: str, to_group: str, topic: str) -> None:
         """Replace the offsets of a group in a topic by those of another group."""
+        self._settle(topic, source_group)
         offsets = self._table.get((topic, source_group))
         if offsets is not None:
             copied = dict(offsets)
@@ -145,6 +185,7 @@ class ConsumerOffsetManager:
 
     def remove_group(self, consumer_group: str) -> None:
         for topic in list(self._topics_of.get(consumer_group, ())):
+            self._leaving.get(topic, {}).pop(consumer_group, None)
             self._remove(topic, consumer_group)
 
     def groups(self) -> list[str]:

@@ -1,10 +1,11 @@
 """The topics of a broker: their queues and permissions, and who may create them (wire.md 4.7, 8.4, 10.4)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
+from lockstep.protocol.bodies.config import TopicBegin
 from lockstep.protocol.codes import Permission
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import (
@@ -27,6 +28,7 @@ _INHERIT: Final = int(Permission.INHERIT)
 _CLUSTER_QUEUE_NUMS: Final = 16
 _SCHEDULE_QUEUE_NUMS: Final = 18  # one for each delay level
 _BENCHMARK_QUEUE_NUMS: Final = 1024
+_SINCE_EVER: Final = TopicBegin()
 
 
 class TopicConfigManager:
@@ -35,6 +37,12 @@ class TopicConfigManager:
     At most `topics_max` topics, with `queues_max` queues in all, are created by sends and administrators. Retry and
     dead letter topics of groups are created above these limits too. The queues of built-in topics do not count. A topic
     counts with the most queues that it has had: messages of the others stay until it is deleted.
+
+    Attributes:
+        deletions: Number of topics deleted so far.
+        log_end: Returns the end of the commit log, where a topic that is created now begins.
+        doubted: Names that the table lacks although their topics may exist: an older copy of the table was read, or
+            another broker wrote the store last. If one is created, it gets the messages that there are.
     """
 
     def __init__(
@@ -53,6 +61,9 @@ class TopicConfigManager:
         self._on_full = on_full
         self._on_change = on_change
         self._version = DataVersion(0, 0)
+        self._begins: dict[str, TopicBegin] = {}  # of topics that are not built in
+        self.log_end: Callable[[], int] = _no_log
+        self.doubted: set[str] = set()
         self.deletions = 0
         cluster, broker_name = config.cluster, config.broker_name
         traces = [config.trace_topic] if config.trace_topic_enable else []
@@ -73,7 +84,9 @@ class TopicConfigManager:
         self._widths: dict[str, int] = {}  # of each topic that is not built in, the most queues that it has had
         self.queue_count = 0
 
-    def restore(self, topics: Iterable[TopicConfig], data_version: DataVersion) -> None:
+    def restore(
+        self, topics: Iterable[TopicConfig], data_version: DataVersion, begins: Mapping[str, TopicBegin] | None = None
+    ) -> None:
         """Load the topics of an earlier run; built-in topics that it did not have stay.
 
         The topic of transaction marks has a queue, but is neither listed nor routed (wire.md 11).
@@ -81,6 +94,7 @@ class TopicConfigManager:
         for config in topics:
             if config.topic_name != OP_HALF_TOPIC:
                 self._keep(config)
+        self._begins.update(begins or {})
         self._version = data_version
 
     def is_system(self, topic: str) -> bool:
@@ -104,8 +118,13 @@ class TopicConfigManager:
 
     def put(self, config: TopicConfig, now_ms: int) -> bool:
         """Create or change a topic. Returns whether anything changed."""
-        if self._table.get(config.topic_name) == config:
+        topic = config.topic_name
+        known = self._table.get(topic)
+        if known == config:
             return False
+        if known is None and topic not in self.doubted:
+            self._begins[topic] = TopicBegin(self.log_end(), now_ms)
+        self.doubted.discard(topic)
         self._keep(config)
         self._changed((config,), now_ms)
         return True
@@ -150,9 +169,30 @@ class TopicConfigManager:
         if self._table.pop(topic, None) is None:
             return False
         self.queue_count -= self._widths.pop(topic, 0)
+        self._begins.pop(topic, None)
         self.deletions += 1
         self._changed((), now_ms)
         return True
+
+    @property
+    def begins(self) -> Mapping[str, TopicBegin]:
+        """Topic -> where it begins; none for topics that are built in, or older than these notes. A live view."""
+        return self._begins
+
+    def begin_of(self, topic: str) -> TopicBegin:
+        """Where a topic begins; all zeros when it is not known."""
+        return self._begins.get(topic, _SINCE_EVER)
+
+    def is_gone(self, topic: str, log_offset: int) -> bool:
+        """Whether a message for `topic`, stored at this commit log offset, was for a topic that was deleted since."""
+        if topic not in self._table:
+            return topic not in self.doubted
+        return log_offset < self.begin_of(topic).log_offset
+
+    def log_ends_at(self, log_offset: int) -> None:
+        """A crash has cut the log there: no topic begins behind its end, or the next messages would count as older."""
+        for topic, begin in self._begins.items():
+            self._begins[topic] = begin._replace(log_offset=min(begin.log_offset, log_offset))
 
     def register_all(self, now_ms: int) -> None:
         """Raise the data version, so that name servers read the whole table again."""
@@ -215,6 +255,10 @@ class TopicConfigManager:
             config = TopicConfig(topic, queue_nums, queue_nums, _READ_WRITE)
             self.put(config, now_ms)
         return config
+
+
+def _no_log() -> int:
+    return 0
 
 
 def _width(config: TopicConfig) -> int:

@@ -1,6 +1,6 @@
 """Tables of topics, groups and offsets: bodies of replies and contents of config files (wire.md 2.4 and 8.4)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Self, TypeVar
 
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
@@ -13,10 +13,12 @@ from lockstep.protocol.errors import BodyError, shown
 __all__ = [
     "ConsumerOffsetTable",
     "DelayOffsetTable",
+    "KeptTopics",
     "LockOffsets",
     "QueryCorrectionOffsetBody",
     "QueueOffsets",
     "SubscriptionGroupWrapper",
+    "TopicBegin",
     "TopicConfigWrapper",
 ]
 
@@ -24,7 +26,7 @@ C = TypeVar("C", bound=tuple[Any, ...])
 
 
 class TopicConfigWrapper(NamedTuple):
-    """Reply to GET_ALL_TOPIC_CONFIG (21), and topics.json."""
+    """Reply to GET_ALL_TOPIC_CONFIG (21)."""
 
     data_version: DataVersion
     topics: tuple[TopicConfig, ...]
@@ -44,6 +46,64 @@ class TopicConfigWrapper(NamedTuple):
         wire = as_object(value, "topic configs")
         configs = _of_table(wire, "topicConfigTable", TopicConfig.from_wire)
         return cls(DataVersion.from_wire(wire.get("dataVersion")), configs)
+
+
+class TopicBegin(NamedTuple):
+    """Where a topic begins. What is older is of a topic that had its name before and was deleted.
+
+    Attributes:
+        log_offset: The end of the commit log when the topic was created; 0 when it is not known.
+        created_ms: Epoch ms of that moment.
+    """
+
+    log_offset: int = 0
+    created_ms: int = 0
+
+
+class _KeptTopic(NamedTuple):
+    config: TopicConfig
+    begin: TopicBegin
+
+    def to_wire(self) -> dict[str, Any]:
+        return {**self.config.to_wire(), "logOffset": self.begin.log_offset, "createdMs": self.begin.created_ms}
+
+
+class KeptTopics(NamedTuple):
+    """topics.json. RocketMQ passes over `begins`: it leaves them out when it writes the file."""
+
+    data_version: DataVersion
+    topics: tuple[TopicConfig, ...]
+    begins: Mapping[str, TopicBegin]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "dataVersion": self.data_version.to_wire(),
+            "topicConfigTable": {n: t.to_wire() for n, t in self._rows()},
+        }
+
+    def _rows(self) -> Iterator[tuple[str, "_KeptTopic | TopicConfig"]]:
+        for config in self.topics:
+            begin = self.begins.get(config.topic_name)
+            yield config.topic_name, config if begin is None else _KeptTopic(config, begin)
+
+    def encode_in_steps(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> BodySteps:
+        """As `encode_body`."""
+        wire = {"dataVersion": self.data_version.to_wire()}
+        return encode_table(wire, "topicConfigTable", self._rows(), serialize_type, bytes_max)
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        version, configs = TopicConfigWrapper.from_wire(value)
+        rows = as_table(as_object(value, "topic configs").get("topicConfigTable") or {}, "topicConfigTable")
+        begins = {name: _begin_of(row) for name, row in rows.items()}
+        return cls(version, configs, {name: begin for name, begin in begins.items() if begin is not None})
+
+
+def _begin_of(value: Any) -> TopicBegin | None:
+    wire = as_object(value, "a topic config")
+    if "logOffset" not in wire:
+        return None
+    return TopicBegin(as_int(wire["logOffset"], "logOffset"), as_int(wire.get("createdMs", 0), "createdMs"))
 
 
 class SubscriptionGroupWrapper(NamedTuple):
@@ -82,22 +142,36 @@ def _of_table(wire: dict[str, Any], member: str, from_wire: Callable[[Any], C]) 
 
 
 class ConsumerOffsetTable(NamedTuple):
-    """Reply to GET_ALL_CONSUMER_OFFSET (43), and consumerOffset.json: "topic@group" -> queue id -> offset."""
+    """Reply to GET_ALL_CONSUMER_OFFSET (43), and consumerOffset.json: "topic@group" -> queue id -> offset.
+
+    `log_offset` is only in Lockstep's file: no offset has changed since the log ended there.
+    """
 
     offset_table: Mapping[str, Mapping[int, int]]
+    log_offset: int | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return {"offsetTable": {key: _by_text(offsets) for key, offsets in self.offset_table.items()}}
+        return {
+            "offsetTable": {key: _by_text(offsets) for key, offsets in self.offset_table.items()},
+            **self._log_offset(),
+        }
+
+    def _log_offset(self) -> dict[str, Any]:
+        return {} if self.log_offset is None else {"logOffset": self.log_offset}
 
     def encode_in_steps(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> BodySteps:
         """As `encode_body`."""
         rows = ((key, QueueOffsets(offsets)) for key, offsets in self.offset_table.items())
-        return encode_table({}, "offsetTable", rows, serialize_type, bytes_max)
+        return encode_table(self._log_offset(), "offsetTable", rows, serialize_type, bytes_max)
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        table = as_table(as_object(value, "consumer offsets").get("offsetTable") or {}, "offsetTable")
-        return cls({key: _by_number(offsets, "an entry of offsetTable") for key, offsets in table.items()})
+        wire = as_object(value, "consumer offsets")
+        table, log_offset = as_table(wire.get("offsetTable") or {}, "offsetTable"), wire.get("logOffset")
+        return cls(
+            {key: _by_number(offsets, "an entry of offsetTable") for key, offsets in table.items()},
+            None if log_offset is None else as_int(log_offset, "logOffset"),
+        )
 
 
 class QueueOffsets(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
-from lockstep.protocol.bodies.config import TopicConfigWrapper
+from lockstep.protocol.bodies.config import KeptTopics
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.remoting.storage import Storage
@@ -48,14 +48,15 @@ class _Claims:
 
     Attributes:
         log_begin: Where the log begins since its oldest files were deleted; None when it is not known.
-        queue_counts: Topic -> number of queues; None when no file says it.
+        topics: The table of topics; None when it cannot be read.
         entries_missing: Do the queues have fewer entries than the checkpoint counts? None when it counts none.
     """
 
     checkpoint: Checkpoint
     crashed: bool
     log_begin: int | None
-    queue_counts: Mapping[str, int] | None
+    topics: KeptTopics | None
+    queue_counts: Mapping[str, int]
     entries_missing: bool | None
 
     @classmethod
@@ -63,11 +64,14 @@ class _Claims:
         """Raises OSError."""
         folder = DataDir(storage, root)
         checkpoint = folder.read_checkpoint()
+        topics = _topics(storage, root)
+        configs = topics.topics if topics is not None else ()
         return cls(
             checkpoint,
             ABORT in names_in(storage, root),
             folder.read_log_begin(),
-            _queue_counts(storage, root),
+            topics,
+            {one.topic_name: max(one.read_queue_nums, one.write_queue_nums) for one in configs},
             _entries_missing(storage, root, checkpoint),
         )
 
@@ -78,6 +82,11 @@ class _Claims:
         for start in range(log.start_of(self.log_begin), log.starts[0], log.file_bytes):
             yield Damage(log.name_of(start), 0, "is missing: the log began there, and it was not deleted for its age")
 
+    def is_gone(self, record: LogRecord) -> bool:
+        """Is this a message of a topic that was deleted before the present one of its name was created?"""
+        begin = self.topics.begins.get(record.topic) if self.topics is not None else None
+        return begin is not None and record.offset < begin.log_offset
+
     def has_queue_of(self, record: LogRecord) -> bool:
         """Must the queue of this message exist? Not if its topic was deleted, also if it was created again."""
         return self.entries_missing is not False and self.has_entry_of(record)
@@ -86,8 +95,8 @@ class _Claims:
         """Must this message have an entry, if it has a queue? Not if its topic was deleted, or if a crash may have come
         before the entry was on the disk.
         """
-        counts = self.queue_counts
-        if counts is not None and record.topic not in _NEVER_DELETED and record.queue_id >= counts.get(record.topic, 0):
+        has_table = self.topics is not None and record.topic not in _NEVER_DELETED
+        if has_table and record.queue_id >= self.queue_counts.get(record.topic, 0):
             return False
         if self.checkpoint.log_offset is not None:
             return record.offset < self.checkpoint.log_offset
@@ -101,13 +110,13 @@ class _Claims:
             yield Damage(CHECKPOINT, 0, text)
 
 
-def _queue_counts(storage: Storage, root: str) -> dict[str, int] | None:
+def _topics(storage: Storage, root: str) -> KeptTopics | None:
     try:
         table = read_config(storage, root, "topics.json")
     except (FileNotFoundError, ProtocolError):
         return None
-    assert isinstance(table, TopicConfigWrapper)
-    return {one.topic_name: max(one.read_queue_nums, one.write_queue_nums) for one in table.topics}
+    assert isinstance(table, KeptTopics)
+    return table
 
 
 def _entries_missing(storage: Storage, root: str, checkpoint: Checkpoint) -> bool | None:
@@ -278,7 +287,7 @@ class StoreCheck:
 
     def _check_queued(self, record: LogRecord) -> Iterator[Damage]:
         """The entry of this message. What is wrong with it counts when the whole log was read."""
-        if record.sys_flag & _TRANSACTION_MASK in (_PREPARED, _ROLLBACK):
+        if record.sys_flag & _TRANSACTION_MASK in (_PREPARED, _ROLLBACK) or self._claims.is_gone(record):
             return
         queue = self._queues.get((record.topic, record.queue_id))
         if queue is None:

@@ -5,7 +5,7 @@ crash the log is cut there. The covered part is never cut: damage in it is repor
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from lockstep.protocol.codes import SysFlag
@@ -23,6 +23,7 @@ _IN_QUEUES: Final = (0, int(SysFlag.TRANSACTION_COMMIT))  # the transaction type
 _LAST_FILES: Final = 3  # that RocketMQ reads again after a clean end
 _PROGRESS_BYTES: Final = 128 * 1024 * 1024
 _MIB: Final = 1024 * 1024
+_NOWHERE: Final = 1 << 63
 _UNSYNCED_MAX: Final = 256  # files of queues, which stay open until they are synced
 
 
@@ -40,19 +41,20 @@ class Recovery:
     def __init__(
         self,
         store: FileStore,
-        topics: Container[str] | None,
+        begins: Mapping[str, int] | None,
         tags_code_of: Callable[[LogRecord], int],
         on_progress: Callable[[str], None],
     ) -> None:
         """
         Args:
-            topics: The topics that exist; messages of others get no queue. None: all topics.
+            begins: The topics that exist, each with the commit log offset at which it begins: messages below it are of
+                a deleted topic of its name. They get no entry, as those of other topics. None: all topics, from 0 on.
             tags_code_of: Returns the tags code for the queue entry of a message.
             on_progress: Gets a line of text every 128 MiB.
         """
         self._store = store
         self._data_dir = store.data_dir
-        self._topics = topics
+        self._begins = begins
         self._tags_code_of = store.repair.tags_code_of = tags_code_of
         self._events = store.events
         self._on_progress = on_progress
@@ -153,20 +155,29 @@ class Recovery:
             self._events.warning("stray_path_ignored", path=path, allowed="consumequeue/TOPIC/QUEUE_ID")
 
         for topic, queue_id in queue_folders(store.storage, store.settings.folder, on_stray):
-            store.new_queue(topic, queue_id).load(safe)
-            self._check_end(topic, queue_id)
+            queue = self._new_queue(topic, queue_id)
+            queue.load(safe)
+            queue.skip_blank()
+            if len(queue) and queue[0] < queue.begin and queue[len(queue) - 1] < queue.begin:
+                store.discard(queue)  # the deletion of its files failed, or was lost in the crash
+            else:
+                self._check_end(queue)
 
-    def _check_end(self, topic: str, queue_id: int) -> None:
+    def _new_queue(self, topic: str, queue_id: int) -> FileQueue:
+        queue = self._store.new_queue(topic, queue_id)
+        queue.begin = self._begins.get(topic, 0) if self._begins is not None else 0
+        return queue
+
+    def _check_end(self, queue: FileQueue) -> None:
         """End the queue at its last entry that points to a message of it; entries behind are damage."""
-        queue, log = self._store.queues[topic, queue_id], self._store.log
-        queue.skip_blank()
+        log = self._store.log
         queue.min_offset += bisect_left(queue, log.min_offset)
         self._rebuild |= queue.segments.has_holes or queue.min_offset > log.min_offset == 0  # the first file is lost
         for at in range(queue.max_offset, queue.min_offset, -1):
             (entry,) = queue.entries(at - 1, 1)
             if 0 < entry.size_bytes <= log.segments.file_bytes:
                 record = parse_record(log.read(entry.commit_log_offset, entry.size_bytes), 0, entry.commit_log_offset)
-                if isinstance(record, LogRecord) and record.is_of(topic, queue_id, at - 1):
+                if isinstance(record, LogRecord) and queue.has(record, at - 1):
                     queue.end_at(at)
                     return
         # No message can be read, so the log is damaged and not the queue: keep its end.
@@ -236,12 +247,12 @@ class Recovery:
             self._store.last_timestamp = record.store_timestamp
         if record.sys_flag & _TRANSACTION not in _IN_QUEUES:
             return
-        if self._topics is not None and record.topic not in self._topics:
+        if self._begins is not None and record.offset < self._begins.get(record.topic, _NOWHERE):
             return  # the topic was deleted
         key = (record.topic, record.queue_id)
         queue = self._store.queues.get(key)
         if queue is None:
-            queue = self._store.new_queue(*key)
+            queue = self._new_queue(*key)
         before = self._last.get(key)
         if before is None:
             before = -1 if self._rebuild else queue.max_offset - 1

@@ -98,7 +98,7 @@ class EntryRepair:
 
     def _bounds(self, queue: FileQueue, queue_offset: int) -> tuple[int, int]:
         """[start, end) of the log between the nearest readable messages of the queue."""
-        start, end = self._log.min_offset, self._log.max_offset
+        start, end = max(self._log.min_offset, queue.begin), self._log.max_offset
         for at in range(queue_offset - 1, max(queue.min_offset, queue_offset - _NEIGHBOURS_MAX) - 1, -1):
             if (record := self._record(queue, at)) is not None:
                 start = record.offset + record.size_bytes
@@ -117,7 +117,7 @@ class EntryRepair:
         record = parse_record(self._log.read(offset, size), 0, offset)
         if isinstance(record, str) or record.size_bytes != size:
             return None
-        return record if record.is_of(queue.topic, queue.queue_id, queue_offset) else None
+        return record if queue.has(record, queue_offset) else None
 
 
 def _search(segments: Segments, start: int, end: int, topic: str, queue_id: int) -> Found:

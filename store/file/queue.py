@@ -8,6 +8,7 @@ from lockstep.store.base import QueueEntry
 from lockstep.store.file.segments import Segments
 from lockstep.store.format.consume_queue import entries_end, first_written, next_log_offset, read_entries
 from lockstep.store.format.layout import CONSUME_QUEUE, ENTRY, ENTRY_BYTES, PRE_BLANK
+from lockstep.store.format.record import LogRecord
 
 __all__ = ["FileQueue", "QueueTable", "Tails"]
 
@@ -29,6 +30,8 @@ class FileQueue:
         next_offset: The offset of the next message; higher than `max_offset` while messages are not readable yet.
         in_sync: Its files are being synced, and must stay open.
         trusted_from: Entries below it were written by an earlier process, and are checked before they are served.
+        begin: Its messages are at this commit log offset or behind it; those before are of a deleted topic.
+        must_clear: Files of a deleted queue may stand in its folder. They go before its first entry is written.
     """
 
     def __init__(self, storage: Storage, folder: str, topic: str, queue_id: int, file_bytes: int) -> None:
@@ -39,9 +42,15 @@ class FileQueue:
         self.max_offset = 0
         self.next_offset = 0
         self.trusted_from = 0
+        self.begin = 0
+        self.must_clear = False
         self.is_deleted = self.in_sync = False
         self._tail = bytearray()
         self._tail_offset = 0
+
+    def has(self, record: LogRecord, queue_offset: int) -> bool:
+        """Is this the message of an entry? One of a deleted topic of the same name is not."""
+        return record.offset >= self.begin and record.is_of(self.topic, self.queue_id, queue_offset)
 
     # Writing -------------------------------------------------------------------------------------------------
 
@@ -68,6 +77,9 @@ class FileQueue:
         """Write the waiting entries to the files. Raises OSError; then they wait on."""
         if not self._tail:
             return
+        if self.must_clear:
+            self.segments.delete_found()
+            self.must_clear = False
         segments, start = self.segments, self._tail_offset * ENTRY_BYTES
         view = memoryview(bytes(self._tail))
         for piece_start, piece_end in segments.pieces(start, start + len(view)):

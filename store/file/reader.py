@@ -116,7 +116,7 @@ class QueueReader:
                 at = offset - buffer_start
                 reason = parse_record(buffer, at, offset)
                 if isinstance(reason, LogRecord):
-                    if reason.size_bytes == size and reason.is_of(queue.topic, queue.queue_id, first + i):
+                    if reason.size_bytes == size and queue.has(reason, first + i):
                         pieces.append(buffer[at : at + size])
                         continue
                     reason = "the entry points to another message"

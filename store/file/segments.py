@@ -6,6 +6,7 @@ from typing import Final
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.format.files import FileRun
+from lockstep.store.format.layout import file_name
 
 __all__ = ["Segments"]
 
@@ -137,6 +138,11 @@ class Segments(FileRun):
             file.set_size(position - start)
             file.set_size(self.file_bytes)
             self._dirty[start] = None
+
+    def delete_found(self) -> None:
+        """Delete the files that are in the folder, whoever made them. Raises OSError."""
+        for start in self.list_starts():
+            self._storage.delete(f"{self.folder}/{file_name(start)}")
 
     def delete_all(self) -> None:
         """Delete the files and the folder. Raises OSError."""

@@ -64,6 +64,7 @@ class FileStore(FileLookup):
         self._full = False
         self._waiting: deque[Arrived] = deque()
         self._topic_bytes: dict[str, bytes] = {}
+        self._left: set[tuple[str, int]] = set()  # queues whose deletion failed: new ones would find their files
         self._overhead_bytes = MESSAGE_OVERHEAD_BYTES - 8 + len(store_host)
         self.repair = EntryRepair(self.log, events)
         self._reader = QueueReader(self.log, settings, self.repair, self._on_damage)
@@ -72,6 +73,8 @@ class FileStore(FileLookup):
         """Add a queue to the table. Its files are created by the first write."""
         queue = FileQueue(self.storage, self.settings.folder, topic, queue_id, self.settings.queue_file_bytes)
         queue.segments.before_open = partial(self.queues.before_open, queue)
+        queue.must_clear = (topic, queue_id) in self._left
+        self._left.discard((topic, queue_id))
         self.queues[topic, queue_id] = queue
         return queue
 
@@ -235,6 +238,13 @@ class FileStore(FileLookup):
             queue.delete()
         except OSError as error:
             self.events.error("queue_delete_failed", folder=queue.segments.folder, reason=str(error))
+            queue.close()
+            self._left.add((queue.topic, queue.queue_id))
+
+    def discard(self, queue: FileQueue) -> None:
+        """Delete a queue that has the messages of a deleted topic."""
+        del self.queues[queue.topic, queue.queue_id]
+        self.free(queue)
 
     def end_free(self) -> None:
         """Remove the folders of deleted topics that are empty now."""

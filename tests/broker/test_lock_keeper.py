@@ -8,11 +8,14 @@ from functools import wraps
 import pytest
 
 from lockstep.broker.state.fenced_locks import Cause
+from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockRefusal
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.epochs import boot_of
+from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, ResetOwnOffsetResponseHeader
 from lockstep.simulation import World, simulate
+from tests.broker.helpers import send_header
 from tests.broker.kept_fences import LEASE_MS, QUEUES, KeptFences
 
 TABLE = "store/config/lockTable.log"
@@ -91,6 +94,24 @@ async def test_a_new_owner_begins_where_the_last_one_committed(world: World) -> 
     assert kept.committed == 6
     assert await kept.commit("b", 8, second) == 0
     assert await kept.commit("a", 10, first) == ResponseCode.FENCED
+
+
+@on_simulated_disks
+async def test_an_owner_of_a_deleted_topic_leaves_no_offset_to_the_new_one(world: World) -> None:
+    """Its period was kept with the offset at which it began; the group would skip as many messages."""
+    kept = await KeptFences.with_messages(world, flush_sync=True)
+    first = await kept.claim("a")
+    assert await kept.commit("a", 7, first) == 0
+    await kept.unlock("a", first)
+    assert await kept.claim("b")
+    await world.sleep_ms(100)
+    assert (await kept.ask("p", RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))).code == 0
+    kept.broker.topics.put(TopicConfig("T", 4, 4), kept.now_ms)
+    for _ in range(10):
+        await kept.ask("p", RequestCode.SEND_MESSAGE_V2, send_header(), b"new")
+    await kept.die()
+    assert kept.broker.store.max_offset("T", 0) == 10
+    assert kept.committed == -1
 
 
 @on_simulated_disks

@@ -45,15 +45,16 @@ def test_system_topics_are_nobodys_to_change_or_delete(peer: Peer, topic: str) -
     assert (peer.broker.topics.get(topic), peer.topic_changes) == (before, 0)
 
 
-def test_a_deleted_topic_takes_its_messages_and_leaves_the_offsets(peer: Peer) -> None:
-    """A group's offsets stay, as in RocketMQ. Deleting an unknown topic is no error."""
+def test_a_deleted_topic_takes_its_messages_and_offsets(peer: Peer) -> None:
+    """Groups keep offsets of other topics. Deleting an unknown topic is no error."""
     peer.send_many(3)
     peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, 2))
+    peer.broker.offsets.commit("G", "other", 0, 1)
     for _ in range(2):
         assert peer.answer(R.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T")).code == 0
     assert peer.broker.topics.get("T") is None
     assert peer.broker.store.max_offset("T", 0) == 0
-    assert peer.broker.offsets.query("G", "T", 0) == 2
+    assert peer.broker.offsets.all() == {("other", "G"): {0: 1}}
 
 
 def test_all_topics_are_listed_as_their_file_has_them(peer: Peer) -> None:
