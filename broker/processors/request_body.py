@@ -3,7 +3,8 @@
 from typing import Final, TypeVar
 
 from lockstep.protocol.bodies.codec import WireBody, decode_body
-from lockstep.protocol.codes import RequestCode, SerializeType
+from lockstep.protocol.bodies.parts import parts_of
+from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 
@@ -28,8 +29,6 @@ CLIENT_ID_LENGTH_MAX: Final = 512  # an address, an instance name and a unit
 _REGISTRATION_FACTOR: Final = 4  # a broker registers all of its topics in one body
 _BYTES_A_PART: Final = 20  # the decoder needs 10 ms for the parts of 1 MiB
 _BYTES_A_TOPIC: Final = 64  # a part of a registration; a topic has 120 bytes, or 146 in two parts from RocketMQ 5
-_MSGPACK: Final = int(SerializeType.MSGPACK)
-_NO_PART_OF_MSGPACK: Final = bytes(byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF))
 _DIALECT_BYTES_MAX: Final = 32 * 1024  # RocketMQ's clients write such requests in strict JSON, of a few KiB
 
 
@@ -43,21 +42,11 @@ def check_body_length(command: RemotingCommand, bytes_max: int) -> None:
     if length > bytes_max:
         raise BodyError(f"the body has {length} bytes; at most {bytes_max} are allowed (structured_body_bytes_max)")
     parts_max = bytes_max // part_bytes
-    if length > parts_max and _parts(command) > parts_max:
+    if length > parts_max and parts_of(command.body, command.serialize_type) > parts_max:
         raise BodyError(
             f"the body has more than {parts_max} objects and lists: one for {part_bytes} bytes of the allowed "
             "length (structured_body_bytes_max)"
         )
-
-
-def _parts(command: RemotingCommand) -> int:
-    """The number of objects and lists in a body, or more: bytes in numbers and texts may look like one.
-
-    In msgpack these are up to two bytes of a character that is not ASCII.
-    """
-    if command.serialize_type == _MSGPACK:
-        return len(command.body.translate(None, _NO_PART_OF_MSGPACK))
-    return command.body.count(b"{") + command.body.count(b"[")
 
 
 def check_name_length(member: str, name: str, length_max: int = NAME_LENGTH_MAX) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from copy import copy
 from typing import Any, Final, Self, TypeVar
 
+from lockstep.client.admin.budget import AnswerBudget, AnswerTooLargeError
 from lockstep.client.config import ClientConfig
 from lockstep.client.credentials import with_credentials
 from lockstep.client.errors import ClientError, TopicNotFoundError
@@ -23,7 +24,7 @@ from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.tls.options import TlsOptions
 
-__all__ = ["AdminBase", "NotLockstepError"]
+__all__ = ["AdminBase", "AnswerTooLargeError", "NotLockstepError"]
 
 B = TypeVar("B", bound=WireBody)
 _MEMBERS_ASKED_MAX: Final = 16  # at once: one that is silent keeps one of an Apache broker's 16 admin threads
@@ -59,6 +60,7 @@ class AdminBase(Lifecycle):
         self._instance: MQClientInstance | None = None
         self._asked = asyncio.Semaphore(_MEMBERS_ASKED_MAX)
         self._only: BrokerData | None = None
+        self._budget: AnswerBudget | None = None
 
     def at(self, broker: BrokerData) -> Self:
         """Return this client as one that knows no other broker: what it asks of all brokers it asks of this one.
@@ -67,6 +69,19 @@ class AdminBase(Lifecycle):
         """
         view = copy(self)
         vars(view)["_only"] = broker
+        return view
+
+    def bounded(self, bytes_max: int) -> Self:
+        """Return this client for one task, to which brokers and name servers may answer so many bytes in all.
+
+        What exceeds them raises AnswerTooLargeError. Stored messages do not count. It is started and closed with this
+        client, and remembers no routes.
+
+        Args:
+            bytes_max: Of the bodies of answers; one object or list may come for 64 bytes of it.
+        """
+        view = copy(self)
+        vars(view)["_budget"] = AnswerBudget(bytes_max)
         return view
 
     async def _start(self) -> None:
@@ -80,12 +95,19 @@ class AdminBase(Lifecycle):
     async def brokers(self) -> list[BrokerData]:
         if self._only is not None:
             return [self._only]
-        info = await self._started().routes.ask_for(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO)
+        info = await self._started().routes.ask_for(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO, self._take)
         return list(info.brokers)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Raises TopicNotFoundError."""
-        route = await self._started().routes.fetch(topic)
+        routes = self._started().routes
+        if self._budget is None:
+            route = await routes.fetch(topic)
+        else:
+            try:
+                route = await routes.fetch(topic, self._take)
+            finally:
+                routes.forget(topic)
         if route is None:
             raise TopicNotFoundError(f"topic {topic!r} does not exist")
         return route
@@ -155,7 +177,13 @@ class AdminBase(Lifecycle):
         reply = await self._ask(address, code, header, timeout_ms=timeout_ms)
         if not reply.body:
             raise RequestRefused(address, request_name(code), reply.code, reply.remark or "an answer without a body")
+        self._take(address, code, reply)
         return decode_body(body_class, reply.body, reply.serialize_type)
+
+    def _take(self, address: str, code: int, reply: RemotingCommand) -> None:
+        """Raises AnswerTooLargeError."""
+        if self._budget is not None:
+            self._budget.take(address, code, reply)
 
     def _started(self) -> MQClientInstance:
         if self._instance is None:

@@ -17,5 +17,6 @@ class BrokerAdmin(AdminBase):
     async def broker_settings(self, address: str) -> dict[str, str]:
         """Return the settings of the broker by name."""
         reply = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
+        self._take(address, RequestCode.GET_BROKER_CONFIG, reply)
         lines = [line.partition("=") for line in reply.body.decode("utf-8", "replace").splitlines()]
         return {name.strip(): value.strip() for name, found, value in lines if found}

@@ -52,7 +52,8 @@ class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
 
     async def topics(self) -> list[str]:
         """Return all topics of the name server, sorted. System, retry and dead-letter topics are among them."""
-        names = await self._started().routes.ask_for(TopicList, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        names = await self._started().routes.ask_for(TopicList, code, self._take)
         return sorted(names.topic_list)
 
     async def user_topics(self) -> list[str]:

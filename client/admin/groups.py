@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from lockstep.client.admin.base import AdminBase
+from lockstep.client.admin.base import AdminBase, AnswerTooLargeError
 from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
 from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList
@@ -141,7 +141,9 @@ class GroupAdmin(AdminBase):
                     raise
         return found
 
-    async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
+    async def running_info(
+        self, group: str, client_id: str, *, stacks: bool = False, timeout_ms: int = _FORWARDED_TIMEOUT_MS
+    ) -> ConsumerRunningInfo:
         """Ask a member for its running info, through a broker that it is connected to. Raises RequestRefused."""
         header = GetConsumerRunningInfoRequestHeader(group, client_id, stacks)
         refused: RequestRefused | None = None
@@ -152,28 +154,31 @@ class GroupAdmin(AdminBase):
                     address,
                     RequestCode.GET_CONSUMER_RUNNING_INFO,
                     header,
-                    timeout_ms=_FORWARDED_TIMEOUT_MS,
+                    timeout_ms=timeout_ms,
                 )
             except RequestRefused as error:
                 refused = error
         raise refused or RequestRefused("no broker", "GET_CONSUMER_RUNNING_INFO", ResponseCode.SYSTEM_ERROR, None)
 
     async def running_infos(
-        self, group: str, client_ids: Iterable[str]
-    ) -> dict[str, ConsumerRunningInfo | RemotingError | ProtocolError]:
+        self, group: str, client_ids: Iterable[str], *, timeout_ms: int = _FORWARDED_TIMEOUT_MS
+    ) -> dict[str, ConsumerRunningInfo | RemotingError | ProtocolError | AnswerTooLargeError]:
         """Ask members for their running info together: a broker waits 10 s for one that does not answer.
 
         This client asks 16 members at once, of all groups.
+
+        Args:
+            timeout_ms: How long to wait for one member at one broker.
 
         Returns:
             By client id the info, or why there is none: clients of some languages do not answer.
         """
 
-        async def ask(client_id: str) -> ConsumerRunningInfo | RemotingError | ProtocolError:
+        async def ask(client_id: str) -> ConsumerRunningInfo | RemotingError | ProtocolError | AnswerTooLargeError:
             async with self._asked:
                 try:
-                    return await self.running_info(group, client_id)
-                except (RemotingError, ProtocolError) as error:
+                    return await self.running_info(group, client_id, timeout_ms=timeout_ms)
+                except (RemotingError, ProtocolError, AnswerTooLargeError) as error:
                     return error
 
         ids = list(dict.fromkeys(client_ids))

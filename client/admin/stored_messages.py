@@ -27,18 +27,51 @@ async def read_range(
         offset = found.next_offset
 
 
-async def last_messages(admin: AdminClient, bounds: Bounds, count: int, *, tags: str = "*") -> list[MessageExt]:
-    """The last `count` messages by store time. Each queue is read backwards in growing steps."""
+async def last_messages(
+    admin: AdminClient, bounds: Bounds, count: int, *, tags: str = "*", bytes_max: int | None = None
+) -> list[MessageExt]:
+    """The last `count` messages by store time. Each queue is read backwards in growing steps.
+
+    Args:
+        bytes_max: Of the bodies that are kept of a queue, and of all queues: beyond it older messages are left out.
+    """
     found: list[MessageExt] = []
     for queue, (low, end) in bounds.items():
-        of_queue: list[MessageExt] = []
+        of_queue = _Newest(count, bytes_max)
         window, high = count, end
-        while high > low and len(of_queue) < count:
+        while high > low and len(of_queue.messages) < count and not of_queue.is_cut:
             start = max(low, high - window)
-            of_queue = [message async for message in read_range(admin, queue, start, high, tags=tags)] + of_queue
+            newer, of_queue = of_queue, _Newest(count, bytes_max)
+            async for message in read_range(admin, queue, start, high, tags=tags):
+                of_queue.add(message)
+            for message in newer.messages:
+                of_queue.add(message)
             high, window = start, window * 2
-        found += of_queue[-count:]
-    return sorted(found, key=_by_time)[-count:]
+        newest = _Newest(count, bytes_max)
+        for message in sorted((*found, *of_queue.messages), key=_by_time):
+            newest.add(message)
+        found = list(newest.messages)
+    return found
+
+
+class _Newest:
+    """The last messages that were added. `is_cut`: some were left out for their size."""
+
+    def __init__(self, count: int, bytes_max: int | None) -> None:
+        self.messages: deque[MessageExt] = deque()
+        self.is_cut = False
+        self._count = count
+        self._bytes_max = bytes_max
+        self._bytes = 0
+
+    def add(self, message: MessageExt) -> None:
+        self.messages.append(message)
+        self._bytes += len(message.body)
+        too_large = self._bytes_max is not None and self._bytes > self._bytes_max
+        while len(self.messages) > 1 and (len(self.messages) > self._count or too_large):
+            self._bytes -= len(self.messages.popleft().body)
+            self.is_cut |= too_large
+            too_large = self._bytes_max is not None and self._bytes > self._bytes_max
 
 
 def _by_time(message: MessageExt) -> tuple[int, str, int, int]:

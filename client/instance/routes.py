@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance.name_servers import NameServers
@@ -18,6 +18,8 @@ from lockstep.remoting.logs import EventLog
 __all__ = ["Routes"]
 
 B = TypeVar("B", bound=WireBody)
+TakeAnswer = Callable[[str, int, RemotingCommand], None]
+_BROKERS_KEPT: Final = 1000
 
 
 class Routes:
@@ -77,8 +79,11 @@ class Routes:
             if broker_id == MASTER_ID or not masters_only
         ]
 
-    async def fetch(self, topic: str) -> TopicRouteData | None:
+    async def fetch(self, topic: str, take: TakeAnswer | None = None) -> TopicRouteData | None:
         """Get a route from a name server now.
+
+        Args:
+            take: Called with the address, the request code and the answer before it is decoded. It may raise.
 
         Returns:
             None when the name server does not know the topic.
@@ -88,11 +93,13 @@ class Routes:
         """
         self._wanted[topic] = None
         header = GetRouteInfoRequestHeader(topic)
-        reply = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        address, reply = await self._name_servers.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if reply.code != ResponseCode.SUCCESS:
             raise NoRouteError(f"the name server answered for topic {topic!r}: {reply.remark}")
+        if take is not None:
+            take(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, reply)
         answer, (last, route) = (reply.serialize_type, reply.body), self._answers.get(topic, (None, None))
         if route is None or answer != last:  # nearly all answers repeat the last one
             route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
@@ -114,15 +121,24 @@ class Routes:
         named = {data.broker_name for route in self._routes.values() for data in route.broker_datas}
         self._brokers = {name: addrs for name, addrs in self._brokers.items() if name in named}
 
+    def forget(self, topic: str) -> None:
+        """Drop the route of a topic. The addresses of the 1,000 brokers that were learned last stay known."""
+        for table in (self._wanted, self._answers, self._routes):
+            table.pop(topic, None)
+        while len(self._brokers) > _BROKERS_KEPT:
+            del self._brokers[next(iter(self._brokers))]
+
     async def ask(self, code: int, header: tuple[object, ...] | None = None) -> RemotingCommand:
         """Send a request to any name server that answers. Raises NoRouteError when none does."""
         _, reply = await self._name_servers.ask(code, header)
         return reply
 
-    async def ask_for(self, body_class: type[B], code: int) -> B:
+    async def ask_for(self, body_class: type[B], code: int, take: TakeAnswer | None = None) -> B:
         address, reply = await self._name_servers.ask(code)
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(address, request_name(code), reply.code, reply.remark)
+        if take is not None:
+            take(address, code, reply)
         return decode_body(body_class, reply.body, reply.serialize_type)
 
     def _remember(self, topic: str, route: TopicRouteData) -> None:

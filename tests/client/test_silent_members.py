@@ -6,6 +6,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
+from lockstep.client.admin.budget import AnswerTooLargeError
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.doctor.gather import gather
 from lockstep.client.errors import TopicNotFoundError
@@ -21,10 +22,14 @@ class Admin(AdminClient):
     def __init__(self, count: int) -> None:
         super().__init__(name_server="127.0.0.1:1")
         self.asked: list[tuple[str, str]] = []
+        self.timeouts_ms: set[int] = set()
         self._count, self._all_asked = count, asyncio.Event()
 
-    async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
+    async def running_info(
+        self, group: str, client_id: str, *, stacks: bool = False, timeout_ms: int = 0
+    ) -> ConsumerRunningInfo:
         self.asked.append((group, client_id))
+        self.timeouts_ms.add(timeout_ms)
         if len(self.asked) == self._count:
             self._all_asked.set()
         try:
@@ -32,6 +37,8 @@ class Admin(AdminClient):
                 await self._all_asked.wait()
         except TimeoutError:
             pytest.fail(f"only {self.asked} were asked, the others wait for their answers")
+        if client_id == "large":
+            raise AnswerTooLargeError("too large")
         if client_id == "b":
             raise RequestRefused("broker-a", "GET_CONSUMER_RUNNING_INFO", 207, "no answer")
         return ConsumerRunningInfo({"id": client_id}, (), {}, {})
@@ -76,6 +83,17 @@ async def test_running_infos_are_asked_for_together() -> None:
     assert list(infos) == ["a", "b", "c"]
     assert isinstance(infos["b"], RequestRefused)
     assert cast("ConsumerRunningInfo", infos["c"]).properties["id"] == "c"
+
+
+async def test_who_asks_may_wait_less_for_a_member() -> None:
+    """Else it waits for the broker's 10 s. An answer that is too large is told like a refusal."""
+    admin = Admin(2)
+    infos = await admin.running_infos("g", ["a", "large"], timeout_ms=1500)
+    assert isinstance(infos["large"], AnswerTooLargeError)
+    assert isinstance(infos["a"], ConsumerRunningInfo)
+    assert admin.timeouts_ms == {1500}
+    await admin.running_infos("g", "a")
+    assert admin.timeouts_ms == {1500, 12_000}
 
 
 async def test_the_doctor_asks_the_members_of_all_groups_together() -> None:
