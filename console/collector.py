@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from lockstep.console.bounds import TEXT_MAX, Limits, size_of
 from lockstep.console.model import (
     RIBBON_MS,
     BrokerState,
@@ -22,12 +23,16 @@ from lockstep.console.model import (
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.logs import StdlibLog
 
 __all__ = ["Collector"]
 
 _QUEUES_MAX: Final = 20_000
 _GROUPS_MAX: Final = 1000
 _BROKERS_MAX: Final = 256
+_HISTORY_MAX: Final = 300_000  # spans, marks and times of handovers of all queues
+_READINGS_BYTES_MAX: Final = 256 * 1024 * 1024  # of memory
+_FENCES_MAX: Final = 100  # counters of one broker; it has some twenty
 _HANDOVERS_MAX: Final = 500
 _REFUSALS_MAX: Final = 500
 _HOUR_MS: Final = 3_600_000
@@ -52,15 +57,26 @@ class Collector:
         queues: Every queue of which a lock was seen, the one that changed longest ago first.
         groups: By name.
         handovers, refusals: The last ones, the newest last.
+        limits: The bounds that were met; pages show them.
     """
 
-    def __init__(self, queues_max: int = _QUEUES_MAX) -> None:
+    def __init__(
+        self,
+        queues_max: int = _QUEUES_MAX,
+        limits: Limits | None = None,
+        readings_bytes_max: int = _READINGS_BYTES_MAX,
+        history_max: int = _HISTORY_MAX,
+    ) -> None:
         self.queues: OrderedDict[QueueKey, QueueState] = OrderedDict()
         self.groups: OrderedDict[str, GroupState] = OrderedDict()
         self.handovers: deque[Handover] = deque(maxlen=_HANDOVERS_MAX)
         self.refusals: deque[tuple[QueueKey, Mark]] = deque(maxlen=_REFUSALS_MAX)
         self._numbers: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()  # group -> owner -> number
+        self.limits = limits or Limits(StdlibLog("lockstep.console"))
         self._queues_max = queues_max
+        self._readings_bytes_max = readings_bytes_max
+        self._history_max = history_max
+        self._reading_bytes: dict[str, int] = {}  # by group
         self._brokers: dict[str, BrokerState] = {}
         self._looks: dict[str, int] = {}  # broker name -> number of its last lock table
         self._lease_ms = _LEASE_MS
@@ -75,8 +91,13 @@ class Collector:
         return self._brokers.get(name)
 
     def broker_answered(self, state: BrokerState, now_ms: int) -> None:
-        if state.name in self._brokers or len(self._brokers) < _BROKERS_MAX:
-            self._brokers[state.name] = state._replace(answered_ms=now_ms, gone_ms=None, error="")
+        if state.name not in self._brokers and len(self._brokers) >= _BROKERS_MAX:
+            return
+        fences = state.fenced_counts
+        if fences is not None and (len(fences) > _FENCES_MAX or not _are_short(*fences)):
+            self.limits.met("names", TEXT_MAX, now_ms, state.address)
+            fences = {name: fences[name] for name in sorted(fences)[:_FENCES_MAX] if _are_short(name)}
+        self._brokers[state.name] = state._replace(answered_ms=now_ms, gone_ms=None, error="", fenced_counts=fences)
 
     def broker_failed(self, name: str, address: str, error: str, now_ms: int) -> None:
         """It did not answer. What was known of its locks stays, with its age."""
@@ -85,7 +106,7 @@ class Collector:
             return
         state = known or BrokerState(name, address)
         gone_ms = now_ms if state.gone_ms is None else state.gone_ms
-        self._brokers[name] = state._replace(address=address, gone_ms=gone_ms, error=error)
+        self._brokers[name] = state._replace(address=address, gone_ms=gone_ms, error=error[:TEXT_MAX])
 
     def is_gone(self, broker_name: str) -> bool:
         state = self._brokers.get(broker_name)
@@ -100,6 +121,11 @@ class Collector:
             ahead_ms: How far the broker's clock is ahead of `now_ms`.
         """
         for change in changes:
+            queue = change.queue
+            names = change.consumer_group, queue.topic, queue.broker_name, change.old, change.new, change.cause
+            if not _are_short(*names):
+                self.limits.met("names", TEXT_MAX, now_ms, queue.broker_name)
+                continue
             self._change(change, min(change.at_ms - ahead_ms, now_ms), now_ms)
 
     def _change(self, change: LockChange, at_ms: int, now_ms: int) -> None:
@@ -173,6 +199,9 @@ class Collector:
         """The whole lock table of a broker. What the journal does not say is read from it: silent ends."""
         look = self._looks[broker_name] = self._looks.get(broker_name, 0) + 1
         for row in rows:
+            if not _are_short(row.consumer_group, row.queue.topic, row.queue.broker_name, row.client_id):
+                self.limits.met("names", TEXT_MAX, now_ms, broker_name)
+                continue
             queue = self._queue((row.consumer_group, row.queue), now_ms)
             queue.row, queue.row_ms, queue.look = row, now_ms, look
             if row.remaining_ms >= 0 and not row.draining:
@@ -222,25 +251,42 @@ class Collector:
 
     def group(self, reading: GroupReading, now_ms: int) -> None:
         """Members and progress of a group."""
+        whole, reading = reading, self._within_bounds(reading, now_ms)
         state = self.groups.get(reading.name)
         if state is None:
             state = self.groups[reading.name] = GroupState(reading)
             if len(self.groups) > _GROUPS_MAX:
-                self.groups.popitem(last=False)
+                self._reading_bytes.pop(self.groups.popitem(last=False)[0], None)
+                self.limits.met("groups", _GROUPS_MAX, now_ms)
         state.reading, state.at_ms = reading, now_ms
         self.groups.move_to_end(reading.name)
         lag = sum(of.lag for of in reading.offsets.values())
-        if not state.lag or now_ms - state.lag[-1][0] >= _LAG_EVERY_MS:
+        is_cut = reading is not whole
+        if not is_cut and (not state.lag or now_ms - state.lag[-1][0] >= _LAG_EVERY_MS):
             state.lag.append((now_ms, lag))
-        while state.lag[0][0] < now_ms - _HOUR_MS:
+        while state.lag and state.lag[0][0] < now_ms - _HOUR_MS:
             state.lag.popleft()
         self._claimed(reading, now_ms)
+
+    def _within_bounds(self, reading: GroupReading, now_ms: int) -> GroupReading:
+        """Without what is in its queues, and then without its members, if it takes too much memory with the others."""
+        self._reading_bytes.pop(reading.name, None)
+        room = self._readings_bytes_max - sum(self._reading_bytes.values())
+        for one in (reading, reading._replace(infos={}, offsets={}), GroupReading(reading.name)):
+            size = size_of(one, room)
+            if size <= room:
+                break
+        if one is not reading:
+            self.limits.met("readings", self._readings_bytes_max, now_ms, f"group {reading.name}")
+        self._reading_bytes[reading.name] = size
+        return one
 
     def forget_groups(self, known: Iterable[str]) -> None:
         """Groups that no broker names any more are dropped."""
         kept = set(known)
         for name in [name for name in self.groups if name not in kept]:
             del self.groups[name]
+            self._reading_bytes.pop(name, None)
 
     def _claimed(self, reading: GroupReading, now_ms: int) -> None:
         """From brokers without a lock list: what members say of their locks."""
@@ -248,7 +294,9 @@ class Collector:
         for client_id, info in reading.infos.items():
             for queue, of in info.mq_table.items():
                 broker = self._brokers.get(queue.broker_name)
-                if of.locked and not of.dropped and broker is not None and broker.is_lockstep is False:
+                if not _are_short(queue.topic, queue.broker_name, client_id):
+                    self.limits.met("names", TEXT_MAX, now_ms, f"group {reading.name}")
+                elif of.locked and not of.dropped and broker is not None and broker.is_lockstep is False:
                     claims.setdefault(queue, []).append((of.last_lock_timestamp, client_id))
         for queue, found in claims.items():
             key = (reading.name, queue)
@@ -278,6 +326,7 @@ class Collector:
             state = self.queues[key] = QueueState()
             if len(self.queues) > self._queues_max:
                 self.queues.popitem(last=False)
+                self.limits.met("queues", self._queues_max, now_ms)
         else:
             self.queues.move_to_end(key)
         state.seen_ms = now_ms
@@ -299,3 +348,23 @@ class Collector:
             if now_ms - queue.seen_ms < _HOUR_MS:
                 break
             del self.queues[key]
+        self._shorten(now_ms)
+
+    def _shorten(self, now_ms: int) -> None:
+        """Drop histories of the queues that changed longest ago, while all together are too long."""
+        kept = sum(len(one.spans) + len(one.marks) + len(one.flaps_ms) for one in self.queues.values())
+        for queue in self.queues.values() if kept > self._history_max else ():
+            kept -= len(queue.spans) + len(queue.marks) + len(queue.flaps_ms)
+            last = queue.open_span
+            for table in (queue.spans, queue.marks, queue.flaps_ms):
+                table.clear()
+            if last is not None:
+                queue.spans.append(last)
+                kept += 1
+            self.limits.met("history", self._history_max, now_ms)
+            if kept <= self._history_max:
+                break
+
+
+def _are_short(*texts: str | None) -> bool:
+    return all(text is None or len(text) <= TEXT_MAX for text in texts)

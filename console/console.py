@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from lockstep.client.admin.client import AdminClient
+from lockstep.console.bounds import PAGE_BYTES_MAX
 from lockstep.console.collector import Collector
 from lockstep.console.events import Feed
 from lockstep.remoting.runtime import Runtime
@@ -18,16 +19,21 @@ class Console:
     Args:
         name_server: As the user gave it.
         collector: What the brokers answered until now.
-        admin: For what a page asks when it is opened.
+        client: The admin client of the console.
         token: A form that changes something has to send it back.
     """
 
     name_server: str
     collector: Collector
-    admin: AdminClient
+    client: AdminClient
     runtime: Runtime
     token: str
     feed: Feed = field(default_factory=Feed)
+
+    @property
+    def admin(self) -> AdminClient:
+        """For what a page asks when it is opened: the answers to it are bounded."""
+        return self.client.bounded(PAGE_BYTES_MAX)
 
 
 def console_of(request: Request) -> Console:

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lockstep.client.admin.budget import AnswerTooLargeError
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import LockCursor, merged_members
 from lockstep.client.errors import ClientError
+from lockstep.console.bounds import LOOK_BYTES_MAX, READ_BYTES_MAX, TEXT_MAX
 from lockstep.console.console import Console
 from lockstep.console.model import BrokerState, GroupReading
 from lockstep.protocol.bodies.admin import OffsetWrapper
@@ -32,9 +34,11 @@ _GROUPS_S: Final = 2.0
 _IDLE_GROUPS_S: Final = 10.0
 _BROKERS_S: Final = 5.0
 _PATIENCE_S: Final = 4.0  # for one look at a broker
-_INFO_S: Final = 1.5  # for the answer of one member: a broker waits 10 s for it
+_INFO_MS: Final = 1500  # for the answer of one member: a broker waits 10 s for it
 _GROUPS_A_TURN: Final = 25
 _INFOS_A_GROUP: Final = 32
+_BROKERS_MAX: Final = 256
+_GROUPS_MAX: Final = 10_000
 _AT_ONCE: Final = 4  # groups that are read at the same time
 
 _FAILURES: Final = (RemotingError, ClientError, ProtocolError, TimeoutError)
@@ -65,7 +69,8 @@ class _Gather:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._collector = console.collector
-        self._admin = console.admin
+        self._admin = console.client
+        self._limits = console.collector.limits
         self._runtime = console.runtime
         self._watched: dict[str, _Watched] = {}
         self._next_group = 0
@@ -103,12 +108,24 @@ class _Gather:
     async def _find_brokers(self) -> None:
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                found = await self._admin.brokers()
+                found = await self._admin.bounded(LOOK_BYTES_MAX).brokers()
+        except AnswerTooLargeError as error:
+            self._too_large(error)
+            return
         except _FAILURES:
             return  # the brokers that are known are asked on
         for data in found:
+            if len(data.broker_name) > TEXT_MAX:
+                self._limits.met("names", TEXT_MAX, self._runtime.now_ms(), self._console.name_server)
+                continue
+            if data.broker_name not in self._watched and len(self._watched) >= _BROKERS_MAX:
+                self._limits.met("brokers", _BROKERS_MAX, self._runtime.now_ms())
+                break
             watched = self._watched.setdefault(data.broker_name, _Watched(data))
             watched.data = data
+
+    def _too_large(self, error: AnswerTooLargeError) -> None:
+        self._limits.met("answers", READ_BYTES_MAX, self._runtime.now_ms(), str(error))
 
     async def _watch(self, watched: _Watched) -> None:
         while True:
@@ -124,6 +141,8 @@ class _Gather:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._look(watched)
         except _FAILURES as error:
+            if isinstance(error, AnswerTooLargeError):
+                self._too_large(error)
             self._failed(watched, str(error) or "no answer")
 
     def _failed(self, watched: _Watched, text: str) -> None:
@@ -134,31 +153,30 @@ class _Gather:
 
     async def _look(self, watched: _Watched) -> None:
         """Raises one of `_FAILURES`."""
-        data, collector = watched.data, self._collector
+        data, collector, admin = watched.data, self._collector, self._admin.bounded(LOOK_BYTES_MAX)
         if data.master_addr is None:
             raise ClientError("it has no master")
         address = data.master_addr
         if watched.is_lockstep is None:
-            watched.is_lockstep = await self._admin.is_lockstep(address)
+            watched.is_lockstep = await admin.is_lockstep(address)
         state = BrokerState(data.broker_name, address, watched.is_lockstep)
         if not watched.is_lockstep:
-            await self._admin.broker_runtime(address)
+            await admin.broker_runtime(address)
             collector.broker_answered(state, self._runtime.now_ms())
             return
-        read = await self._admin.lock_changes_of(address, watched.cursor)
+        read = await admin.lock_changes_of(address, watched.cursor)
         watched.cursor = read.cursor
         now_ms = self._runtime.now_ms()
         state = state._replace(refused_count=read.refused_count, fenced_counts=read.fenced_counts)
         collector.broker_answered(state, now_ms)
         collector.changed(read.changes, read.ahead_ms, now_ms)
         if read.changes or watched.looks % _TABLE_EVERY == 0:
-            rows = await self._lock_table(data)
+            rows = await self._lock_table(admin.at(data))
             collector.locked(data.broker_name, rows, self._runtime.now_ms())
             collector.turn(now_ms)
         watched.looks += 1
 
-    async def _lock_table(self, data: BrokerData) -> list[LockTableRow]:
-        at = self._admin.at(data)
+    async def _lock_table(self, at: AdminClient) -> list[LockTableRow]:
         try:
             return await at.list_locks()
         except RequestRefused:  # too many for one answer: a group at a time
@@ -197,8 +215,10 @@ class _Gather:
         await asyncio.gather(*map(read, chosen))
 
     def _live(self) -> list[tuple[_Watched, AdminClient]]:
+        """The brokers that answer, for one task: all of their answers together are bounded."""
+        admin = self._admin.bounded(READ_BYTES_MAX)
         return [
-            (watched, self._admin.at(watched.data))
+            (watched, admin.at(watched.data))
             for name, watched in self._watched.items()
             if watched.is_lockstep is not None and not self._collector.is_gone(name)
         ]
@@ -206,16 +226,25 @@ class _Gather:
     async def _group_names(self) -> dict[str, list[str]]:
         """Topics by group, of all brokers that answer; sorted."""
         found: dict[str, dict[str, None]] = {}
-        live = self._live()
+        live, is_whole = self._live(), True
         for _, admin in live:
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     groups = await admin.all_groups()
+            except AnswerTooLargeError as error:
+                self._too_large(error)
+                is_whole = False
+                continue
             except _FAILURES:
                 return {}
             for name, topics in groups.items():
-                found.setdefault(name, {}).update(dict.fromkeys(topics))
-        if live and len(live) == len(self._watched):
+                if len(name) <= TEXT_MAX:
+                    found.setdefault(name, {}).update(dict.fromkeys(topics))
+        if len(found) > _GROUPS_MAX:
+            self._limits.met("groups", _GROUPS_MAX, self._runtime.now_ms())
+            is_whole = False
+            found = {name: found[name] for name in sorted(found)[:_GROUPS_MAX]}
+        if live and is_whole and len(live) == len(self._watched):
             self._collector.forget_groups(found)
         return {name: list(found[name]) for name in sorted(found)}
 
@@ -230,6 +259,9 @@ class _Gather:
                 async with asyncio.timeout(_PATIENCE_S):
                     here = await admin.members(name)
                     progress = await admin.progress(name)
+            except AnswerTooLargeError as error:
+                self._too_large(error)
+                continue
             except _FAILURES:
                 continue
             is_answered = True
@@ -248,14 +280,12 @@ class _Gather:
 
     async def _infos(self, admin: AdminClient, group: str, client_ids: Sequence[str]) -> dict[str, ConsumerRunningInfo]:
         """Running info by client id. A member that is frozen, or of a make without it, is left out."""
-
-        async def ask(client_id: str) -> ConsumerRunningInfo | None:
-            try:
-                async with asyncio.timeout(_INFO_S):
-                    return await admin.running_info(group, client_id)
-            except _FAILURES:
-                return None
-
-        found = await asyncio.gather(*map(ask, client_ids))
-        pairs = zip(client_ids, found, strict=True)
-        return {client_id: info._replace(jstack=None) for client_id, info in pairs if info is not None}
+        try:
+            found = await admin.running_infos(group, client_ids, timeout_ms=_INFO_MS)
+        except _FAILURES:
+            return {}
+        large = next((one for one in found.values() if isinstance(one, AnswerTooLargeError)), None)
+        if large is not None:
+            self._too_large(large)
+        infos = {name: one for name, one in found.items() if isinstance(one, ConsumerRunningInfo)}
+        return {name: info._replace(jstack=None) for name, info in infos.items()}

@@ -56,7 +56,7 @@ def static_text(name: str) -> str:
 
 def html_of(console: Console, template: str, language: str, context: dict[str, Any]) -> str:
     """The text of a template. `context` has `page`, a name of PAGES, and `layout`, the template around it."""
-    texts = Texts(language)
+    texts, now_ms = Texts(language), console.runtime.now_ms()
     common = {
         "t": texts,
         "language": language,
@@ -64,8 +64,9 @@ def html_of(console: Console, template: str, language: str, context: dict[str, A
         "pages": PAGES,
         "layout": "base.html",
         "brokers": console.collector.brokers(),
+        "limits": console.collector.limits.shown(now_ms),
         "name_server": console.name_server,
-        "now_ms": console.runtime.now_ms(),
+        "now_ms": now_ms,
         "token": console.token,
         "is_live": False,
         "snapshot": False,

@@ -11,6 +11,7 @@ import uvicorn
 
 from lockstep.client.admin.client import AdminClient
 from lockstep.console.app import make_app
+from lockstep.console.bounds import Limits
 from lockstep.console.collector import Collector
 from lockstep.console.connections import HEAD_BYTES_MAX, BoundedConnection
 from lockstep.console.console import Console
@@ -49,7 +50,7 @@ async def serve(name_server: str, host: str, port: int, log: EventLog, on_ready:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     async with AdminClient(name_server=name_server, runtime=runtime, log=log) as admin:
-        console = Console(name_server, Collector(), admin, runtime, secrets.token_hex(_TOKEN_BYTES))
+        console = Console(name_server, Collector(limits=Limits(log)), admin, runtime, secrets.token_hex(_TOKEN_BYTES))
         config = uvicorn.Config(
             make_app(console, host),
             http=BoundedConnection,

@@ -3,6 +3,7 @@
 from markupsafe import Markup
 
 from lockstep.client.admin.client import AdminClient
+from lockstep.console.bounds import Limits
 from lockstep.console.collector import Collector
 from lockstep.console.console import Console
 from lockstep.console.gather import gather_once
@@ -34,6 +35,6 @@ async def write_snapshot(name_server: str, path: str, language: str, log: EventL
     runtime = AsyncioRuntime()
     async with AdminClient(name_server=name_server, runtime=runtime, log=log) as admin:
         await admin.brokers()  # a cluster that does not answer is an error, not an empty page
-        console = Console(name_server, Collector(), admin, runtime, token="")
+        console = Console(name_server, Collector(limits=Limits(log)), admin, runtime, token="")
         await gather_once(console)
         replace_file(runtime.storage, path, snapshot_html(console, language).encode("utf-8", "replace"))

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.stored_messages import last_messages
+from lockstep.console.bounds import MESSAGE_BYTES_MAX
 from lockstep.console.collector import Collector
 from lockstep.console.model import QueueState
 from lockstep.console.pages.questions import answer_of
@@ -55,7 +56,7 @@ async def find_key(admin: AdminClient, topic: str, key: str) -> tuple[list[Messa
     indexed = await answer_of(admin.query_messages(topic, key))
     stats = await admin.topic_stats(topic)
     bounds = {queue: (max(of.min_offset, 0), of.max_offset) for queue, of in stats.items()}
-    recent = await last_messages(admin, bounds, _LOOKED_AT)
+    recent = await last_messages(admin, bounds, _LOOKED_AT, bytes_max=MESSAGE_BYTES_MAX)
     with_key = [one for one in recent if key == one.sharding_key or key in (one.keys or "").split(" ")]
     found = {(one.broker_name, one.queue_id, one.queue_offset): one for one in (*(indexed or ()), *with_key)}
     in_order = sorted(found.values(), key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset))

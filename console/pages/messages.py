@@ -13,6 +13,7 @@ from lockstep.client.admin.message_track import track_message
 from lockstep.client.admin.messages import id_address
 from lockstep.client.admin.stored_messages import last_messages, read_range
 from lockstep.client.errors import TopicNotFoundError
+from lockstep.console.bounds import MESSAGE_BYTES_MAX
 from lockstep.console.console import Console, console_of
 from lockstep.console.pages.asked import moment_ms, number_of, queue_of, text_of
 from lockstep.console.pages.bodies import View, excerpt, shown
@@ -48,16 +49,28 @@ async def find(admin: AdminClient, topic: str, way: str, text: str) -> list[Mess
     stats = await admin.topic_stats(topic)
     bounds = {queue: (max(of.min_offset, 0), of.max_offset) for queue, of in stats.items()}
     if way == "tail":
-        return await last_messages(admin, bounds, _COUNT)
+        return await last_messages(admin, bounds, _COUNT, bytes_max=MESSAGE_BYTES_MAX)
     from_ms = moment_ms(text)
     if from_ms is None:
         raise HTTPException(400, "give a date and time such as 2026-01-31T12:00, in UTC, or epoch milliseconds")
-    found = []
+    found: list[MessageExt] = []
     for queue, (low, end) in bounds.items():
         begin = max(await admin.search_offset(queue, from_ms), low)
-        found += [one async for one in read_range(admin, queue, begin, min(begin + _COUNT, end))]
-    later = [one for one in found if one.store_timestamp >= from_ms]
-    return sorted(later, key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset))[:_COUNT]
+        read = [one async for one in read_range(admin, queue, begin, min(begin + _COUNT, end))]
+        found += [one for one in read if one.store_timestamp >= from_ms]
+        found = _first(sorted(found, key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset)))
+    return found
+
+
+def _first(messages: Sequence[MessageExt]) -> list[MessageExt]:
+    """The first 50, and of large ones fewer."""
+    kept, size = list[MessageExt](), 0
+    for message in messages[:_COUNT]:
+        size += len(message.body)
+        if kept and size > MESSAGE_BYTES_MAX:
+            break
+        kept.append(message)
+    return kept
 
 
 async def _by_id(admin: AdminClient, topic: str, text: str) -> list[MessageExt]:

@@ -26,6 +26,35 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         "Broker {name} has not answered since {time} UTC: {error}",
         "Broker {name} 从 {time}（UTC）起没有应答：{error}",
     ),
+    "state.limit": ("So it was last at {time} UTC.", "最近一次：{time}（UTC）。"),
+    "limit.answers": (
+        "An answer was too long, so what it says is not shown: {peer}",
+        "有一个应答过长，其内容未显示：{peer}",
+    ),
+    "limit.brokers": (
+        "There are more brokers than the console watches ({maximum}).",
+        "Broker 的数量超过控制台观察的上限（{maximum}）。",
+    ),
+    "limit.groups": (
+        "There are more consumer groups than the console keeps ({maximum}).",
+        "消费组的数量超过控制台保留的上限（{maximum}）。",
+    ),
+    "limit.history": (
+        "Owners change so often that some ribbons begin later ({maximum} entries are kept).",
+        "持有者变化过于频繁，部分色带的起点较晚（保留 {maximum} 条）。",
+    ),
+    "limit.names": (
+        "Names of more than {maximum} characters are left out; they came from {peer}.",
+        "超过 {maximum} 个字符的名称已被略去，来自 {peer}。",
+    ),
+    "limit.queues": (
+        "There are more locked queues than the console keeps ({maximum}).",
+        "加锁队列的数量超过控制台保留的上限（{maximum}）。",
+    ),
+    "limit.readings": (
+        "What brokers say of {peer} is not kept whole: all groups together take {maximum} bytes at most.",
+        "Broker 关于 {peer} 的应答未完整保留：所有消费组合计最多 {maximum} 字节。",
+    ),
     "state.utc": ("All times are UTC.", "所有时间均为 UTC。"),
     "error.title": ("This page cannot be shown", "无法显示此页"),
     "error.not_found": ("There is no such page.", "没有这个页面。"),

@@ -20,7 +20,7 @@ async def test_no_broker_answers() -> None:
     """The look ends with the reason, and the next one can begin; open pages are told."""
     console = make_console()
     desk = Desk(console)
-    async with console.admin:
+    async with console.client:
         desk.begin("")
         desk.begin("shop")
         assert list(desk.done) == [], "the second look has to wait"

@@ -1,12 +1,16 @@
 """What the console reads of brokers: a broker that does not answer changes nothing of what is known."""
 
+import asyncio
 from typing import Self
 
 from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.groups import GroupProgress
 from lockstep.client.errors import ClientError
 from lockstep.console.gather import gather_once
 from lockstep.protocol.bodies.broker import BrokerData
-from lockstep.protocol.bodies.client import ConsumerConnection
+from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.codes import LanguageCode
+from lockstep.remoting.errors import RequestRefused
 from tests.console.pages_inside import NOWHERE, make_console
 from tests.console.readings import GROUP, TOPIC, reading, watched
 
@@ -38,3 +42,39 @@ async def test_a_broker_that_ends_while_groups_are_read() -> None:
     console = make_console(watched(reading()), EndsMeanwhile(name_server=NOWHERE))
     await gather_once(console)
     assert console.collector.groups[GROUP].reading == reading()
+
+
+class Many(EndsMeanwhile):
+    """Two groups of 40 members each."""
+
+    asked = 0
+    most = 0
+
+    async def all_groups(self) -> dict[str, list[str]]:
+        return {f"g{number}": [TOPIC] for number in range(2)}
+
+    async def members(self, group: str) -> ConsumerConnection | None:
+        connections = [Connection(f"{group}-{n}", "10.0.0.1:1", LanguageCode.PYTHON, 435) for n in range(40)]
+        return ConsumerConnection(tuple(connections), {})
+
+    async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
+        return GroupProgress({}, 0.0)
+
+    async def running_info(
+        self, group: str, client_id: str, *, stacks: bool = False, timeout_ms: int = 0
+    ) -> ConsumerRunningInfo:
+        type(self).asked += 1
+        type(self).most = max(self.asked, self.most)
+        await asyncio.sleep(0)
+        type(self).asked -= 1
+        if client_id.endswith("-7"):
+            raise RequestRefused("broker-a", "GET_CONSUMER_RUNNING_INFO", 1, "no answer")
+        return ConsumerRunningInfo({}, (), {}, {})
+
+
+async def test_members_are_asked_as_all_tools_ask_them() -> None:
+    """32 of a group, at most 16 at once; one that does not answer is left out."""
+    console = make_console(admin=Many(name_server=NOWHERE))
+    await gather_once(console)
+    assert [len(state.reading.infos) for state in console.collector.groups.values()] == [31, 31]
+    assert Many.most == 16
