@@ -137,6 +137,7 @@ class Pipe:
         self._window_bytes = options.window_bytes
         self.unread_bytes = 0
         self._segments: deque[bytes | Ending] = deque()
+        self._arrive_at = loop.call_often(self._arrive)
         self.last_due_ns = loop.now_ns
         self._retransmit_ns = options.retransmit_ms * 1_000_000
         self.twin: Pipe
@@ -202,7 +203,7 @@ class Pipe:
         if due_ns < self.last_due_ns:
             due_ns = self.last_due_ns
         self.last_due_ns = due_ns
-        self._loop.call_at_ns(due_ns, self._arrive, context=self._loop.ground)
+        self._arrive_at(due_ns)
 
     def _arrive(self) -> None:
         """Deliver one segment, or its first part. This is called once for each segment."""
@@ -220,9 +221,7 @@ class Pipe:
             split = self._draw_split(len(segment))
             segments.appendleft(segment[split:])
             segment = segment[:split]
-            self._loop.call_at_ns(
-                self._loop.now_ns + self._link.draw_ns(self._rng), self._arrive, context=self._loop.ground
-            )
+            self._arrive_at(self._loop.now_ns + self._link.draw_ns(self._rng))
         sink.on_bytes(segment)
 
     def _draw_split(self, size: int) -> int:

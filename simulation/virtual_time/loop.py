@@ -94,9 +94,8 @@ class VirtualLoop(ForbiddenCalls):
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> VirtualHandle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
-        handle = VirtualHandle(
-            self, self.now_ns, callback, args, contextvars.copy_context() if context is None else context
-        )
+        context = contextvars.copy_context() if context is None else context
+        handle = VirtualHandle(None, self.now_ns, callback, args, context)
         self._ready.append(handle)
         return handle
 
@@ -131,12 +130,23 @@ class VirtualLoop(ForbiddenCalls):
     ) -> VirtualHandle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
-        handle = VirtualHandle(
-            self, when_ns, callback, args, contextvars.copy_context() if context is None else context
-        )
-        handle.timed = True
+        context = contextvars.copy_context() if context is None else context
+        handle = VirtualHandle(self, when_ns, callback, args, context)
         heappush(self._timers, (when_ns, next(self._sequence), handle))
         return handle
+
+    def call_often(self, callback: Callable[[], object]) -> Callable[[int], object]:
+        """A function that sets a timer for `callback` on no host, which cannot be cancelled. A network sets many."""
+        handle = VirtualHandle(None, 0, callback, (), self.ground)
+
+        def set_timer(when_ns: int) -> None:
+            if self._closed:
+                raise RuntimeError("Event loop is closed")
+            # A shuffle compares the times of handles.
+            one = handle if self.shuffle is None else VirtualHandle(None, when_ns, callback, (), self.ground)
+            heappush(self._timers, (when_ns, next(self._sequence), one))
+
+        return set_timer
 
     def timer_cancelled(self) -> None:
         """Remove cancelled timers from the heap when they are many."""
@@ -154,7 +164,7 @@ class VirtualLoop(ForbiddenCalls):
         """Remove the timers of a host whose machine falls asleep; `thaw` sets them again."""
         frozen = [timer for timer in self._timers if timer[2].host is host and not timer[2].is_cancelled]
         for _, _, handle in frozen:
-            handle.timed = False
+            handle.loop = None
         self._timers = [timer for timer in self._timers if timer[2].host is not host]
         heapify(self._timers)
         return frozen
@@ -163,7 +173,7 @@ class VirtualLoop(ForbiddenCalls):
         """Set timers again, each later by the time that the machine slept."""
         for when_ns, sequence, handle in frozen:
             if not handle.is_cancelled:
-                handle.timed = True
+                handle.loop = self
                 handle.when_ns = when_ns + slept_ns
                 heappush(self._timers, (handle.when_ns, sequence, handle))
 
@@ -255,7 +265,7 @@ class VirtualLoop(ForbiddenCalls):
         first_timer, now_ns = len(ready), self.now_ns
         while timers and timers[0][0] <= now_ns:
             handle = heappop(timers)[2]
-            handle.timed = False
+            handle.loop = None
             if handle.is_cancelled:
                 self._cancelled -= 1
             else:
@@ -266,8 +276,9 @@ class VirtualLoop(ForbiddenCalls):
         return True
 
     def _run_ready(self, ready: deque[VirtualHandle]) -> None:
+        ground, take = self.ground, ready.popleft
         for _ in range(len(ready)):
-            handle = ready.popleft()
+            handle = take()
             if handle.is_cancelled:
                 continue
             host = handle.host
@@ -276,7 +287,10 @@ class VirtualLoop(ForbiddenCalls):
                 continue
             self.steps += 1
             try:
-                handle.context.run(handle.callback, *handle.args)
+                if handle.context is ground:  # what runs there sets no variable of the context
+                    handle.callback(*handle.args)
+                else:
+                    handle.context.run(handle.callback, *handle.args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:

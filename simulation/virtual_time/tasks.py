@@ -20,13 +20,16 @@ class _Loop(Protocol):
 
 
 class VirtualHandle(asyncio.TimerHandle):
-    """A scheduled callback. The constructor of asyncio's handle is not called: its fields are not used."""
+    """A scheduled callback. The constructor of asyncio's handle is not called: its fields are not used.
 
-    __slots__ = ("args", "callback", "context", "host", "is_cancelled", "loop", "timed", "when_ns")
+    `loop` is the loop while the handle is among its timers, and None before and after.
+    """
+
+    __slots__ = ("args", "callback", "context", "host", "is_cancelled", "loop", "when_ns")
 
     def __init__(
         self,
-        loop: _Loop,
+        loop: _Loop | None,
         when_ns: int,
         callback: Callable[..., object],
         args: tuple[Any, ...],
@@ -39,13 +42,12 @@ class VirtualHandle(asyncio.TimerHandle):
         self.context = context
         self.host: Host | None = context.get(HOST)
         self.is_cancelled = False
-        self.timed = False  # among the loop's timers
 
     def cancel(self) -> None:
         if not self.is_cancelled:
             self.is_cancelled = True
             self.args = ()
-            if self.timed:
+            if self.loop is not None:
                 self.loop.timer_cancelled()
 
     def cancelled(self) -> bool:

@@ -51,3 +51,17 @@ def test_the_hash_covers_what_the_kept_lines_do_not() -> None:
     assert short.trace_hash == whole.trace_hash
     assert short.trace == whole.trace[-10:]
     assert whole.trace[-1] == "+0.999000000  record     line 999"
+
+
+def test_the_hash_takes_any_text() -> None:
+    """Also one that has no UTF-8 form; and the time at which somebody looks at the hash does not change it."""
+
+    async def scenario(world: World) -> None:
+        for text in ("\ud800", "", "\ud800"):
+            world.record(text)
+            assert not looks or world.trace.digest
+
+    looks = False
+    unseen = simulate(scenario).trace_hash
+    looks = True
+    assert simulate(scenario).trace_hash == unseen
