@@ -219,7 +219,8 @@ def decode_commits(body: bytes, count: int) -> list[Commit]:
             queue_id, offset, epoch, length = _COMMIT.unpack_from(body, position)
             start = position + _COMMIT.size
             position = start + length
-            commits.append(Commit(body[start:position].decode("utf-8", "replace"), queue_id, offset, epoch))
+            topic = body[start:position].decode("utf-8", "replace")
+            commits.append(_new_tuple(Commit, (topic, queue_id, offset, epoch)))
     except struct.error as error:
         raise BodyError(f"the commits of a frame: {error}") from None
     if position != len(body):

@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _NO_TIMESTAMP = -1
+_Offset = tuple[str, str, int, int]  # group, topic, queue id, offset to commit
 
 
 def query_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -61,7 +62,7 @@ def update_offset(
     Java's and Go's clients commit one-way, so they see no error when their topic was deleted.
     """
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
-    stored = _check_commit(broker, connection, header, now_ms)
+    stored = _check_commit(broker, connection, header[:4], now_ms)
     if header.reset and broker.fence is not None:  # an administrator's: the owner has no say
         group, topic, queue_id, offset = header[:4]
         broker.offsets.commit(group, topic, queue_id, offset)
@@ -80,13 +81,18 @@ def commit_together(
 ) -> RemotingCommand | None:
     """Many commits of one group in one frame (docs/wire.md 17.2). Each is stored or refused as by itself."""
     header = command.decode_header(CommitTogetherRequestHeader)
+    group, is_fenced = header.consumer_group, broker.fence is not None
     rows, remarks = list[tuple[int, int, int]](), list[str]()
     for topic, queue_id, offset, epoch in decode_commits(command.body, header.commit_count):
-        fence = (None, None) if epoch == NO_EPOCH else (epoch, header.lock_client_id)
-        one = UpdateConsumerOffsetRequestHeader(header.consumer_group, topic, queue_id, offset, *fence)
+        commit = (group, topic, queue_id, offset)
         try:
-            stored = _check_commit(broker, connection, one, now_ms)
-            refuse_if(_commit(broker, connection, one, stored, now_ms, alone=True))
+            stored = _check_commit(broker, connection, commit, now_ms)
+            if is_fenced:
+                fence = (None, None) if epoch == NO_EPOCH else (epoch, header.lock_client_id)
+                one = UpdateConsumerOffsetRequestHeader(*commit, *fence)
+                refuse_if(_commit(broker, connection, one, stored, now_ms, alone=True))
+            else:
+                _store(broker, connection, commit, stored)
         except Refusal as why:
             rows.append((why.code, -1, -1))
             remarks.append(str(why))
@@ -95,23 +101,13 @@ def commit_together(
     return None if command.is_one_way else command.reply(ResponseCode.SUCCESS, body=encode_rows(rows, remarks))
 
 
-def _check_commit(
-    broker: Broker,
-    connection: Connection,
-    header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader,
-    now_ms: int,
-) -> int:
+def _check_commit(broker: Broker, connection: Connection, commit: _Offset, now_ms: int) -> int:
     """Return the offset that is stored now; -1 for none.
 
     Raises:
         Refusal: an invalid group, an unknown topic or queue, an offset below -1, and a full table.
     """
-    group, topic, queue_id, committed_offset = (
-        header.consumer_group,
-        header.topic,
-        header.queue_id,
-        header.commit_offset,
-    )
+    group, topic, queue_id, committed_offset = commit
     stored = broker.offsets.stored(group, topic, queue_id)
     if stored is None:  # else it was checked then
         try:
@@ -167,15 +163,20 @@ def _commit(
 
     A lower offset than `before`, the stored one, is logged, because only a reset should commit one.
     """
-    group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
-    fence = broker.fence
+    offset, fence = header.commit_offset, broker.fence
     if fence is not None:
         denial = fence.checks.deny_commit(connection, header, offset, before, now_ms, alone)
         if denial is not None:
             return denial
-    broker.offsets.commit(group, topic, queue_id, offset)
+    _store(broker, connection, (header.consumer_group, header.topic, header.queue_id, offset), before)
     if fence is not None and (header.lock_epoch is None or fence.checks.resets):
         fence.checks.committed(header, now_ms, alone)
+    return None
+
+
+def _store(broker: Broker, connection: Connection, commit: _Offset, before: int) -> None:
+    group, topic, queue_id, offset = commit
+    broker.offsets.commit(group, topic, queue_id, offset)
     if offset < before:
         broker.log.warning(
             "offset_committed_backwards",
@@ -186,13 +187,13 @@ def _commit(
             committed_offset=offset,
             peer=connection.address,
         )
-    return None
 
 
 def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
     """Commit the offset in a pull. If it is refused, the pull is answered without it."""
+    commit = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     try:
-        stored = _check_commit(broker, connection, header, now_ms)
+        stored = _check_commit(broker, connection, commit, now_ms)
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
@@ -207,7 +208,7 @@ def reset_own_offset(
     if broker.fence is None:
         raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no fenced locks (--lock-mode fenced)")
     check_owner(broker, connection, header, Act.RESET, now_ms)
-    _check_commit(broker, connection, UpdateConsumerOffsetRequestHeader(*header[:4]), now_ms)
+    _check_commit(broker, connection, header[:4], now_ms)
     broker.offsets.commit(*header[:4])
     grant = broker.fence.checks.begin_epoch(connection, header, now_ms)
     if isinstance(grant, Denial):
