@@ -331,8 +331,8 @@ class GroupMember(ABC):
 
     def _persist_all(self) -> None:
         """Store the offsets of owned queues. One whose lock may be lost is left out: its new owner stores them."""
-        owned = [pq for pq in self.table.values() if not pq.dropped and self.membership.holds_lock(pq)]
-        self._persist(owned)
+        now_ms, live_ms = self.runtime.now_ms(), self.config.lock_max_live_time_ms
+        self._persist([pq for pq in self.table.values() if not pq.dropped and pq.holds_lock(now_ms, live_ms)])
 
     def _persist(self, owned: list[ProcessQueue]) -> None:
         self._rebalance.persist(owned)

@@ -73,6 +73,36 @@ def test_with_an_account_a_frame_of_commits_has_one_topic(credentials: Credentia
 # The store ---------------------------------------------------------------------------------------------------
 
 
+def test_each_round_sends_the_offsets_of_that_round() -> None:
+    """A frame whose offsets did not change since the last round of its broker is the same again; any other is new."""
+    sent: dict[str, list[list[tuple[str, int, int]]]] = {"a": [], "b": []}
+
+    def endpoint_of(broker_name: str) -> Mock:
+        def send_one_way(*commands: RemotingCommand) -> None:
+            for command in commands:
+                count = command.decode_header(CommitTogetherRequestHeader).commit_count
+                sent[broker_name].append([commit[:3] for commit in decode_commits(command.body, count)])
+
+        return Mock(together=True, address=f"{broker_name}:1", send_one_way=send_one_way)
+
+    endpoints = {f"{name}:1": endpoint_of(name) for name in sent}
+    instance = Mock(config=ConsumerConfig())
+    instance.routes.master_address = lambda broker_name: f"{broker_name}:1"
+    instance.dialer.open_endpoint = endpoints.__getitem__
+    store = RemoteBrokerOffsetStore(instance, "G")
+    queues = [MessageQueue("T", name, queue_id) for name in sent for queue_id in (0, 1)]
+    for queue in queues:
+        store.update(queue, 5)
+    store.persist(queues, lambda _: None)
+    store.persist(queues, lambda _: None)
+    store.update(queues[0], 6)
+    store.persist(queues, lambda _: None)
+    store.update(queues[0], 5)
+    store.persist(queues[:2], lambda _: None)
+    first, second = [("T", 0, 5), ("T", 1, 5)], [("T", 0, 6), ("T", 1, 5)]
+    assert sent == {"a": [first, first, second, first], "b": [first, first, first]}
+
+
 @pytest.mark.rule(
     "article-1/2.2.7/offset-stored-unless-dropped",
     "article-3/committing-offsets/update-or-increase",

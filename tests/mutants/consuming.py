@@ -72,7 +72,7 @@ CONSUMING: Final = (
         "no-commit-after-expiry",
         "The commit timer stores offsets of a queue whose lock has run out.",
         "client/consumer/member.py",
-        "if not pq.dropped and self.membership.holds_lock(pq)]",
+        "if not pq.dropped and pq.holds_lock(now_ms, live_ms)]",
         "if not pq.dropped]",
         TAKEOVER,
     ),

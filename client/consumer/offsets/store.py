@@ -24,6 +24,8 @@ __all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "Remot
 NO_OFFSET = -1
 _UPDATE_OFFSET: Final = int(RequestCode.UPDATE_CONSUMER_OFFSET)
 _COMMIT_TOGETHER: Final = int(RequestCode.COMMIT_TOGETHER)
+_new_tuple = tuple.__new__  # half the cost of Commit(...), and each round makes one a queue
+_Encoded = tuple[CommitTogetherRequestHeader, bytes]
 BeforeSending = Callable[[Mapping[MessageQueue, int]], None]
 
 
@@ -100,6 +102,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
         super().__init__()
         self._instance = instance
         self._group = group
+        self._encoded: dict[tuple[str, str], tuple[list[Commit], list[_Encoded]]] = {}  # the last of each broker
 
     async def _read_kept(self, queue: MessageQueue) -> int:
         """Ask the broker. Without a master its slave answers, with offsets that are up to 10 s old.
@@ -139,25 +142,33 @@ class RemoteBrokerOffsetStore(OffsetStore):
             if endpoint is None:
                 continue
             of_frame = commits.setdefault((endpoint, queue.topic if one_topic else ""), [])
-            of_frame.append(Commit(queue.topic, queue.queue_id, offset, NO_EPOCH))
+            of_frame.append(_new_tuple(Commit, (queue.topic, queue.queue_id, offset, NO_EPOCH)))
             sent[queue] = offset
         if sent:
             before_sending(sent)
             self.commits += len(sent)
-        for (endpoint, _), of_broker in commits.items():
+        for (endpoint, topic), of_broker in commits.items():
             if len(of_broker) > 1 and endpoint.together and self._instance.config.commit_together:
-                endpoint.send_one_way(*commit_frames(self._group, of_broker))
+                endpoint.send_one_way(*self._frames((endpoint.address, topic), of_broker))
             else:
                 headers = [UpdateConsumerOffsetRequestHeader(self._group, *commit[:3]) for commit in of_broker]
                 endpoint.send_one_way(*[RemotingCommand(_UPDATE_OFFSET, header) for header in headers])
 
+    def _frames(self, to: tuple[str, str], commits: list[Commit]) -> list[RemotingCommand]:
+        """As `commit_frames`. What did not change since the last round, as in an idle group, is not encoded again."""
+        last, encoded = self._encoded.get(to, (None, []))
+        if commits != last:
+            encoded = _encoded(self._group, commits)
+            self._encoded[to] = commits, encoded
+        return [RemotingCommand(_COMMIT_TOGETHER, *part) for part in encoded]
+
 
 def commit_frames(group: str, commits: Sequence[Commit], client_id: str | None = None) -> list[RemotingCommand]:
     """COMMIT_TOGETHER requests, each with as many commits as a broker takes."""
+    return [RemotingCommand(_COMMIT_TOGETHER, *part) for part in _encoded(group, commits, client_id)]
+
+
+def _encoded(group: str, commits: Sequence[Commit], client_id: str | None = None) -> list[_Encoded]:
+    """The headers and bodies of COMMIT_TOGETHER requests."""
     parts = [commits[i : i + COMMITS_MAX] for i in range(0, len(commits), COMMITS_MAX)]
-    return [
-        RemotingCommand(
-            _COMMIT_TOGETHER, CommitTogetherRequestHeader(group, len(part), client_id), encode_commits(part)
-        )
-        for part in parts
-    ]
+    return [(CommitTogetherRequestHeader(group, len(part), client_id), encode_commits(part)) for part in parts]
