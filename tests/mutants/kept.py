@@ -35,7 +35,7 @@ KEPT: Final = (
         "kept-offsets-written",
         "A broker that ends does not write the stored offsets.",
         "broker/persistence/config_files.py",
-        "        return [offsets, partial(self._write, DELAYS",
+        "        return [writing, partial(self._write, DELAYS",
         "        return [partial(self._write, DELAYS",
         ("tests/broker/test_restart_trace.py",),
     ),
