@@ -12,7 +12,7 @@ import errno
 import os
 import posixpath
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,12 +31,16 @@ _GONE: Final = object()
 
 @dataclass(slots=True)
 class _Naming:
-    """One or two names that changed together, and the folders whose sync makes that durable."""
+    """Names that changed together, and the folders whose sync makes that durable.
+
+    `moved`: the old and the new name of a folder. If it keeps its old name, what changed in it later did so there.
+    """
 
     steps: list[tuple[str, object]]  # name -> Content, _FOLDER, _GONE
     waits_for: set[str]
     at_ns: int
     safe_ns: int | None = None
+    moved: tuple[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -149,10 +153,13 @@ class Disk:
         self._hung.clear()
         now_ns, self._job_ns = self.clock_ns(), None
         names, at_stake = dict(self._safe_names), 0
+        unmoved: dict[str, str] = {}  # the new name of a folder that kept its old name -> that name
         for naming in self._namings:
             safe = naming.safe_ns is not None and naming.safe_ns <= now_ns
             if naming.at_ns <= now_ns and (safe or rng.randrange(2)):
-                _apply(names, naming)
+                _apply(names, naming, unmoved)
+            elif naming.moved is not None:
+                unmoved[naming.moved[1]] = naming.moved[0]
             at_stake += not safe
         self._names = {path: found for path, found in names.items() if all(map(names.__contains__, _folders(path)))}
         self._safe_names, self._namings = dict(self._names), []
@@ -247,11 +254,32 @@ class Disk:
 
     def rename(self, path: str, new_path: str) -> None:
         path, new_path = _clean(path), _clean(new_path)
-        content = self.find(path)
         self._folder(posixpath.dirname(new_path) or ".")
+        if self._names.get(path, _GONE) is _FOLDER:
+            self._rename_folder(path, new_path)
+            return
+        content = self.find(path)
         if self._names.get(new_path, content) is _FOLDER:
             raise _error(errno.EISDIR, new_path)
         self._change([(path, _GONE), (new_path, content)])
+
+    def _rename_folder(self, path: str, new_path: str) -> None:
+        """With all that is in it, in one change. As in Linux an empty folder is replaced."""
+        if f"{new_path}/".startswith(f"{path}/"):
+            raise _error(errno.EINVAL, new_path)
+        if new_path in self._names:
+            if self._names[new_path] is not _FOLDER:
+                raise _error(errno.ENOTDIR, new_path)
+            if self.list_dir(new_path):
+                raise _error(errno.ENOTEMPTY, new_path)
+        steps: list[tuple[str, object]] = []
+        for name, found in list(self._names.items()):
+            if name == path or name.startswith(f"{path}/"):
+                steps += [(name, _GONE), (new_path + name.removeprefix(path), found)]
+        waits_for = {_parent(path), _parent(new_path)}
+        naming = _Naming(steps, waits_for, self.now_ns, moved=(path, new_path))
+        self._namings.append(naming)
+        _apply(self._names, naming)
 
     def delete(self, path: str) -> None:
         path = _clean(path)
@@ -293,8 +321,11 @@ def _released(at_ns: int, now_ns: int) -> int:
     return at_ns if at_ns < _HUNG_NS else at_ns - _HUNG_NS + now_ns
 
 
-def _apply(names: dict[str, object], naming: _Naming) -> None:
+def _apply(names: dict[str, object], naming: _Naming, unmoved: Mapping[str, str] = {}) -> None:
     for name, found in naming.steps:
+        for new_folder, folder in unmoved.items():
+            if name == new_folder or name.startswith(f"{new_folder}/"):
+                name = folder + name.removeprefix(new_folder)
         if found is _GONE:
             names.pop(name, None)
         else:

@@ -90,6 +90,42 @@ def test_files_go_with_their_folder() -> None:
     assert {tuple(cut(seed, deep)) for seed in range(40)} == {(), ("store/T/0/000",)}
 
 
+def move_a_folder(runtime: SimRuntime) -> None:
+    """Its files are on the disk, its new name is not; one of the files is deleted under that name."""
+    for name in ("0/a", "0/b", "1/c"):
+        on_disk(runtime, f"store/queues/T/{name}", OLD)
+    for folder in ("store/queues", "store", "."):
+        runtime.storage.sync_dir(folder)
+    runtime.storage.rename("store/queues/T", "store/dropped-1")
+    runtime.storage.delete("store/dropped-1/0/a")
+
+
+def test_a_folder_keeps_its_name_or_moves_with_all_that_is_in_it() -> None:
+    """Never half of it. A file that was deleted after the move may be gone under either name."""
+    found = [set(cut(seed, move_a_folder)) for seed in range(60)]
+    kinds_found = set(map(frozenset, found))
+    rest = {"0/b", "1/c"}
+    assert kinds_found == {
+        frozenset(f"{folder}/{name}" for name in rest | more)
+        for folder in ("store/queues/T", "store/dropped-1")
+        for more in (set[str](), {"0/a"})
+    }
+
+
+def test_a_move_of_a_folder_is_durable_behind_the_syncs_of_both_places() -> None:
+    """The folder that it left, and the one that it came to."""
+
+    def move(runtime: SimRuntime) -> None:
+        move_a_folder(runtime)
+        runtime.storage.sync_dir("store/queues")
+        runtime.storage.sync_dir("store")
+        runtime.storage.sync_dir("store/dropped-1/0")
+
+    assert {frozenset(cut(seed, move)) for seed in range(20)} == {
+        frozenset({"store/dropped-1/0/b", "store/dropped-1/1/c"})
+    }
+
+
 def run(story: Callable[[World, SimRuntime], Coroutine[None, None, None]]) -> None:
     async def scenario(world: World) -> None:
         await story(world, world.host("broker"))
@@ -255,12 +291,18 @@ def test_names_are_those_of_a_file_system() -> None:
             (IsADirectoryError, lambda: storage.read_file("/d/a")),
             (OSError, lambda: storage.delete("/d/a")),
             (NotADirectoryError, lambda: storage.open_file("/d/b/c", create=True)),
+            (FileNotFoundError, lambda: storage.rename("/d/c", "/d/e")),
+            (NotADirectoryError, lambda: storage.rename("/d/a", "/d/b")),
+            (OSError, lambda: storage.rename("/d/a", "/d/a/y")),
+            (OSError, lambda: storage.rename("/d/a", "/d")),
         ]
         for error, call in wrong:
             with pytest.raises(error):
                 call()
-        storage.delete("/d/a/x")
-        storage.delete("/d/a")
+        storage.rename("/d/a", "/d/f")
+        assert (storage.list_dir("/d"), storage.list_dir("/d/f")) == (["b", "f"], ["x"])
+        storage.delete("/d/f/x")
+        storage.delete("/d/f")
         assert storage.list_dir("/d") == ["b"]
 
     run(story)
