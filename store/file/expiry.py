@@ -1,16 +1,21 @@
 """Deletes expired files while a store is used: slow steps on a thread, the new bounds on the event loop."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
+from typing import Final
 
 from lockstep.remoting.runtime import WorkerPool
 from lockstep.remoting.storage import Storage
 from lockstep.store.data_dir import DataDir
+from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.retention import Plan, Retention, delete_files, first_kept
 from lockstep.store.file.store import FileStore
 
 __all__ = ["Expiry"]
+
+_TRIMMED_AT_ONCE: Final = 1024  # queues, some 4 ms
 
 
 class Expiry:
@@ -26,21 +31,21 @@ class Expiry:
         self._events = store.events
         self._looking: asyncio.Future[list[int]] | None = None
         self._deleting: asyncio.Future[list[str]] | None = None
-        self._found: tuple[Plan, list[int]] | None = None
+        self._pause: asyncio.Future[None] | None = None
+        self._found: tuple[Plan, Iterator[tuple[FileQueue, int]]] | None = None  # queues that are left
         self._paths: list[str] = []  # of dropped files that still exist
         self._reasons: dict[str, str] = {}
 
     @property
     def is_under_way(self) -> bool:
-        return self._looking is not None or self._deleting is not None
+        return any(future is not None for future in (self._looking, self._pause, self._deleting))
 
     def go_on(self, now_ms: int) -> None:
         """Do the next step. Call it only while no sync is running."""
         if self.is_under_way:
             return
         if self._found is not None:
-            (plan, firsts), self._found = self._found, None
-            self._begin_at(plan, firsts)
+            self._trim_some(*self._found)
             return
         try:
             plan_now = self._retention.plan(self._store, now_ms)
@@ -56,16 +61,31 @@ class Expiry:
         if future.cancelled():
             return
         try:
-            self._found = plan, future.result()
+            self._found = plan, zip(plan.queues, future.result(), strict=True)
         except OSError as error:
             self._events.error("expiry_delete_failed", reason=str(error))
         self._on_end()
 
-    def _begin_at(self, plan: Plan, firsts: list[int]) -> None:
-        """Move the bounds of log, queues and keys; from now on the old messages cannot be read."""
+    def _trim_some(self, plan: Plan, left: Iterator[tuple[FileQueue, int]]) -> None:
+        """Move the bounds of some queues: before that of the log, whose messages they point to."""
+        some = list(islice(left, _TRIMMED_AT_ONCE))
+        if not some:
+            self._found = None
+            self._begin_at(plan)
+            return
+        self._store.trim_to(plan.log_offset, some)
+        self._pause = self._pool().submit(_nothing)
+        self._pause.add_done_callback(self._on_paused)
+
+    def _on_paused(self, future: "asyncio.Future[None]") -> None:
+        self._pause = None
+        if not future.cancelled():
+            self._on_end()
+
+    def _begin_at(self, plan: Plan) -> None:
+        """Move the bounds of log and keys; from now on the old messages cannot be read."""
         self._reasons.update(plan.files)
         self._paths += self._store.forget_before(plan.log_offset)
-        self._store.trim_to(zip([look.queue for look in plan.queues], firsts, strict=True))
         begin, paths = self._store.log.min_offset, tuple(self._paths)
         self._deleting = self._pool().submit(partial(_delete, self._store.data_dir, begin, self._store.storage, paths))
         self._deleting.add_done_callback(self._on_deleted)
@@ -87,6 +107,10 @@ class Expiry:
         except OSError as error:
             self._events.error("expiry_delete_failed", reason=str(error))
         self._on_end()
+
+
+def _nothing() -> None:
+    """Runs on a worker thread. Until it has returned, the loop does other work."""
 
 
 def _delete(data_dir: DataDir, log_begin: int, storage: Storage, paths: Sequence[str]) -> list[str]:

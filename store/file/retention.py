@@ -1,13 +1,14 @@
 """Retention: which files of the log expire by age, size or disk usage (fileReservedTime and others).
 
-Expiry takes four steps, so that requests do not wait for the disk: choose the files (event loop), find the first entry
-to keep of each queue (thread), move the bounds of log, queues and keys (event loop), delete the files (thread).
+Expiry takes five steps, so that requests do not wait for the disk: choose the files (event loop), find the first entry
+to keep of each queue (thread), move the bounds of the queues, some in one go (event loop), move those of log and keys
+(event loop), delete the files (thread).
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from lockstep.remoting.storage import Storage
 from lockstep.store.file.log import FileLog
@@ -16,7 +17,7 @@ from lockstep.store.file.segments import Segments
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.consume_queue import next_log_offset, read_entries
 
-__all__ = ["Plan", "QueueSnapshot", "Retention", "RetentionLimits", "delete_files", "first_kept"]
+__all__ = ["Plan", "Retention", "RetentionLimits", "delete_files", "first_kept"]
 
 _INTERVAL_MS: Final = 10_000
 _FILES_AT_ONCE_MAX: Final = 10
@@ -40,13 +41,18 @@ class RetentionLimits(NamedTuple):
     disk_used_ratio_max: int
 
 
-class QueueSnapshot(NamedTuple):
+class _Snapshot(NamedTuple):
     """The files of a queue and the range of the entries in them, for use on a thread."""
 
-    queue: FileQueue
     segments: Segments
     first: int
     end: int
+
+    @classmethod
+    def of(cls, queue: FileQueue) -> Self:
+        """May run on a thread: the files are taken last, so that all these entries are in them."""
+        first, end = queue.min_offset, queue.written_end
+        return cls(queue.segments.twin(), first, end)
 
 
 class Plan(NamedTuple):
@@ -54,7 +60,7 @@ class Plan(NamedTuple):
 
     log_offset: int
     files: Sequence[tuple[str, str]]
-    queues: Sequence[QueueSnapshot]
+    queues: Sequence[FileQueue]
 
 
 class Retention:
@@ -74,11 +80,7 @@ class Retention:
             return None
         segments = store.log.segments
         files = [(segments.path_of(end - 1), reason) for end, reason in due if segments.has(end - 1)]
-        queues = [
-            QueueSnapshot(queue, queue.segments.twin(), queue.min_offset, queue.written_end)
-            for queue in store.queues.values()
-        ]
-        return Plan(due[-1][0], files, queues)
+        return Plan(due[-1][0], files, list(store.queues.values()))
 
     def _due(self, store: FileStore, limits: RetentionLimits, now_ms: int) -> Iterator[tuple[int, str]]:
         """(end of a file, reason) of each expired file, oldest first."""
@@ -116,7 +118,8 @@ def _stored_ms(log: FileLog, end: int, now_ms: int) -> int:
 def first_kept(plan: Plan) -> list[int]:
     """The first entry to keep of each queue. Runs on a worker thread. Raises OSError."""
     found = []
-    for look in plan.queues:
+    for queue in plan.queues:
+        look = _Snapshot.of(queue)
         try:
             entries = range(look.first, look.end)
             read = partial(read_entries, look.segments)

@@ -254,17 +254,18 @@ class FileStore(FileLookup):
         """Drop the log and keys below `log_offset`. Returns the paths of files to delete, oldest first."""
         return self.log.forget_before(log_offset) + self.keys.forget_before(self.log.min_offset)
 
-    def trim_to(self, firsts: Iterable[tuple[FileQueue, int]]) -> None:
-        """Move each queue's min offset past the messages that the log no longer has.
+    def trim_to(self, log_offset: int, firsts: Iterable[tuple[FileQueue, int]]) -> None:
+        """Move the min offsets of queues past the messages that the log will no longer have.
 
         Args:
+            log_offset: The new beginning of the log.
             firsts: (queue, first entry to keep), as a search of the files found it.
         """
         for queue, first_kept in firsts:
             if not queue.is_deleted:
                 before = queue.min_offset
                 try:
-                    queue.trim(self.log.min_offset, first_kept)
+                    queue.trim(log_offset, first_kept)
                 except OSError as error:
                     self.events.error("queue_read_failed", folder=queue.segments.folder, reason=str(error))
                 if queue.min_offset > before:

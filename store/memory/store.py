@@ -27,6 +27,7 @@ from lockstep.store.run import bytes_at_most, encode_run
 __all__ = ["MemoryStore", "MemoryStoreSettings"]
 
 _QUEUES_A_STEP: Final = 4096  # to look at their last entry
+_TRIMMED_A_STEP: Final = 512  # queues, some 0.2 ms
 SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
 
 OnEvict = Callable[[str, int, int, int], None]  # topic, queue id, min offset before, min offset now
@@ -47,6 +48,7 @@ class MemoryStore:
     def __init__(self, settings: MemoryStoreSettings, store_host: bytes, store_port: int, on_evict: OnEvict) -> None:
         self._log = CommitLog(settings.memory_limit_bytes, settings.segment_bytes)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._untrimmed: list[tuple[str, int]] = []  # queues that may have entries of dropped messages
         self._pull_bytes_max = settings.pull_bytes_max
         self._pull_messages_max = settings.pull_messages_max
         self._on_evict = on_evict
@@ -63,7 +65,9 @@ class MemoryStore:
         topic_bytes, queue_offset = self._next_of(topic, queue_id)
         size_bytes = self._overhead_bytes + len(born_host) + len(body) + len(topic_bytes) + len(properties)
         if log.make_room(size_bytes):
-            self._trim_queues()
+            self._untrimmed = list(reversed(self._queues))
+        if self._untrimmed:
+            self._trim_some()
         commit_log_offset = log.max_offset
         log.append(
             encode_stored_message(
@@ -75,6 +79,8 @@ class MemoryStore:
 
     def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
         log = self._log
+        if self._untrimmed:
+            self._trim_some()
         if not log.has_room(bytes_at_most(records)):
             return [self.append(record) for record in records]
         host = self.store_host, self.store_port
@@ -90,25 +96,34 @@ class MemoryStore:
         topic_bytes = self._topic_bytes.get(topic)
         if topic_bytes is None:
             topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
-        queue = self._queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         if queue is None:
             queue = self._queues[topic, queue_id] = ConsumeQueue()
         return topic_bytes, queue.max_offset
 
-    def _trim_queues(self) -> None:
-        low, on_evict = self._log.min_offset, self._on_evict
-        for (topic, queue_id), queue in self._queues.items():
-            log_offsets = queue.commit_log_offsets
-            if log_offsets and log_offsets[0] < low:
-                before = queue.min_offset
-                queue.trim(low)
-                on_evict(topic, queue_id, before, queue.min_offset)
+    def _trim_some(self) -> None:
+        """Drop entries of dropped messages, of some queues in one go. The others have it done when they are read."""
+        some = self._untrimmed[-_TRIMMED_A_STEP:]
+        del self._untrimmed[-_TRIMMED_A_STEP:]
+        for key in reversed(some):
+            self._queue(*key)
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue with the entries of existing messages alone."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None and queue.sizes and queue.commit_log_offsets[0] < self._log.min_offset:
+            before = queue.min_offset
+            queue.trim(self._log.min_offset)
+            self._on_evict(topic, queue_id, before, queue.min_offset)
+        return queue
 
     def drop_topic(self, topic: str) -> None:
         self.take_topic(topic)
 
     def take_topic(self, topic: str) -> TakenTopic[ConsumeQueue]:
         keys = [key for key in self._queues if key[0] == topic]
+        for key in keys:
+            self._queue(*key)
         return TakenTopic([(key[1], self._queues.pop(key)) for key in keys], is_apart=True)
 
     def free(self, queue: ConsumeQueue) -> None:
@@ -135,7 +150,7 @@ class MemoryStore:
         *,
         bulk: bool = False,
     ) -> GetResult:
-        queue = self._queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         if queue is None:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         missing = outside(queue, queue_offset)
@@ -197,11 +212,11 @@ class MemoryStore:
     # Looking up ----------------------------------------------------------------------------------------------
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        queue = self._queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         return queue.min_offset if queue is not None else 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        queue = self._queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
     def queue_keys(self) -> list[tuple[str, int]]:
@@ -211,18 +226,18 @@ class MemoryStore:
         return {key: queue.max_offset for key, queue in self._queues.items()}
 
     def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
-        queue = self._queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         return queue.stored_bytes(first_offset, end_offset) if queue is not None else 0
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
-        queue = self._queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return None
         return self._log.store_timestamp(queue.commit_log_offsets[queue_offset - queue.min_offset])
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
         """0 for an empty or unknown queue; the offset of the next message if all messages expired."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         if queue is None:
             return 0
         if not queue.sizes:
@@ -230,7 +245,7 @@ class MemoryStore:
         return queue.min_offset + nearest_in_time(queue.commit_log_offsets, timestamp, self._log.store_timestamp)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]:
-        queue = self._queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         if queue is None or queue_offset < queue.min_offset:
             return []
         first = queue_offset - queue.min_offset
@@ -244,7 +259,8 @@ class MemoryStore:
         return self._log.message_at(commit_log_offset)
 
     def query(self, query: KeyQuery) -> Generator[None, None, QueryResult]:
-        queues = [queue for (of_topic, _), queue in self._queues.items() if of_topic == query.topic and queue.sizes]
+        keys = [key for key in self._queues if key[0] == query.topic]
+        queues = [queue for key in keys if (queue := self._queue(*key)) is not None and queue.sizes]
         messages = yield from find_by_key(self._log, queues, query)
         last, everywhere = -1, list(self._queues.values())
         for start in range(0, len(everywhere), _QUEUES_A_STEP):

@@ -257,7 +257,7 @@ def test_the_oldest_files_go_whole(tmp_path: Path, first_kept: int) -> None:
     fill(opened.store, 100)
     opened.store.queues["T", 0].write_tail()
     gone = opened.store.forget_before(2 * SMALL + 1)
-    opened.store.trim_to([(opened.store.queues["T", 0], first_kept)])
+    opened.store.trim_to(opened.store.log.min_offset, [(opened.store.queues["T", 0], first_kept)])
     for path in gone:
         Path(path).unlink()
     opened.store.queues.delete_trimmed()
