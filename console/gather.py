@@ -110,7 +110,7 @@ class _Gather:
             async with asyncio.timeout(_PATIENCE_S):
                 found = await self._admin.bounded(LOOK_BYTES_MAX).brokers()
         except AnswerTooLargeError as error:
-            self._too_large(error)
+            self._too_large(error, LOOK_BYTES_MAX)
             return
         except _FAILURES:
             return  # the brokers that are known are asked on
@@ -124,8 +124,8 @@ class _Gather:
             watched = self._watched.setdefault(data.broker_name, _Watched(data))
             watched.data = data
 
-    def _too_large(self, error: AnswerTooLargeError) -> None:
-        self._limits.met("answers", READ_BYTES_MAX, self._runtime.now_ms(), str(error))
+    def _too_large(self, error: AnswerTooLargeError, bytes_max: int = READ_BYTES_MAX) -> None:
+        self._limits.met("answers", bytes_max, self._runtime.now_ms(), str(error))
 
     async def _watch(self, watched: _Watched) -> None:
         while True:
@@ -142,7 +142,7 @@ class _Gather:
                 await self._look(watched)
         except _FAILURES as error:
             if isinstance(error, AnswerTooLargeError):
-                self._too_large(error)
+                self._too_large(error, LOOK_BYTES_MAX)
             self._failed(watched, str(error) or "no answer")
 
     def _failed(self, watched: _Watched, text: str) -> None:

@@ -26,10 +26,10 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         "Broker {name} has not answered since {time} UTC: {error}",
         "Broker {name} 从 {time}（UTC）起没有应答：{error}",
     ),
-    "state.limit": ("So it was last at {time} UTC.", "最近一次：{time}（UTC）。"),
+    "state.limit": ("The last time was {time} UTC.", "最近一次：{time}（UTC）。"),
     "limit.answers": (
-        "An answer was too long, so what it says is not shown: {peer}",
-        "有一个应答过长，其内容未显示：{peer}",
+        "An answer was too long, so what it says is not shown: {peer}.",
+        "有一个应答过长，其内容未显示：{peer}。",
     ),
     "limit.brokers": (
         "There are more brokers than the console watches ({maximum}).",

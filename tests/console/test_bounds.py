@@ -9,7 +9,7 @@ from lockstep.client.admin.budget import AnswerBudget, AnswerTooLargeError
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import GroupProgress
 from lockstep.client.errors import ClientError
-from lockstep.console.bounds import READ_BYTES_MAX, TEXT_MAX, Limits, size_of
+from lockstep.console.bounds import LOOK_BYTES_MAX, READ_BYTES_MAX, TEXT_MAX, Limits, size_of
 from lockstep.console.collector import Collector
 from lockstep.console.gather import gather_once
 from lockstep.console.model import BrokerState, GroupReading
@@ -296,7 +296,9 @@ async def test_an_answer_that_is_too_large_is_told_on_each_page(what: str) -> No
     await gather_once(console)
     page = await ask(console, "/groups")
     assert page.status == 200
-    assert f"{what} is too large" in page.text
+    assert f"{what} is too large. The last time was" in page.text
+    (met,) = console.collector.limits.shown(console.runtime.now_ms())
+    assert met.maximum == (LOOK_BYTES_MAX if what in ("brokers", "runtime") else READ_BYTES_MAX)
     kept = console.collector.groups.get(GROUP)
     assert (kept is not None) is (what == "info")
 
