@@ -47,16 +47,22 @@ class Shuffle:
         """Take what runs now out of `ready`: all callbacks of one host.
 
         Args:
+            ready: the callbacks of all hosts.
             first_timer: the place of the first timer that became due just now.
+
+        Returns:
+            The callbacks in their order; `ready` itself if it has only one.
         """
+        if len(ready) == 1:  # as nearly always; only its host may need a priority
+            self._choose([_name_of(ready[0])])
+            return ready
         handles = list(ready)
         handles[first_timer:] = self._exchanged(handles[first_timer:], lambda handle: handle.when_ns)
-        names = {handle.host.name if handle.host is not None else "": None for handle in handles}
+        names = {_name_of(handle): None for handle in handles}
         chosen = self._choose(list(names)) if handles else ""
         of_chosen, others = list[VirtualHandle](), list[VirtualHandle]()
         for handle in handles:
-            is_chosen = (handle.host.name if handle.host is not None else "") == chosen
-            (of_chosen if is_chosen else others).append(handle)
+            (of_chosen if _name_of(handle) == chosen else others).append(handle)
         ready.clear()
         ready.extend(others)
         return deque(self._exchanged(of_chosen, _read_of))
@@ -79,6 +85,8 @@ class Shuffle:
         self, handles: list[VirtualHandle], alike: Callable[[VirtualHandle], Hashable | None]
     ) -> list[VirtualHandle]:
         """The handles; those of a host for which `alike` is equal, and not None, have exchanged their places."""
+        if len(handles) < 2:
+            return handles
         places: dict[tuple[object, Hashable], list[int]] = {}
         for place, handle in enumerate(handles):
             if (key := alike(handle)) is not None:
@@ -90,6 +98,10 @@ class Shuffle:
                 for place, handle in zip(group, moved, strict=True):
                     handles[place] = handle
         return handles
+
+
+def _name_of(handle: VirtualHandle) -> str:
+    return handle.host.name if handle.host is not None else ""
 
 
 def _read_of(handle: VirtualHandle) -> Hashable | None:

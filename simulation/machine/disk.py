@@ -14,6 +14,7 @@ import posixpath
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from lockstep.remoting.storage import DiskSpace
@@ -341,6 +342,7 @@ def _as_parent(path: str) -> str:
     return "" if path == "." else path
 
 
+@lru_cache(maxsize=4096)  # each sync of a folder asks for those of all names that are not durable yet
 def _parent(path: str) -> str:
     return posixpath.dirname(path) or "."
 
