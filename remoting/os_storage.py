@@ -34,9 +34,9 @@ class _OsAppendFile:
             view = view[os.write(self._fd, view) :]
 
     def close(self) -> None:
-        if self._fd >= 0:  # after `close` the number may belong to another file
-            os.close(self._fd)
-            self._fd = _CLOSED
+        fd, self._fd = self._fd, _CLOSED  # first: also a close that fails has closed it
+        if fd >= 0:  # after `close` the number may belong to another file
+            os.close(fd)
 
 
 class _OsStoredFile:
@@ -80,9 +80,9 @@ class _OsStoredFile:
         os.fsync(self._open_fd())
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = _CLOSED
+        fd, self._fd = self._fd, _CLOSED  # first: also a close that fails has closed it
+        if fd >= 0:
+            os.close(fd)
 
     def _open_fd(self) -> int:
         if self._fd < 0:
@@ -112,9 +112,9 @@ class _OsFileLock:
             raise OSError(error.errno, error.strerror, path) from None
 
     def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = _CLOSED
+        fd, self._fd = self._fd, _CLOSED  # first: also a close that fails has closed it
+        if fd >= 0:
+            os.close(fd)
 
 
 class OsStorage:
@@ -125,8 +125,12 @@ class OsStorage:
         self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
     ) -> StoredFile:
         file = _OsStoredFile(path, (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0))
-        if private:
-            Path(path).chmod(0o600)
+        try:
+            if private:
+                Path(path).chmod(0o600)
+        except BaseException:
+            file.close()
+            raise
         return file
 
     def read_file(self, path: str) -> bytes:

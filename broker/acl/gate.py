@@ -37,6 +37,8 @@ def open_acl(config: BrokerConfig, runtime: Runtime, log: EventLog, broker: Brok
         if config.acl_file:
             runtime.storage.read_file(path)  # a name with an error must not shut everybody out
     except (RuleError, OSError) as error:
+        if broker is not None:
+            broker.abandon()
         raise SettingError(f"acl_enable: {error}") from None
     replay = ReplayWindow(config.acl_replay_window_ms) if strict else None
     rules, message_at = AclRules(files, RulesWorker(runtime)), None

@@ -97,8 +97,10 @@ class DurableStore:
 
     def abandon(self) -> None:
         """Close the files and release the folder, without a clean shutdown."""
-        self.store.close()
-        self.data_dir.release()
+        try:
+            self.store.close()
+        finally:
+            self.data_dir.release()
 
     def _open(self, now_ms: int) -> None:
         tables, store = self._broker_tables, self.store

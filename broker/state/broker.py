@@ -176,6 +176,13 @@ class Broker:
         if self.config.flush_sync:
             self.on_stored = _not_yet  # group commit notifies held pulls instead
 
+    def abandon(self) -> None:
+        """Close the store of a broker that does not start, and release its folder."""
+        if self.durable is not None:
+            self.durable.abandon()
+        else:
+            self.store.close()
+
     def _new_store(self, storage: Storage | None) -> MessageStore:
         config, host = self.config, host_bytes(self.config.advertised_host)
         if config.data_dir:

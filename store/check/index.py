@@ -4,7 +4,7 @@ Items have the order of the log. So both are read side by side, and little is ke
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from lockstep.remoting.storage import Storage, StoredFile
@@ -39,7 +39,7 @@ class _Item(NamedTuple):
 
 
 class IndexCheck:
-    """Call `see` with each message of the log in order, then `rest`. Raises OSError.
+    """Call `see` with each message of the log in order, then `rest`, and `close` also after an error. Raises OSError.
 
     Args:
         crashed: Damage counts as unfinished, since a broker rebuilds the files after a crash.
@@ -77,6 +77,10 @@ class IndexCheck:
             self._next = next(self._items, None)
         yield from self._take_found()
 
+    def close(self) -> None:
+        """Close the file that is read."""
+        self._items.close()
+
     def _take_found(self) -> list[Damage]:
         found, self._found = self._found, []
         return found
@@ -88,7 +92,7 @@ class IndexCheck:
 
     # One file ------------------------------------------------------------------------------------------------
 
-    def _all_items(self) -> Iterator[_Item]:
+    def _all_items(self) -> Generator[_Item, None, None]:
         for name in names_in(self._storage, f"{self._root}/{INDEX}"):
             file = self._storage.open_file(f"{self._root}/{INDEX}/{name}", read_only=True)
             try:

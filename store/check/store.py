@@ -13,7 +13,7 @@ from lockstep.store.check.files import CONFIG_BODIES, Damage, file_damage, lock_
 from lockstep.store.check.index import IndexCheck
 from lockstep.store.data_dir import DataDir
 from lockstep.store.format.consume_queue import entries_end, read_entries
-from lockstep.store.format.files import FileRun, is_blank, names_in, queue_folders
+from lockstep.store.format.files import FileRun, close_all, is_blank, names_in, queue_folders
 from lockstep.store.format.layout import (
     ABORT,
     CHECKPOINT,
@@ -125,8 +125,10 @@ def _entries_missing(storage: Storage, root: str, checkpoint: Checkpoint) -> boo
     count = 0
     for topic, queue_id in queue_folders(storage, root):
         files = FileRun.found(storage, root, f"{CONSUME_QUEUE}/{topic}/{queue_id}")
-        count += entries_end(files, checkpoint.log_offset)
-        files.close()
+        try:
+            count += entries_end(files, checkpoint.log_offset)
+        finally:
+            files.close()
     return count != checkpoint.entry_count
 
 
@@ -235,7 +237,13 @@ class StoreCheck:
     _claims: _Claims = field(init=False)
 
     def run(self) -> Iterator[Damage]:
-        """All damage. Raises OSError when the folder cannot be read."""
+        """All damage. Raises OSError when the folder cannot be read; all files are closed at the end."""
+        try:
+            yield from self._run()
+        finally:
+            close_all([queue.files.close for queue in self._queues.values()])
+
+    def _run(self) -> Iterator[Damage]:
         self._claims = _Claims.read(self.storage, self.root)
         for topic, queue_id in queue_folders(self.storage, self.root):
             yield from file_damage(self._open_queue(topic, queue_id).files)
@@ -262,6 +270,12 @@ class StoreCheck:
             self._log_range = (log.starts[0], log.end_of(log.starts[-1]))
         total_bytes = sum(map(log.size_of, log.starts))
         index = IndexCheck(self.storage, self.root, self._log_range[0], crashed=ABORT in names)
+        try:
+            yield from self._check_messages(log, index, total_bytes)
+        finally:
+            close_all([index.close, log.close])
+
+    def _check_messages(self, log: FileRun, index: IndexCheck, total_bytes: int) -> Iterator[Damage]:
         for found in scan_log(log):
             if isinstance(found, Damage):
                 yield found

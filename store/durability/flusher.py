@@ -17,6 +17,7 @@ from lockstep.store.file.expiry import Expiry
 from lockstep.store.file.retention import Retention
 from lockstep.store.file.segments import Segments
 from lockstep.store.file.store import FileStore
+from lockstep.store.format.files import close_all
 from lockstep.store.format.log_records import LogScan
 from lockstep.store.format.record import is_torn
 from lockstep.store.keys.indexer import KeyIndexer
@@ -273,11 +274,8 @@ class StoreFlusher:
                 checkpoint=written,
                 reason=store.refusal or None,
             )
-        store.close()
-        store.data_dir.release()
-        for pool in (self._pool, self._searches):
-            if pool is not None:
-                pool.close()
+        pools = [pool.close for pool in (self._pool, self._searches) if pool is not None]
+        close_all([store.close, store.data_dir.release, *pools])
 
 
 def _sync_log(work: _Work, storage: Storage) -> Failure | None:

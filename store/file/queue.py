@@ -7,6 +7,7 @@ from lockstep.remoting.storage import Storage
 from lockstep.store.base import QueueEntry
 from lockstep.store.file.segments import Segments
 from lockstep.store.format.consume_queue import entries_end, first_written, next_log_offset, read_entries
+from lockstep.store.format.files import close_all
 from lockstep.store.format.layout import CONSUME_QUEUE, ENTRY, ENTRY_BYTES, PRE_BLANK
 from lockstep.store.format.record import LogRecord
 
@@ -251,9 +252,8 @@ class QueueTable(dict[tuple[str, int], FileQueue]):
 
     def close(self) -> None:
         """Close the files of all queues, also of those that were taken out of the table and are not deleted yet."""
-        for queue in self._with_files:
-            queue.close()
-        self._with_files.clear()
+        queues, self._with_files = self._with_files, {}
+        close_all([queue.close for queue in queues])
 
     def write_tails(self) -> None:
         """Write the waiting entries of all queues. Raises OSError after the last queue if one failed."""

@@ -22,6 +22,7 @@ from lockstep.store.file.lookup import FileLookup
 from lockstep.store.file.queue import FileQueue, QueueTable
 from lockstep.store.file.reader import QueueReader
 from lockstep.store.file.settings import Arrived, FileStoreSettings, OnArrived, OnTrim
+from lockstep.store.format.files import close_all
 from lockstep.store.keys.index import KeyIndex
 from lockstep.store.run import bytes_at_most, encode_run
 
@@ -273,9 +274,7 @@ class FileStore(FileLookup):
 
     def close(self) -> None:
         """Close the files. StoreFlusher.stop makes it a clean shutdown."""
-        self.log.close()
-        self.keys.close()
-        self.queues.close()
+        close_all([self.log.close, self.keys.close, self.queues.close])
 
     # Reading -------------------------------------------------------------------------------------------------
 

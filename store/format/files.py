@@ -2,13 +2,13 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Self
 
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.format.layout import CONSUME_QUEUE, file_name, parse_file_name
 
-__all__ = ["FileRun", "is_blank", "names_in", "queue_folders"]
+__all__ = ["FileRun", "close_all", "is_blank", "names_in", "queue_folders"]
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 _BLANK: Final = memoryview(bytes(_PIECE_BYTES))
@@ -45,6 +45,18 @@ def is_blank(data: bytes) -> bool:
     return data == _BLANK[: len(data)] if len(data) <= _PIECE_BYTES else not data.strip(b"\0")
 
 
+def close_all(closes: Iterable[Callable[[], None]]) -> None:
+    """Call all of these. Raises the first OSError of them, after the last call."""
+    failed: OSError | None = None
+    for close in closes:
+        try:
+            close()
+        except OSError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
 class FileRun:
     """One run of such files, read as one sequence of bytes. A read stays within one file.
 
@@ -77,18 +89,23 @@ class FileRun:
         Such a run keeps at most one file open. Raises OSError.
         """
         run = cls(storage, root, name, 0, read_only=True)
-        run.starts = run.list_starts()
-        sizes = {start: run.file(start).size_bytes() for start in run.starts}
-        distances = [after - start for start, after in zip(run.starts, run.starts[1:], strict=False)]
-        run.file_bytes = next((size for size, _ in Counter([*sizes.values(), *distances]).most_common(1)), 0)
-        if len(run.starts) == 1 and run.starts[0] and (not run.file_bytes or run.starts[0] % run.file_bytes):
-            run.file_bytes = run.starts[0]  # the only file was cut: its size says less than its name
-        run.file_bytes = run.file_bytes or 1
-        run._sizes = {start: size for start, size in sizes.items() if size != run.file_bytes}
-        run.strays = [start for start in run.starts if start % run.file_bytes]
-        run.starts = [start for start in run.starts if start not in run.strays]
-        run.close()  # of thousands of queues only those that are read keep a file open
+        try:
+            run._find()
+        finally:
+            run.close()  # of thousands of queues only those that are read keep a file open
         return run
+
+    def _find(self) -> None:
+        self.starts = self.list_starts()
+        sizes = {start: self.file(start).size_bytes() for start in self.starts}
+        distances = [after - start for start, after in zip(self.starts, self.starts[1:], strict=False)]
+        self.file_bytes = next((size for size, _ in Counter([*sizes.values(), *distances]).most_common(1)), 0)
+        if len(self.starts) == 1 and self.starts[0] and (not self.file_bytes or self.starts[0] % self.file_bytes):
+            self.file_bytes = self.starts[0]  # the only file was cut: its size says less than its name
+        self.file_bytes = self.file_bytes or 1
+        self._sizes = {start: size for start, size in sizes.items() if size != self.file_bytes}
+        self.strays = [start for start in self.starts if start % self.file_bytes]
+        self.starts = [start for start in self.starts if start not in self.strays]
 
     def list_starts(self) -> list[int]:
         """Raises OSError."""
@@ -184,6 +201,5 @@ class FileRun:
         return False
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        files, self._files = self._files, {}
+        close_all([file.close for file in files.values()])

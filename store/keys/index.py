@@ -14,7 +14,7 @@ from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, KeyQuery
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.settings import FileStoreSettings
-from lockstep.store.format.files import names_in
+from lockstep.store.format.files import close_all, names_in
 from lockstep.store.format.index import key_hash, keys_of
 from lockstep.store.format.layout import INDEX
 from lockstep.store.format.log_records import LogScan
@@ -73,6 +73,20 @@ class KeyIndex:
     def _load(self, name: str, indexed_offset: int | None, indexed_timestamp: int, crashed: bool) -> None:
         path = f"{self._folder}/{name}"
         file = IndexFile(self._storage, path, self._slot_count, self._item_count)
+        try:
+            is_kept = self._look_at(file, indexed_offset, indexed_timestamp, crashed)
+        except BaseException:
+            file.close()
+            raise
+        if is_kept:
+            self._files.append(file)
+            return
+        file.close()
+        self._storage.delete(path)
+        self._new_names = True
+
+    def _look_at(self, file: IndexFile, indexed_offset: int | None, indexed_timestamp: int, crashed: bool) -> bool:
+        """Whether the index file can be used; otherwise its keys are entered again."""
         good = file.load()
         header = file.header
         late = (
@@ -82,13 +96,10 @@ class KeyIndex:
         )
         unsafe = crashed and (late or (good and file.slots_are_ahead()))  # a part of it may not be on the disk
         if good and not unsafe and header.last_offset < self._log.max_offset:
-            self._files.append(file)
-            return
+            return True
         if header.next_item > 1:
             self.indexed_offset = min(self.indexed_offset, max(0, header.first_offset))
-        file.close()
-        self._storage.delete(path)
-        self._new_names = True
+        return False
 
     # Filling -------------------------------------------------------------------------------------------------
 
@@ -155,8 +166,7 @@ class KeyIndex:
         return paths
 
     def close(self) -> None:
-        for file in self._files:
-            file.close()
+        close_all([file.close for file in self._files])
 
     # Queries --------------------------------------------------------------------------------------------------
 

@@ -41,8 +41,12 @@ class IndexFile:
     def make(self) -> None:
         """Raises OSError."""
         self._file = self._storage.open_file(self.path, create=True)
-        self._file.set_size(self._items_at + self._item_count * INDEX_ITEM.size)
-        self._file.write_at(0, INDEX_HEADER.pack(*self.header))
+        try:
+            self._file.set_size(self._items_at + self._item_count * INDEX_ITEM.size)
+            self._file.write_at(0, INDEX_HEADER.pack(*self.header))
+        except BaseException:
+            self.close()
+            raise
         self._dirty = True
 
     def load(self) -> bool:
@@ -136,6 +140,6 @@ class IndexFile:
     def close(self) -> None:
         """For good: it may be deleted then, and is not opened again."""
         self._is_closed = True
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
