@@ -6,10 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from lockstep.broker.answers import answer_at_once, sends_together
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delays.due_timer import DueTimer
-from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.limits.connections import Connections
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.name_server.registration import Registration
@@ -45,10 +46,6 @@ class Interceptor(Protocol):
 
     def delay(self, factory: Callable[[], Endpoint]) -> ProtocolFactory:
         """Wrap new connections, to record or delay the bytes that arrive."""
-
-
-def _answer(broker: Broker, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
-    return dispatch(BROKER_HANDLERS, broker, endpoint, command, endpoint.read_at_ms)
 
 
 class _Port(NamedTuple):
@@ -172,11 +169,12 @@ class BrokerServer:
         config = self._config
         if self._durable is not None:
             await self._durable.start()
-        answer = self._durable.answer if self._durable is not None else partial(_answer, broker)
+        answer = self._durable.answer if self._durable is not None else partial(answer_at_once, broker)
         factory = self._endpoint_factory(
             answer if self._acl is None else self._acl.before_broker(answer),
             on_closed=partial(self._on_broker_connection_closed, broker),
             after_read=partial(self._after_read, broker),
+            before_replies=sends_together(broker),
         )
         self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
         broker.set_port(self._broker_port)
@@ -307,6 +305,7 @@ class BrokerServer:
         *,
         on_closed: Callable[[Endpoint], None],
         after_read: Callable[[], None] | None = None,
+        before_replies: Callable[[], None] | None = None,
     ) -> ProtocolFactory:
         interceptor, on_request = self._interceptor, self._connections.before(on_request)
         if interceptor is not None:
@@ -319,7 +318,7 @@ class BrokerServer:
             elif self._all_closed is not None and not self._connections and not self._all_closed.done():
                 self._all_closed.set_result(None)
 
-        callbacks = EndpointCallbacks(on_request, self._on_opened, remove, after_read)
+        callbacks = EndpointCallbacks(on_request, self._on_opened, remove, after_read, before_replies)
 
         def new_endpoint() -> Endpoint:
             return Endpoint(self._runtime, self._settings, callbacks, self._log, self._connections.bounds)

@@ -6,12 +6,13 @@ connections have their turn.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from lockstep.protocol.codes import RemotingFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import FrameError, HeaderError
 from lockstep.remoting.byte_budget import ConnectionBounds, Inbound
+from lockstep.remoting.callbacks import Callbacks
 from lockstep.remoting.connection import Ended, EndpointSettings, RemotingConnection
 from lockstep.remoting.connection_states import Life
 from lockstep.remoting.errors import ConnectionLost, RemotingError
@@ -29,28 +30,14 @@ _UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 # Of one connection before the others have their turn. uvloop may bring 32 reads of 256 KiB of one at once.
 _TURN_NS: Final = 1_000_000
 _TURN_BYTES: Final = 512 * 1024
+_HEAD_BYTES: Final = 256  # of a reply without its body, about
 _LARGE_READ_BYTES: Final = 64 * 1024  # a shorter read is the last one before other connections are polled
 
 _OPEN: Final = Life.OPEN
 
 _Future = asyncio.Future[RemotingCommand]
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
-
-
-class EndpointCallbacks(NamedTuple):
-    """What an endpoint calls.
-
-    Args:
-        on_request: Answers a request of the peer: returns a reply, or None to reply later through `Endpoint.reply`.
-        on_opened: The connection is there.
-        on_closed: The connection is gone. It is called once.
-        after_read: The requests of one read were handled and their replies written.
-    """
-
-    on_request: RequestHandler
-    on_opened: "Callable[[Endpoint], object] | None" = None
-    on_closed: "Callable[[Endpoint], object] | None" = None
-    after_read: Callable[[], object] | None = None
+EndpointCallbacks = Callbacks["Endpoint"]
 
 
 class Endpoint(asyncio.Protocol):
@@ -84,10 +71,11 @@ class Endpoint(asyncio.Protocol):
         self._connection: RemotingConnection[Waiter] = RemotingConnection(settings, session)
         self._transport: asyncio.Transport | None = None
         self._timer: TimerHandle | None = None
-        self._timer_at_ms = self._turn_bytes = self._inbound_bytes = 0  # the last: as noted last
+        self._timer_at_ms = self._turn_bytes = self._turn_ends_ns = self._inbound_bytes = 0  # the last: as noted
+        self._late: list[RemotingCommand] = []  # replies of a read with several requests, until they are encoded
         self._drained: asyncio.Future[None] | None = None
         self.when_lost: list[Callable[[], object]] = []
-        self._working = self.is_local = False
+        self._working = self.is_local = self.reads_on = False
         self.read_at_ms = self.late_count = 0
         self.address = self.host = "?"
 
@@ -290,9 +278,8 @@ class Endpoint(asyncio.Protocol):
 
     def _work(self, read_bytes: int) -> None:
         """Handle the whole frames that are there, for a turn's time."""
-        connection = self._connection
+        connection, over = self._connection, False
         frames_handled = connection.frames_handled
-        over = False
         replies: list[bytes] = []
         self._working = True
         try:
@@ -302,8 +289,7 @@ class Endpoint(asyncio.Protocol):
             self._flush(replies)
             self.abort(str(error))
         else:
-            if replies:
-                self._flush(replies)
+            self._flush(replies)
         finally:
             self._working = False
         if connection.life is not _OPEN and self._transport is not None:
@@ -324,14 +310,14 @@ class Endpoint(asyncio.Protocol):
         connection, decoder, clock = self._connection, self._connection.decoder, self._runtime.monotonic_ns
         callbacks, server, under_way = self._callbacks, self._settings.server, self._under_way
         on_request = callbacks.on_request if under_way is None else under_way.handler(self, callbacks.on_request)
-        reply_bytes = turn_ends_ns = 0
+        reply_bytes = self._turn_ends_ns = turn_ends_ns = 0
         for event in connection.events():
             if type(event) is not RemotingCommand:
                 finish(cast("Ended[Waiter]", event))
                 continue
-            more = server and (large or decoder.buffered_bytes)
+            self.reads_on = more = server and (large or decoder.buffered_bytes > 0)
             if more and not turn_ends_ns:
-                turn_ends_ns = clock() + _TURN_NS
+                self._turn_ends_ns = turn_ends_ns = clock() + _TURN_NS
             try:
                 reply = on_request(self, event)
             except Exception as error:
@@ -341,9 +327,13 @@ class Endpoint(asyncio.Protocol):
                     under_way.add(self, 1)
                     on_request = under_way.handler(self, callbacks.on_request)
             elif not event.flag & _ONE_WAY:
-                data = connection.reply(reply, self.read_at_ms)
-                replies += data
-                reply_bytes += len(data[0]) + len(reply.body)
+                reply_bytes += _HEAD_BYTES + len(reply.body)
+                if turn_ends_ns:
+                    self._late.append(reply)
+                else:
+                    replies += connection.reply(reply, self.read_at_ms)
+                if connection.owes_echo:  # what is agreed on holds for the next request
+                    self._settle(replies)
                 if reply_bytes > self._settings.write_high_water_bytes:  # let the transport say when it is full
                     self._flush(replies)
                     reply_bytes = 0
@@ -351,7 +341,17 @@ class Endpoint(asyncio.Protocol):
                 return True
         return False
 
+    def _settle(self, replies: list[bytes]) -> None:
+        """Encode the replies of several requests, in their order."""
+        if self._callbacks.before_replies is not None:
+            self._callbacks.before_replies()
+        late, self._late = self._late, []
+        for reply in late:
+            replies += self._connection.reply(reply, self.read_at_ms)
+
     def _flush(self, replies: list[bytes]) -> None:
+        if self._turn_ends_ns:
+            self._settle(replies)
         if replies and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(replies)
         replies.clear()

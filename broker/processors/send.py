@@ -11,6 +11,7 @@ from lockstep.broker.processors.refusal import Refusal, check_owner
 from lockstep.broker.processors.send_target import SendTarget, send_target
 from lockstep.broker.processors.transaction import half_of
 from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.send_run import SendRun, WaitingSend
 from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.protocol import properties as names
 from lockstep.protocol.batch import BatchRecord, decode_batch
@@ -31,9 +32,19 @@ from lockstep.protocol.headers.messaging import (
 )
 from lockstep.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
 from lockstep.protocol.properties import decode_properties, encode_properties, find_property
-from lockstep.store import Record, StoreFull
+from lockstep.remoting.failed_request import reply_to_failed
+from lockstep.store import AppendResult, Record, StoreFull
 
-__all__ = ["IPV4_HOSTS", "check_body", "encoded", "refuse_unreadable", "refused", "send_message", "tags_code_of"]
+__all__ = [
+    "IPV4_HOSTS",
+    "check_body",
+    "encoded",
+    "new_send_run",
+    "refuse_unreadable",
+    "refused",
+    "send_message",
+    "tags_code_of",
+]
 
 _HEADERS: Final[dict[int, type[SendMessageRequestHeader]]] = {
     RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
@@ -49,7 +60,7 @@ IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _REGION: Final = "DefaultRegion"
 _TRACE_ON: Final = "true"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-_new_record = tuple.__new__  # half the cost of Record(...), and each send makes one
+_new_record = _new_tuple = tuple.__new__  # half the cost of Record(...), and each send makes one
 tags_code_of = lru_cache(maxsize=512)(tags_code)  # a tag may have 32 KB
 
 
@@ -73,16 +84,16 @@ def send_message(
         if header.lock_epoch is not None:
             _check_dead_letter(broker, connection, header, now_ms)
         if command.code == _BATCH or header.batch or _is_cpp_batch(broker, command):
-            response = _store_batch(broker, connection, command, header, now_ms)
+            reply = command.reply(_SUCCESS, _store_batch(broker, connection, command, header, now_ms))
         else:
-            response = _store_one(broker, connection, command, header, now_ms)
+            reply = _store_one(broker, connection, command, header, now_ms)
     except Refusal as why:
         return _refuse(broker, connection, command, header, why.code, str(why))
     except StoreFull as why:
         return _refuse(broker, connection, command, header, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
     if sequence_key is not None:
         broker.send_sequences.stored(sequence_key)
-    return command.reply(_SUCCESS, response)
+    return reply
 
 
 def _check_dead_letter(broker: Broker, connection: Connection, header: SendMessageRequestHeader, now_ms: int) -> None:
@@ -124,7 +135,7 @@ def _refuse(
 
 def _store_one(
     broker: Broker, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, now_ms: int
-) -> SendMessageResponseHeader:
+) -> RemotingCommand:
     target = send_target(broker, command, header, now_ms)
     check_body(broker, command.body)
     properties = decode_properties(header.properties) if header.properties else {}
@@ -132,7 +143,7 @@ def _store_one(
     properties[names.CLUSTER] = broker.config.cluster
     topic, queue_id, dead_letter = target
     code = tags_code_of(properties.get(names.TAGS))
-    place, half = None, False
+    place, half, run = None, False, broker.send_run
     if names.DELAY in properties or names.TRAN_MSG in properties or header.sys_flag & _PREPARED:
         if half := _is_half(broker, header, properties):
             topic, queue_id = half_of(properties, topic, queue_id)
@@ -144,17 +155,52 @@ def _store_one(
             topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
     text = encoded(encode_properties(properties))
     born_host, born_port = broker.born_host(connection)
-    record = (
+    record = _new_record(Record, (
         topic, queue_id, header.flag, header.sys_flag & IPV4_HOSTS, header.born_timestamp, born_host, born_port,
         now_ms, header.reconsume_times or 0, 0, command.body, text, code,
-    )  # fmt: skip
-    commit_log_offset, queue_offset = broker.put(_new_record(Record, record))
-    message_id = f"{broker.message_id_prefix}{commit_log_offset:016X}"
+    ))  # fmt: skip
+    if (
+        run is not None
+        and (run.waiting or connection.reads_on)
+        and header.lane_sequence is None
+        and not (place or half)
+    ):
+        reply = command.reply(_SUCCESS)
+        run.add(record, connection, command, reply)
+        return reply
+    commit_log_offset, queue_offset = broker.put(record)
     if place is not None:
         broker.delays.waits(place.deliver_at_ms)
     elif half:
         broker.halves.began(HalfMessage(queue_offset, commit_log_offset))
-    return SendMessageResponseHeader(message_id, target.queue_id, queue_offset, None, _REGION, _TRACE_ON)
+    return command.reply(_SUCCESS, _response(broker, target.queue_id, commit_log_offset, queue_offset))
+
+
+def _response(broker: Broker, queue_id: int, commit_log_offset: int, queue_offset: int) -> SendMessageResponseHeader:
+    message_id = f"{broker.message_id_prefix}{commit_log_offset:016X}"
+    return _new_tuple(SendMessageResponseHeader, (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON))
+
+
+def new_send_run(broker: Broker) -> SendRun:
+    """What lets the sends of one read wait for each other. The server says when they may."""
+
+    def complete(reply: RemotingCommand, record: Record, stored: AppendResult) -> None:
+        reply.header = _response(broker, record[1], *stored)
+
+    def refuse(send: WaitingSend, record: Record, error: Exception) -> None:
+        connection, command, reply = send
+        if isinstance(error, StoreFull):
+            code = ResponseCode.SERVICE_NOT_AVAILABLE
+            broker.log.info(
+                "send_refused", topic=record.topic, code=code.name, reason=str(error), peer=connection.address
+            )
+            why = refused(command, code, str(error))
+        else:
+            why = reply_to_failed(connection.address, broker.log, command, error)
+        reply.code, reply.remark, reply.ext_fields = why.code, why.remark, why.ext_fields
+        reply.serialize_type = why.serialize_type
+
+    return SendRun(broker.put_all, broker.put, complete, refuse)
 
 
 def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarget, now_ms: int) -> DelayedPlace | None:

@@ -26,6 +26,7 @@ from lockstep.broker.state.lock_journal import LockJournal
 from lockstep.broker.state.locks import RebalanceLockManager
 from lockstep.broker.state.members import ConsumerManager, Departure, ProducerManager
 from lockstep.broker.state.offsets import ConsumerOffsetManager
+from lockstep.broker.state.send_run import SendRun
 from lockstep.broker.state.send_sequences import SendSequences
 from lockstep.broker.state.sliced_work import SlicedWork, Steps, Wait
 from lockstep.broker.state.stats import BrokerStats
@@ -126,6 +127,7 @@ class Broker:
             self.work.start(self.filters, load_sql(self.work.soon))
         self.producers = ProducerManager()
         self.send_sequences = SendSequences(config.send_lanes_max)
+        self.send_run: SendRun | None = None  # while sends of one read may wait for each other; the server sets it
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.topics = TopicConfigManager(config, met, self._on_topics_changed)
         self.groups = SubscriptionGroupManager(config, met, self._on_groups_changed)
@@ -275,12 +277,16 @@ class Broker:
 
     def put(self, record: Record) -> AppendResult:
         """Store one message and notify held pulls. Raises StoreFull."""
+        if self.send_run is not None and self.send_run.waiting:
+            self.send_run.store()  # these came before
         stored = self.store.append(record)
         self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
         return stored
 
     def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
         """Store all of these messages or none. Raises StoreFull."""
+        if self.send_run is not None and self.send_run.waiting:
+            self.send_run.store()
         stored = self.store.append_all(records)
         on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):

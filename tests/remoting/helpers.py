@@ -184,6 +184,7 @@ class Peer:
         offer: SerializeType | None = None,
         runtime: SteppedRuntime | None = None,
         bounds: ConnectionBounds | None = None,
+        before_replies: Callable[[], object] | None = None,
         **settings: Any,
     ) -> None:
         self.log = RecordingLog()
@@ -194,7 +195,7 @@ class Peer:
         self.endpoint = Endpoint(
             self.runtime,
             EndpointSettings(server=server, offer=offer, **settings),
-            EndpointCallbacks(on_request, on_closed=self.closed.append, after_read=self._count_read),
+            EndpointCallbacks(on_request, None, self.closed.append, self._count_read, before_replies),
             self.log,
             bounds,
         )
