@@ -29,7 +29,7 @@ _OTHER = int(LanguageCode.OTHER)
 
 def encode_header(command: EncodableHeader) -> bytes:
     header, ext_fields = command.header, command.ext_fields
-    if header is not None and not ext_fields and command.remark is None:
+    if header is not None and not ext_fields:
         form = _form(type(header), tuple(map(type, header)))
         if form is not None:
             values = [value for value in header if value is not None]
@@ -37,8 +37,10 @@ def encode_header(command: EncodableHeader) -> bytes:
                 values[place] = _quoted(values[place])
             for place in form.flags:
                 values[place] = "true" if values[place] else "false"
-            numbers = command.flag, command.opaque, command.version
-            return (form.form % (command.code, *values, *numbers)).encode("utf-8", "replace")
+            before, version = (command.code, *values, command.flag, command.opaque), command.version
+            if command.remark is None:
+                return (form.form % (*before, version)).encode("utf-8", "replace")
+            return (form.with_remark % (*before, _quoted(command.remark), version)).encode("utf-8", "replace")
     ext = remark = ""
     if header is not None or ext_fields is not None:
         texts: dict[str, str] = {} if header is None else spec_of(type(header)).to_texts(header)
@@ -60,9 +62,10 @@ def _text(code: str, ext_fields: str, flag: str, opaque: str, version: str, rema
 
 
 class _Form(NamedTuple):
-    """How headers of one shape are written: a format, and which of the values for it are texts and booleans."""
+    """How headers of one shape are written: formats, and which of the values for them are texts and booleans."""
 
     form: str
+    with_remark: str
     texts: list[int]
     flags: list[int]
 
@@ -77,7 +80,8 @@ def _form(header_class: type[tuple[Any, ...]], types: tuple[type, ...]) -> _Form
     members = [f'"{field.wire_name}":%s' if kind is str else f'"{field.wire_name}":"%s"' for field, kind in present]
     texts = [place for place, (_, kind) in enumerate(present) if kind is str]
     flags = [place for place, (_, kind) in enumerate(present) if kind is bool]
-    return _Form(_text("%d", "{" + ",".join(members) + "}", "%d", "%d", "%d"), texts, flags)
+    ext, numbers = "{" + ",".join(members) + "}", ("%d", "%d", "%d")
+    return _Form(_text("%d", ext, *numbers), _text("%d", ext, *numbers, '"remark":%s,'), texts, flags)
 
 
 def to_text(value: ExtValue) -> str:

@@ -57,6 +57,15 @@ def test_json_is_written_as_fastjson_writes_it() -> None:
     assert bare["remark"] == "ok"
 
 
+@pytest.mark.parametrize("remark", [None, "", "FOUND", '100 % of "%s" \\ %d', "\n\x01 ü 😀", "a\ud800b"])
+def test_json_of_usual_fields_is_that_of_any_fields(remark: str | None) -> None:
+    """A header whose values have the types of its fields is written in one step, with the same bytes."""
+    usual = encoded_header(json_header, 11, 7, 1, remark, QueueRequestHeader("T%d", 3), None)
+    fields = {"topic": "T%d", "queueId": 3}
+    assert usual == encoded_header(json_header, 11, 7, 1, remark, None, fields)
+    assert json.loads(usual).get("remark") == (remark and remark.replace("\ud800", "?"))
+
+
 def test_json_keeps_text_as_utf8() -> None:
     """Non-ASCII goes as UTF-8, and a lone surrogate, which UTF-8 cannot hold, as a question mark."""
     data = encoded_header(json_header, 0, 0, 1, "ä中😀\ud800", None, None)
