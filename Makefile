@@ -19,7 +19,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 PACKAGES := $(wildcard protocol remoting store order broker client simulation console cli testing pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
 API := lockstep.client lockstep.simulation lockstep.order lockstep.pipeline.audit lockstep.pipeline.jobs \
-	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.spark.session lockstep.pipeline.spark.streams lockstep.remoting.runtime \
+	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.spark.session lockstep.pipeline.spark.streams lockstep.remoting.host.runtime \
 	lockstep.remoting.settings
 TYPES := build/types/lockstep
 PROFILED := store order broker client simulation console cli testing protocol remoting scenarios fuzz scripts
@@ -65,7 +65,7 @@ coverage-page: $(VENV)/.dev ## write docs/COVERAGE.md from tests/rules/articles.
 articles-page: $(VENV)/.dev ## write docs/articles.md from the sections of simulation/articles
 	$(BIN)/python -m tests.simulation.articles.page
 
-connection-page: $(VENV)/.dev ## write docs/connection.md from the tables of remoting/connection_states.py
+connection-page: $(VENV)/.dev ## write docs/connection.md from the tables of remoting/connections/connection_states.py
 	$(BIN)/python -m tests.remoting.connection_page
 
 coverage-rows: $(VENV)/.dev ## each rule of docs/COVERAGE.md: its tests pass and run the functions that it names

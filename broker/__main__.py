@@ -107,7 +107,7 @@ async def _until_stopped(options: "Options") -> "asyncio.Future[int]":
 async def _serve_many(options: "Options", arguments: list[str], log: "StartLog") -> int:
     """A name server in this process, and each broker in a process of its own."""
     from lockstep.broker.many.command import ManyBrokers  # imported here: one broker does not need it
-    from lockstep.remoting.runtime import AsyncioRuntime
+    from lockstep.remoting.host.runtime import AsyncioRuntime
 
     stopped = await _until_stopped(options)
     many = ManyBrokers(options, arguments, AsyncioRuntime(host=options.config.advertised_host), log)
@@ -126,7 +126,7 @@ async def _serve_many(options: "Options", arguments: list[str], log: "StartLog")
 
 async def _serve(options: "Options", log: "StartLog") -> int:
     from lockstep.broker.full_collections import FullCollections
-    from lockstep.remoting.runtime import AsyncioRuntime
+    from lockstep.remoting.host.runtime import AsyncioRuntime
 
     stopped = await _until_stopped(options)
     link = await _open_link(options, stopped) if options.member else None
@@ -169,7 +169,7 @@ async def _serve(options: "Options", log: "StartLog") -> int:
 async def _open_link(options: "Options", stopped: "asyncio.Future[int]") -> "CommandLink":
     from lockstep.broker.many.link import CommandLink
     from lockstep.broker.many.plan import decode_member
-    from lockstep.remoting.runtime import AsyncioRuntime
+    from lockstep.remoting.host.runtime import AsyncioRuntime
 
     waits = decode_member(options.member).waits
     link = CommandLink(AsyncioRuntime(), waits, lambda: _stop(stopped, _STDIN_CLOSED))
@@ -185,7 +185,7 @@ def _make_servers(
     options: "Options", log: "StartLog"
 ) -> "tuple[BrokerServer, ControlServer | None, MetricsServer | None]":
     from lockstep.broker.server import BrokerServer
-    from lockstep.remoting.runtime import AsyncioRuntime
+    from lockstep.remoting.host.runtime import AsyncioRuntime
 
     runtime = AsyncioRuntime(host=options.config.advertised_host)
     on_progress = partial(_print_line, **_process_field(options))

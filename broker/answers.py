@@ -8,7 +8,7 @@ from lockstep.broker.processors.send import new_send_run
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 
 __all__ = ["answer_at_once", "sends_together", "store_waiting"]
 

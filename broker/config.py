@@ -16,7 +16,7 @@ from lockstep.protocol.codes import (
     TOPIC_LENGTH_MAX,
 )
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, TRACE_TOPIC, check_topic
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.settings import PORT_MAX, Address, SettingError, parse_addresses, setting

@@ -20,10 +20,10 @@ from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.stats import SAMPLE_INTERVAL_MS
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler
+from lockstep.remoting.host.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 from lockstep.remoting.settings import Address
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ import ssl
 from pathlib import Path
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.remoting.host.runtime import ProtocolFactory, Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import ProtocolFactory, Runtime
 from lockstep.remoting.settings import SettingError
 from lockstep.remoting.tls.options import ServerTlsFiles, server_context
 from lockstep.remoting.tls.port import TlsPort

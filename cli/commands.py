@@ -39,7 +39,7 @@ from lockstep.cli.options import (
 )
 from lockstep.cli.output import OutputFormat
 from lockstep.cli.trace.commands import trace
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 
 __all__ = ["app", "root"]
 

@@ -5,8 +5,8 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.doctor.gather import gather
 from lockstep.client.doctor.rules import RULES, Finding, Severity, examine, not_looked_at
 from lockstep.protocol.names import check_group
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import printable
-from lockstep.remoting.runtime import AsyncioRuntime
 
 __all__ = ["FoundProblems", "doctor"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lockstep.cli.output import UsageError, date_time, json_line
-from lockstep.protocol.message import MessageExt
-from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 from lockstep.remoting.logs import printable as printable_text
 
 __all__ = [

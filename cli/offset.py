@@ -11,7 +11,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_moves
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, is_retry_topic
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 
 __all__ = ["reset_offsets", "seek_offset", "show_offsets"]
 

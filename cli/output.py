@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, BinaryIO, cast
 
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import printable
-from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.texts import counted, date_time, seconds
 
 __all__ = [

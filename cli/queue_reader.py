@@ -10,7 +10,7 @@ from lockstep.client.admin.messages import QueueSlice
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["QueueReader"]
 

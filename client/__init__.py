@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from lockstep.client.pull_config import LitePullConsumerConfig, PullConsumerConfig
     from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.codes import SerializeType
-    from lockstep.protocol.compression import CompressionType
-    from lockstep.protocol.message import MessageExt
+    from lockstep.protocol.messages.compression import CompressionType
+    from lockstep.protocol.messages.message import MessageExt
     from lockstep.protocol.model import Message, MessageQueue
     from lockstep.protocol.signature import Credentials
 
@@ -208,8 +208,8 @@ EXPORTS = {
     ),
     "lockstep.protocol.codes": "SerializeType",
     "lockstep.protocol.bodies.heartbeat": "ConsumeFromWhere MessageModel",
-    "lockstep.protocol.compression": "CompressionType",
-    "lockstep.protocol.message": "MessageExt",
+    "lockstep.protocol.messages.compression": "CompressionType",
+    "lockstep.protocol.messages.message": "MessageExt",
     "lockstep.protocol.model": "Message MessageQueue",
     "lockstep.protocol.signature": "Credentials",
 }

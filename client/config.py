@@ -8,10 +8,10 @@ from typing import Final
 from lockstep.client.setting_units import LOCAL_TIME, MIB, MINUTES
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.codes import BODY_BYTES_MAX, SerializeType
-from lockstep.protocol.compression import LEVELS, CompressionType
+from lockstep.protocol.messages.compression import LEVELS, CompressionType
+from lockstep.protocol.messages.together import SENDS_BYTES_MAX, SENDS_MAX
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.signature import Credentials
-from lockstep.protocol.together import SENDS_BYTES_MAX, SENDS_MAX
 from lockstep.remoting.settings import SettingError, setting
 from lockstep.remoting.tls.options import TlsOptions
 

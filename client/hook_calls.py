@@ -19,8 +19,8 @@ from lockstep.client.hooks import (
     SendMessageHook,
 )
 from lockstep.client.producer.result import SendResult
-from lockstep.protocol import properties as names
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import EventLog

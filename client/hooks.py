@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from lockstep.client.producer.result import SendResult
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 
 __all__ = [

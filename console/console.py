@@ -8,7 +8,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.console.bounds import PAGE_BYTES_MAX
 from lockstep.console.collector import Collector
 from lockstep.console.events import Feed
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["Console", "console_of"]
 

@@ -17,8 +17,8 @@ from lockstep.console.connections import HEAD_BYTES_MAX, BoundedConnection
 from lockstep.console.console import Console
 from lockstep.console.gather import gather
 from lockstep.console.render import compile_templates
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["serve"]
 

@@ -10,9 +10,9 @@ from lockstep.console.gather import gather_once
 from lockstep.console.pages.order import order_view
 from lockstep.console.render import html_of, static_text
 from lockstep.console.words.choose import Texts
-from lockstep.remoting.atomic_write import replace_file
+from lockstep.remoting.host.atomic_write import replace_file
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import AsyncioRuntime
 
 __all__ = ["snapshot_html", "write_snapshot"]
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from lockstep.order.kinds import Cause, Confidence, Kind
-from lockstep.order.reader import BrokenLine, Record
+from lockstep.order.traces.reader import BrokenLine, Record
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Findings", "Handover", "OrderReport", "Verdict", "Violation"]

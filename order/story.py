@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.order.clocks import WALL_SKEW_MS
-from lockstep.order.merge import merge_traces
-from lockstep.order.reader import Record, TraceFile
-from lockstep.order.survey import survey
+from lockstep.order.judge.survey import survey
+from lockstep.order.traces.clocks import WALL_SKEW_MS
+from lockstep.order.traces.merge import merge_traces
+from lockstep.order.traces.reader import Record, TraceFile
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Moment", "StoryOf", "story"]

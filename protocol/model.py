@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lockstep.protocol import properties as names
+from lockstep.protocol.messages import properties as names
 
 __all__ = ["Message", "MessageQueue"]
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final, TypeVar
 
 from lockstep.protocol.filter import java_string_hash
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 
 __all__ = ["SHARDING_KEY_OF", "KeyOf", "queue_of_hash"]
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lockstep.order.format import trace_page
+from lockstep.order.traces.format import trace_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "trace.md"
 

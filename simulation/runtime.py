@@ -8,15 +8,15 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from lockstep.remoting.clocks import ClockId
-from lockstep.remoting.runtime import (
+from lockstep.remoting.host.clocks import ClockId
+from lockstep.remoting.host.runtime import (
     Identity,
     Listening,
     ProtocolFactory,
     TimerHandle,
     WorkerPool,
 )
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.thread_dump import task_stacks
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.machine.disk import Disk

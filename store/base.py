@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.message import MessageExt, Record
-from lockstep.protocol.properties import KEYS, UNIQ_KEY
+from lockstep.protocol.messages.message import MessageExt, Record
+from lockstep.protocol.messages.properties import KEYS, UNIQ_KEY
 
 __all__ = [
     "KEY_QUERY_MESSAGE_COST",

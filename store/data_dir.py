@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from lockstep.remoting.atomic_write import replace_file, replace_file_keeping_backup
-from lockstep.remoting.storage import FileLock, Storage
+from lockstep.remoting.host.atomic_write import replace_file, replace_file_keeping_backup
+from lockstep.remoting.host.storage import FileLock, Storage
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.format.files import names_in
 from lockstep.store.format.layout import (

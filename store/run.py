@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lockstep.protocol.message import encode_stored_message
+from lockstep.protocol.messages.message import encode_stored_message
 from lockstep.store.base import AppendResult, Record
 
 __all__ = ["bytes_at_most", "encode_run"]

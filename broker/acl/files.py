@@ -12,9 +12,9 @@ from lockstep.broker.acl.errors import RuleError
 from lockstep.broker.acl.fields import ACCOUNTS, VERSION, WHITE_ADDRESSES
 from lockstep.broker.acl.permissions import Account
 from lockstep.broker.acl.rules import AclFile, parse_file
-from lockstep.remoting.atomic_write import replace_file
+from lockstep.remoting.host.atomic_write import replace_file
+from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.storage import Storage
 
 __all__ = ["FOLDER", "RULES_FILE", "AclFiles", "Rules"]
 

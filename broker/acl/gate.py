@@ -14,10 +14,10 @@ from lockstep.broker.processors.request_body import check_body_length
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.limit_log import EventThrottle
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import SettingError
 
 __all__ = ["AclGate", "open_acl"]

@@ -10,16 +10,16 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.broker.acl.permissions import ANY, PUB, SUB
 from lockstep.broker.processors.request_body import read_body
-from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.heartbeat import UnreadHeartbeat
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS
 from lockstep.protocol.headers.spec import spec_of
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.messages.together import decode_commits, decode_sends
 from lockstep.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_topic, retry_topic
-from lockstep.protocol.together import decode_commits, decode_sends
 
 __all__ = ["NAME_SERVER_ADMIN", "WANTS", "Asked", "Need", "Wants", "stand_ins_of", "wants_of"]
 

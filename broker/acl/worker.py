@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from lockstep.broker.state.sliced_work import Wait
-from lockstep.remoting.runtime import Runtime, WorkerPool
+from lockstep.remoting.host.runtime import Runtime, WorkerPool
 
 if TYPE_CHECKING:
     from lockstep.broker.acl.files import AclFiles

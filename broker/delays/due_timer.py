@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.remoting.host.runtime import Runtime, TimerHandle
 
 __all__ = ["Due", "DueTimer"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from lockstep.broker.delays.service import DelayService
-from lockstep.protocol import properties as names
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.log_records import LogScan

@@ -7,13 +7,13 @@ RocketMQ polls every level ten times a second; here the earliest due time is kno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.names import SCHEDULE_TOPIC
-from lockstep.protocol.properties import encode_properties
 from lockstep.store import GetStatus, MessageStore, Record
 
 __all__ = ["DelayService", "DelayedPlace", "record_of"]

@@ -12,7 +12,7 @@ from lockstep.protocol.bodies.codec import as_list, take
 from lockstep.protocol.bodies.rows import ROWS_A_STEP
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import BodyError, LocalProtocolError
-from lockstep.remoting.manual_clock import HeldPort, ManualClockRuntime
+from lockstep.remoting.host.manual_clock import HeldPort, ManualClockRuntime
 
 __all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
 

@@ -18,10 +18,10 @@ from lockstep.broker.fault_api.faults import Faults
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.rows import ROWS_A_STEP
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.host.manual_clock import ManualClockRuntime
+from lockstep.remoting.host.runtime import Listening, ProtocolFactory, Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.manual_clock import ManualClockRuntime
-from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime
 
 __all__ = ["ControlServer", "FaultInterceptor", "make_controlled"]
 

@@ -9,12 +9,12 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.limits.rates import RequestRates
 from lockstep.broker.limits.spared import SPARED
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.connections.byte_budget import ByteBudget, ConnectionBounds, Inbound
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.connections.under_way import UnderWay, busy
+from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime, TimerHandle
-from lockstep.remoting.under_way import UnderWay, busy
 
 __all__ = ["Connections"]
 

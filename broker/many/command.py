@@ -11,8 +11,8 @@ from lockstep.broker.many.supervisor import Action, Supervisor
 from lockstep.broker.many.topics import SharedTopics
 from lockstep.broker.options import Options
 from lockstep.broker.server import BrokerServer
+from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime, TimerHandle
 from lockstep.remoting.settings import Address
 
 __all__ = ["ManyBrokers"]

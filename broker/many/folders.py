@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.storage import Storage
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.format.files import names_in
 from lockstep.store.format.layout import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX

@@ -10,7 +10,7 @@ from lockstep.broker.server import BrokerServer
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.names import is_retry_topic
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.settings import SettingError
 
 __all__ = ["CommandLink"]

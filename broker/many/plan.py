@@ -8,8 +8,8 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.many.checks import PORT_STEP, broker_names
 from lockstep.broker.many.folders import store_folders
 from lockstep.broker.options import Options
+from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.settings import is_everywhere, is_ipv6
-from lockstep.remoting.storage import Storage
 
 __all__ = ["Member", "as_member", "decode_member", "encode_member", "local_host", "name_server_config", "plan"]
 

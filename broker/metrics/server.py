@@ -14,7 +14,7 @@ from lockstep.broker.metrics.families import FAMILIES, FamilyKind, Samples
 from lockstep.broker.metrics.lock_counts import HANDOVER_BUCKETS_S
 from lockstep.broker.metrics.scrape import scrape
 from lockstep.broker.state.broker import Broker
-from lockstep.remoting.runtime import Listening, Runtime
+from lockstep.remoting.host.runtime import Listening, Runtime
 from lockstep.remoting.settings import Address
 
 __all__ = ["CONNECTIONS_MAX", "CONNECTION_LIFE_MS", "MetricsServer", "metrics_of"]

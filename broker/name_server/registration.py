@@ -22,10 +22,10 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, re
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, ProtocolError
 from lockstep.protocol.headers.messaging import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
-from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = ["TOPICS_A_PART", "Registration"]

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from lockstep.remoting.host.runtime import Runtime, TimerHandle, WorkerPool
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime, TimerHandle, WorkerPool
 
 __all__ = ["ChangingTable", "OnWritten", "TableWriter", "Writing"]
 

@@ -15,8 +15,8 @@ from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from lockstep.remoting.endpoint import Endpoint
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.connections.endpoint import Endpoint
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.store.durability.flusher import FlushSettings, StoreFlusher
 from lockstep.store.file.retention import Retention, RetentionLimits
 

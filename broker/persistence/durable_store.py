@@ -11,13 +11,13 @@ from lockstep.broker.persistence.lock_table import LockTableFile
 from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.broker.transactions.recovery import mark_of, open_halves, unmarked
-from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.filter import tags_code
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.properties import decode_properties
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
-from lockstep.protocol.properties import decode_properties
+from lockstep.remoting.host.storage import DiskSpace, Storage
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.storage import DiskSpace, Storage
 from lockstep.store import StoreFull
 from lockstep.store.durability.recovery import Recovery
 from lockstep.store.errors import StoreUnusable

@@ -8,9 +8,9 @@ from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.persistence.config_writer import ChangingTable, OnWritten, TableWriter, Writing
 from lockstep.broker.state.fenced_locks import FencedLock, FencedLocks
 from lockstep.broker.state.offsets import ConsumerOffsetManager
-from lockstep.remoting.atomic_write import replace_file
+from lockstep.remoting.host.atomic_write import replace_file
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.format.layout import CONFIG
 from lockstep.store.format.lock_table import (
     LOCK_TABLE,

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any, Final
 
 from lockstep.broker.state.broker import Broker
-from lockstep.order.format import VERSION
+from lockstep.order.traces.format import VERSION
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS
 from lockstep.protocol.names import RESERVED_TOPICS, is_retry_topic, retry_topic
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.store.errors import StoreUnusable
 
 __all__ = ["leave_resets"]

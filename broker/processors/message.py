@@ -17,7 +17,7 @@ from lockstep.protocol.headers.admin import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
-from lockstep.protocol.ids import decode_offset_message_id
+from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.protocol.records import record_to_wire
 from lockstep.store.base import KeyQuery
 

@@ -22,9 +22,9 @@ from lockstep.protocol.headers.messaging import (
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
+from lockstep.protocol.messages.together import NO_EPOCH, decode_commits, encode_rows
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
-from lockstep.protocol.together import NO_EPOCH, decode_commits, encode_rows
 
 __all__ = [
     "check_capacity",

@@ -13,7 +13,6 @@ from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.filters import compiled
 from lockstep.broker.state.held_pulls import HeldPull
 from lockstep.broker.state.sliced_work import Steps
-from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
@@ -21,8 +20,9 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import FilterError, is_tag_type, tags_code
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.names import OFFSET_MOVED_EVENT
-from lockstep.protocol.properties import encode_properties
 from lockstep.store import GetResult, GetStatus, Passes, Record, StoreFull
 
 __all__ = ["pull_message", "sweep_held_pulls", "wake_held_pulls"]

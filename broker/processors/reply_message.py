@@ -10,7 +10,6 @@ from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send import refuse_unreadable, refused
 from lockstep.broker.processors.send_target import SendTarget, send_target
 from lockstep.broker.state.broker import Broker
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
@@ -21,8 +20,9 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.ids import encode_offset_message_id
-from lockstep.protocol.properties import decode_properties, encode_properties
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.ids import encode_offset_message_id
+from lockstep.protocol.messages.properties import decode_properties, encode_properties
 from lockstep.remoting.errors import RemotingError
 from lockstep.store import Record, StoreFull
 

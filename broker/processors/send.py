@@ -13,8 +13,6 @@ from lockstep.broker.processors.transaction import half_of
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.send_run import SendRun, WaitingSend
 from lockstep.broker.transactions.half_messages import HalfMessage
-from lockstep.protocol import properties as names
-from lockstep.protocol.batch import BatchRecord, decode_batch
 from lockstep.protocol.codes import (
     PROPERTIES_BYTES_MAX,
     LanguageCode,
@@ -30,9 +28,11 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.batch import BatchRecord, decode_batch
+from lockstep.protocol.messages.properties import decode_properties, encode_properties, find_property
 from lockstep.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
-from lockstep.protocol.properties import decode_properties, encode_properties, find_property
-from lockstep.remoting.failed_request import reply_to_failed
+from lockstep.remoting.connections.failed_request import reply_to_failed
 from lockstep.store import AppendResult, Record, StoreFull
 
 __all__ = [

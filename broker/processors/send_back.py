@@ -10,13 +10,13 @@ from lockstep.broker.processors.message import message_by_offset
 from lockstep.broker.processors.refusal import Refusal, check_owner
 from lockstep.broker.processors.send_target import limit_of_retries
 from lockstep.broker.state.broker import Broker
-from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, Permission, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.store import Record, StoreFull
 

@@ -9,15 +9,15 @@ from lockstep.broker.processors.send import IPV4_HOSTS, check_body, encoded, tag
 from lockstep.broker.processors.send_target import send_target
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.send_sequences import Sequence as SendSequence
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, ResponseCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BatchTooLong
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.properties import decode_properties, encode_properties
+from lockstep.protocol.messages.together import NO_NUMBERS, PROPERTIES_MAX, Lane, decode_rows, decode_sends, encode_rows
 from lockstep.protocol.names import is_retry_topic
-from lockstep.protocol.properties import decode_properties, encode_properties
-from lockstep.protocol.together import NO_NUMBERS, PROPERTIES_MAX, Lane, decode_rows, decode_sends, encode_rows
 from lockstep.store import AppendResult, Record, StoreFull
 
 __all__ = ["as_unsafe", "send_together"]

@@ -9,14 +9,14 @@ from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.broker.transactions.recovery import mark_of
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
 from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from lockstep.protocol.ids import encode_offset_message_id
-from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.ids import encode_offset_message_id
+from lockstep.protocol.messages.message import MessageExt, decode_messages, encode_stored_message
 from lockstep.protocol.names import HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.store import Record, StoreFull
 

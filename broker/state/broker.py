@@ -36,11 +36,11 @@ from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader
-from lockstep.protocol.ids import encode_offset_message_id, pack_host
+from lockstep.protocol.messages.ids import encode_offset_message_id, pack_host
+from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import Address
-from lockstep.remoting.storage import Storage
 from lockstep.store import AppendResult, MemoryStore, MemoryStoreSettings, MessageStore, Record, StoreFull
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lockstep.broker.state.sliced_work import Steps, Wait
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import SQL92, FilterError, is_tag_type
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.remoting.logs import EventLog
 from lockstep.store import Passes
 

@@ -11,7 +11,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.fence.claim import Claim
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.message import text_bytes
+from lockstep.protocol.messages.message import text_bytes
 from lockstep.store import Passes
 
 __all__ = ["HeldPull", "PullHold", "QueueKey"]

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lockstep.broker.transactions.half_messages import HalfMessage
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from lockstep.store import MessageStore, Record
 

@@ -11,9 +11,9 @@ from lockstep.cli.bench.place import Place, until
 from lockstep.cli.output import progress
 from lockstep.client.consumer.listener import ConsumeOrderlyContext
 from lockstep.client.producer.producer import Producer
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 
 __all__ = ["Rests", "bench_handover"]
 

@@ -11,7 +11,7 @@ from lockstep.client.errors import ClientError, NoRouteError, TopicNotFoundError
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.names import dead_letter_topic, retry_topic
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["Place", "until"]
 

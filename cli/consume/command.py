@@ -21,11 +21,11 @@ from lockstep.client.consumer.push import PushConsumer
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.client.profiles import profiled
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel, SubscriptionData
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["consume", "with_lock_life"]
 

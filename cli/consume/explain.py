@@ -12,7 +12,7 @@ from lockstep.client.errors import ClientError
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["ConsumeLog", "Explainer"]
 

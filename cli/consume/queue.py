@@ -10,7 +10,7 @@ from lockstep.cli.output import CliError, StderrLog, counted, note, progress, wr
 from lockstep.cli.queue_reader import QueueReader
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 
 __all__ = ["consume_queue"]
 

@@ -10,8 +10,8 @@ from lockstep.cli.output import UsageError
 from lockstep.cli.time import duration_ms
 from lockstep.client.consumer.dispatch.table import OrderingName
 from lockstep.client.consumer.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
-from lockstep.protocol.message import MessageExt
-from lockstep.remoting.runtime import Runtime
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["ORDERING", "MadeToFail", "WorkingListener", "Workload", "read_workload"]
 

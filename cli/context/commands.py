@@ -11,7 +11,7 @@ from lockstep.cli.access import TlsMode
 from lockstep.cli.context.contexts import LOCK_MODES, Context, ContextFile, Contexts, check_name
 from lockstep.cli.options import Output, Work
 from lockstep.cli.output import CliError, OutputFormat, UsageError, json_line, note, print_rows, write_out
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 
 __all__ = ["context"]
 

@@ -13,9 +13,9 @@ from lockstep.cli.access import TlsMode
 from lockstep.cli.output import CliError, OutputFormat, UsageError
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_group
-from lockstep.remoting.atomic_write import replace_file
+from lockstep.remoting.host.atomic_write import replace_file
+from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.settings import SettingError, parse_addresses
-from lockstep.remoting.storage import Storage
 
 __all__ = ["LOCK_MODES", "Context", "ContextFile", "Contexts", "check_name", "decode", "encode"]
 

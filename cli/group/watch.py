@@ -15,8 +15,8 @@ from lockstep.client.errors import NoRouteError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, is_retry_topic
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import printable
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["watch_group"]
 

@@ -18,8 +18,8 @@ from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.names import check_group
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import printable
-from lockstep.remoting.runtime import AsyncioRuntime
 
 __all__ = ["LockLooks", "Look", "list_locks", "watch_locks"]
 

@@ -23,10 +23,10 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.message_track import MessageTrack, track_message
 from lockstep.client.admin.messages import id_address
 from lockstep.protocol.bodies.client import CMResult
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.errors import ConnectFailed
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 
 __all__ = ["find_messages", "get_message", "hand_message"]
 

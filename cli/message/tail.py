@@ -15,11 +15,11 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.stored_messages import Bounds, last_messages, read_range
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["tail_messages"]
 

@@ -26,11 +26,11 @@ from lockstep.client.errors import ClientError, SendError, SendOutcome
 from lockstep.client.producer.producer import Producer
 from lockstep.client.producer.result import SendResult
 from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.messages.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_topic
-from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime, WorkerPool
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime, WorkerPool
 
 __all__ = ["produce"]
 

@@ -7,8 +7,8 @@ from lockstep.cli.status.facts import BrokerStatus, ClusterStatus, GroupStatus, 
 from lockstep.cli.status.gather import gather_status
 from lockstep.cli.time import duration_ms
 from lockstep.client.admin.client import AdminClient
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import printable
-from lockstep.remoting.runtime import AsyncioRuntime
 
 __all__ = ["NotWell", "status"]
 

@@ -15,7 +15,7 @@ from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import dead_letter_topic, is_retry_topic
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["gather_status"]
 

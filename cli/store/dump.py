@@ -8,8 +8,8 @@ from lockstep.cli.output import CliError, note, write_out
 from lockstep.cli.store.inspect import opened_store
 from lockstep.protocol.bodies.config import KeptTopics
 from lockstep.protocol.errors import ProtocolError
-from lockstep.protocol.message import decode_messages
-from lockstep.remoting.storage import Storage
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.remoting.host.storage import Storage
 from lockstep.store.check.files import Damage, read_config, scan_log
 from lockstep.store.format.files import FileRun, names_in, queue_folders
 from lockstep.store.format.layout import ABORT, COMMIT_LOG

@@ -18,8 +18,8 @@ from lockstep.cli.output import (
 )
 from lockstep.protocol.bodies.config import ConsumerOffsetTable
 from lockstep.protocol.errors import ProtocolError
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.storage import Storage
 from lockstep.store.check.files import Damage, log_end, read_config
 from lockstep.store.check.store import StoreCheck
 from lockstep.store.data_dir import DataDir

@@ -8,7 +8,7 @@ import typer
 
 from lockstep.cli.options import Output, Work
 from lockstep.cli.output import OutputFormat, UsageError
-from lockstep.order.clocks import WALL_SKEW_MS
+from lockstep.order.traces.clocks import WALL_SKEW_MS
 
 __all__ = ["trace"]
 

@@ -18,10 +18,10 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog, StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = ["AdminBase", "AnswerTooLargeError", "NotLockstepError"]

@@ -30,7 +30,7 @@ from lockstep.protocol.headers.messaging import (
     ListLockChangesRequestHeader,
     ListLocksRequestHeader,
 )
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError, RequestRefused
 

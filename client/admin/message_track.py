@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.bodies.client import ConsumerConnection
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 

@@ -8,10 +8,10 @@ from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, requ
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.headers.admin import QueryMessageRequestHeader, ViewMessageRequestHeader
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.ids import decode_offset_message_id
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.pulled import Taken, decode_pulled, decode_records, take
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.pulled import Taken, decode_pulled, decode_records, take
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["MessageAdmin", "QueueSlice", "id_address"]

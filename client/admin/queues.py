@@ -16,10 +16,10 @@ from lockstep.protocol.headers.messaging import (
     SearchOffsetRequestHeader,
     TimestampResponseHeader,
 )
-from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.ids import decode_offset_message_id
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.pulled import decode_records
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.pulled import decode_records
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["QueueOffsets", "QueueQueries"]

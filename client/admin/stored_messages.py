@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 
 from lockstep.client.admin.client import AdminClient
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Bounds", "last_messages", "read_range"]

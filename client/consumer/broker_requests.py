@@ -23,10 +23,10 @@ from lockstep.protocol.headers.admin import (
     GetConsumerRunningInfoRequestHeader,
     ResetOffsetRequestHeader,
 )
+from lockstep.protocol.messages.pulled import Pulled, decode_records
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.pulled import Pulled, decode_records
 from lockstep.protocol.versions import version_name
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.settings import as_properties
 
 __all__ = ["BrokerCalls", "Listening"]

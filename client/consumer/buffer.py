@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["NOT_KNOWN", "LiteQueue", "LiteQueues"]

@@ -21,8 +21,8 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog, StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, log_or_raise
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.runtime import WorkerPool
+from lockstep.remoting.host.runtime import WorkerPool
 
 __all__ = ["Fencing", "FencingParts", "OnAcquired", "OnLost"]
 

@@ -13,11 +13,11 @@ from lockstep.client.errors import LockLostError, log_or_raise
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
 from lockstep.protocol.epochs import epoch_text
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.remoting.host.runtime import Runtime, WorkerPool
 from lockstep.remoting.logs import EventLog, log_exception, text_of
-from lockstep.remoting.runtime import Runtime, WorkerPool
 
 __all__ = [
     "BY_KEY",

@@ -14,7 +14,7 @@ from lockstep.client.errors import ConsumerError
 from lockstep.client.pull_config import LitePullConsumerConfig
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["LiteMember"]

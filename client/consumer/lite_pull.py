@@ -13,7 +13,7 @@ from lockstep.client.lifecycle import ServiceState
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import LitePullConsumerConfig
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 

@@ -26,16 +26,16 @@ from lockstep.client.instance.client import ClientRole, MQClientInstance
 from lockstep.client.instance.registry import claim_group
 from lockstep.client.message_selector import check_at_brokers
 from lockstep.client.pull_config import PullConsumerConfig, member_config
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog, log_exception
-from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import Address
 
 __all__ = ["GroupMember", "MemberSettings"]

@@ -8,11 +8,11 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.offsets.store import OffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime
 
 __all__ = ["Membership"]
 

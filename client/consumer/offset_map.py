@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 
 __all__ = ["OffsetMap"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from lockstep.client.consumer.dispatch.call_times import Arrivals
 from lockstep.client.consumer.offset_map import OffsetMap
 from lockstep.protocol.bodies.client import ProcessQueueInfo
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["ProcessQueue"]

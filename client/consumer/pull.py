@@ -15,7 +15,7 @@ from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import PullConsumerConfig
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 

@@ -18,9 +18,9 @@ from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.errors import ProtocolError
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.logs import log_exception
 

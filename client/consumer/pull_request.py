@@ -15,11 +15,11 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import MASTER_ID, PullSysFlag, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.pulled import Taken, decode_pulled, take
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.protocol.pulled import Taken, decode_pulled, take
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["PullCalls", "PullRequest", "PullResult", "PullSource", "PullStatus"]

@@ -25,8 +25,8 @@ from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
 from lockstep.protocol.signature import Credentials
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import SettingError
 from lockstep.remoting.tls.options import TlsOptions
 

@@ -23,10 +23,10 @@ from lockstep.client.consumer.pull_request import PullCalls, PullResult, PullSta
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import KeyOf
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 
 __all__ = ["Consumption", "PushMember"]
 

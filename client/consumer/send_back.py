@@ -8,7 +8,7 @@ from lockstep.client.errors import NoRouteError, SendError
 from lockstep.client.producer.retries import Fence, InnerProducer
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["DeadLetters", "SendBack"]

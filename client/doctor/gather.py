@@ -13,12 +13,12 @@ from lockstep.protocol.bodies.client import Connection, ConsumerConnection, Cons
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.properties import sharding_key_of
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import dead_letter_topic, is_retry_topic, is_system_topic, retry_topic
-from lockstep.protocol.properties import sharding_key_of
 from lockstep.remoting.errors import RequestRefused
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["gather", "without_cut_ones"]
 

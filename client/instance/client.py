@@ -14,14 +14,14 @@ from lockstep.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, Prod
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader, UnregisterClientRequestHeader
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.pulled import Pulled, unpack, unpack_all
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.pulled import Pulled, unpack, unpack_all
-from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.host.runtime import Identity, Runtime, WorkerPool
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Identity, Runtime, WorkerPool
 from lockstep.remoting.settings import Address, SettingError, parse_address, parse_addresses
 
 __all__ = ["BrokerCall", "ClientRole", "MQClientInstance", "name_server_addresses"]

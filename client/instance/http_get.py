@@ -5,7 +5,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["HttpGetFailed", "http_get", "read_reply"]
 

@@ -10,10 +10,10 @@ from lockstep.client.errors import NoRouteError
 from lockstep.client.instance.http_get import HttpGetFailed, http_get
 from lockstep.protocol.codes import ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.dialer import Dialer
+from lockstep.remoting.connections.dialer import Dialer
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import Address, SettingError, parse_addresses
 from lockstep.remoting.tls.options import text_of_failure
 

@@ -13,8 +13,8 @@ from typing import Any
 from lockstep.client.errors import ClientError
 from lockstep.protocol.errors import ProtocolError
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.logs import EventLog, log_exception
-from lockstep.remoting.runtime import Runtime, TimerHandle
 
 __all__ = ["Schedule"]
 

@@ -13,13 +13,13 @@ from lockstep.client.producer.answers import new_send_error
 from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture
 from lockstep.client.producer.result import SendResult, SendStatus
 from lockstep.client.producer.sequencer import SequenceNumber
-from lockstep.protocol.batch import encode_batch_record
 from lockstep.protocol.codes import BATCHED_PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
+from lockstep.protocol.messages.batch import encode_batch_record
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 
 __all__ = ["Batch", "BatchRefusedError"]

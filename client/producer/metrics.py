@@ -6,7 +6,7 @@ from lockstep.client.histogram import Histogram
 from lockstep.client.hooks import SendMessageContext
 from lockstep.client.metric_families import TOPICS_MAX, Rows
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["OTHER_TOPICS", "SendTimes"]
 

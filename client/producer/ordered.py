@@ -16,7 +16,7 @@ from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.sequencer import SendSequence, SequenceBrokenError, SequenceNumber
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 
 __all__ = ["OrderedSender"]

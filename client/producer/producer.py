@@ -24,16 +24,16 @@ from lockstep.client.producer.round_robin import AnywhereSender
 from lockstep.client.producer.selectors import MessageQueueSelector, select_by_hash
 from lockstep.client.producer.send_trace import SendTrace
 from lockstep.client.tls import with_tls
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.ids import UniqueKeyMaker, pack_host
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.ids import UniqueKeyMaker, pack_host
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_group
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog, StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:

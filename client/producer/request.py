@@ -16,8 +16,6 @@ from lockstep.client.producer.outgoing import OneSend, Outgoing
 from lockstep.client.producer.request_reply import ReplyMessage
 from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.client.producer.together import SendsTogether
-from lockstep.protocol import properties as names
-from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.codes import (
     BATCHED_PROPERTIES_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
@@ -26,19 +24,21 @@ from lockstep.protocol.codes import (
     SysFlag,
 )
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.compression import compress
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
 from lockstep.protocol.headers.together import SendTogetherRequestHeader
-from lockstep.protocol.ids import UniqueKeyMaker
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
+from lockstep.protocol.messages.compression import compress
+from lockstep.protocol.messages.ids import UniqueKeyMaker
+from lockstep.protocol.messages.properties import check_user_properties, encode_properties
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import RESERVED_TOPICS, check_topic, is_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.protocol.properties import check_user_properties, encode_properties
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.host.runtime import Runtime, WorkerPool
 from lockstep.remoting.logs import StdlibLog
-from lockstep.remoting.runtime import Runtime, WorkerPool
 
 __all__ = ["SendRequests", "common_sharding_key", "open_sender"]
 

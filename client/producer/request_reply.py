@@ -8,17 +8,17 @@ from ipaddress import ip_address
 
 from lockstep.client.errors import ClientError, NoRouteError, RequestTimeoutError
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.headers.messaging import PushReplyMessageRequestHeader
-from lockstep.protocol.message import MessageExt, Record, encode_stored_message
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt, Record, encode_stored_message
+from lockstep.protocol.messages.properties import decode_properties, encode_properties
+from lockstep.protocol.messages.pulled import Pulled, decode_records
 from lockstep.protocol.model import Message
 from lockstep.protocol.names import reply_topic
-from lockstep.protocol.properties import decode_properties, encode_properties
-from lockstep.protocol.pulled import Pulled, decode_records
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 
 __all__ = ["Replies", "ReplyMessage", "RequestMessage", "introduce", "reply_message"]
 

@@ -10,13 +10,13 @@ from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.publish_queues import PublishQueues
 from lockstep.client.producer.request import SendRequests
 from lockstep.client.producer.round_robin import AnywhereSender
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, SysFlag
-from lockstep.protocol.ids import UniqueKeyMaker, pack_host
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.ids import UniqueKeyMaker, pack_host
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
-from lockstep.protocol.properties import encode_properties
 from lockstep.remoting.errors import RemotingError
 
 __all__ = ["Fence", "InnerProducer"]

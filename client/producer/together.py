@@ -23,12 +23,12 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, HeaderError, LocalProtocolError
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
+from lockstep.protocol.messages.properties import PAIR_END
+from lockstep.protocol.messages.together import NO_NUMBERS, PROPERTIES_MAX, Lane, decode_rows, encode_sends
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.properties import PAIR_END
-from lockstep.protocol.together import NO_NUMBERS, PROPERTIES_MAX, Lane, decode_rows, encode_sends
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["SendsTogether"]
 

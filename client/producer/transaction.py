@@ -18,19 +18,19 @@ from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.producer.producer import Producer, ProducerOptions, ProducerParts
 from lockstep.client.producer.request_reply import introduce
 from lockstep.client.producer.result import SEND_OK, SendResult
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.ids import decode_offset_message_id
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.pulled import Pulled, decode_records
 from lockstep.protocol.model import Message, MessageQueue
-from lockstep.protocol.pulled import Pulled, decode_records
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.host.runtime import WorkerPool
 from lockstep.remoting.logs import log_exception, text_of
-from lockstep.remoting.runtime import WorkerPool
 
 __all__ = ["HalfMessage", "TransactionListener", "TransactionProducer", "TransactionSendResult"]
 

@@ -9,7 +9,7 @@ from lockstep.console.bounds import MESSAGE_BYTES_MAX
 from lockstep.console.collector import Collector
 from lockstep.console.model import QueueState
 from lockstep.console.pages.questions import answer_of
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["KeyWay", "Step", "find_key", "key_way"]

@@ -21,7 +21,7 @@ from lockstep.console.pages.key_way import find_key, key_way
 from lockstep.console.pages.questions import answer_of
 from lockstep.console.pages.topics import consumer_rows
 from lockstep.console.render import render
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.errors import RemotingError
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lockstep.order.clocks import Clocks
-from lockstep.order.merge import TimedRecord
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.page.run import Found, JudgedRun, OwnerBar, Rates, span_of
-from lockstep.order.reader import Record
 from lockstep.order.report import OrderReport, Violation
 from lockstep.order.story import Moment
+from lockstep.order.traces.clocks import Clocks
+from lockstep.order.traces.merge import TimedRecord
+from lockstep.order.traces.reader import Record
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Timeline"]

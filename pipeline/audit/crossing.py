@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from lockstep.order.across import Across, QueueSeen
+from lockstep.order.judge.across import Across, QueueSeen
+from lockstep.order.judge.queue_judge import QueueResult
+from lockstep.order.judge.sent import digest
 from lockstep.order.kinds import Cause
-from lockstep.order.merge import timed
-from lockstep.order.queue_judge import QueueResult
-from lockstep.order.reader import Record, TraceLines
-from lockstep.order.sent import digest
+from lockstep.order.traces.merge import timed
+from lockstep.order.traces.reader import Record, TraceLines
 from lockstep.pipeline.audit.judging import seen_number, topic_number
 from lockstep.pipeline.audit.survey import LINE, TIME, History
 from lockstep.pipeline.audit.traces import traces_of

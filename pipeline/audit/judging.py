@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lockstep.order.across import FirstHandled, QueueSeen
+from lockstep.order.judge.across import FirstHandled, QueueSeen
+from lockstep.order.judge.queue_judge import QueueJudge, QueueResult
 from lockstep.order.offset_set import OffsetSet
-from lockstep.order.queue_judge import QueueJudge, QueueResult
-from lockstep.order.reader import Record
+from lockstep.order.traces.reader import Record
 from lockstep.pipeline.audit.measures import Measures
 from lockstep.pipeline.audit.survey import LINE, TIME, History, queue_number, stable_number
 from lockstep.protocol.model import MessageQueue

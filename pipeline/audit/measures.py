@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from math import log2
 from typing import Any, Final
 
-from lockstep.order.clocks import Clocks
-from lockstep.order.queue_judge import QueueResult
-from lockstep.order.reader import Record
+from lockstep.order.judge.queue_judge import QueueResult
+from lockstep.order.traces.clocks import Clocks
+from lockstep.order.traces.reader import Record
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Measures"]

@@ -9,9 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from lockstep.order.format import QUEUE_EVENTS
-from lockstep.order.merge import timed
-from lockstep.order.reader import Record, TraceLines
+from lockstep.order.traces.format import QUEUE_EVENTS
+from lockstep.order.traces.merge import timed
+from lockstep.order.traces.reader import Record, TraceLines
 from lockstep.pipeline.audit.survey import History, queue_number
 from lockstep.pipeline.audit.traces import Trace, traces_of
 from lockstep.protocol.model import MessageQueue

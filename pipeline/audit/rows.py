@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from lockstep.order.clocks import Clocks
+from lockstep.order.judge.queue_judge import QueueResult
 from lockstep.order.kinds import RULES, Cause
-from lockstep.order.queue_judge import QueueResult
-from lockstep.order.reader import Record
 from lockstep.order.report import OrderReport, Violation
+from lockstep.order.traces.clocks import Clocks
+from lockstep.order.traces.reader import Record
 from lockstep.pipeline.audit.crossing import Crossing
 from lockstep.pipeline.audit.placing import FileCounts
 from lockstep.pipeline.audit.survey import LINE, TIME, History

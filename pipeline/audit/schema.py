@@ -1,8 +1,8 @@
 """The columns of what the audit reads and of the tables it gives, as Spark's DDL.
 
 A *history* is what is judged together. Traces of one run are one history, named "" unless a column says otherwise.
-Times are epoch milliseconds on the common axis of all clocks of a history (order/clocks.py): begin_ms and end_ms with
-fractions, the others as whole numbers.
+Times are epoch milliseconds on the common axis of all clocks of a history (order/traces/clocks.py): begin_ms and
+end_ms with fractions, the others as whole numbers.
 """
 
 from typing import Final

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lockstep.order.clocks import Causes, Stretches, cause_edges, number_clocks
-from lockstep.order.reader import Record, TraceLines
-from lockstep.order.survey import Facts, TraceSurvey, gather
+from lockstep.order.judge.survey import Facts, TraceSurvey, gather
+from lockstep.order.traces.clocks import Causes, Stretches, cause_edges, number_clocks
+from lockstep.order.traces.reader import Record, TraceLines
 from lockstep.pipeline.audit.traces import Trace, traces_of
 from lockstep.pipeline.spark.arrow import map_in_arrow
 from lockstep.protocol.model import MessageQueue

@@ -15,10 +15,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lockstep.order import OrderReport
-from lockstep.order.clocks import WALL_SKEW_MS
-from lockstep.order.joined import BROKEN_KEPT, Counts, joined_report
-from lockstep.order.queue_judge import QueueResult
-from lockstep.order.reader import BrokenLine
+from lockstep.order.judge.joined import BROKEN_KEPT, Counts, joined_report
+from lockstep.order.judge.queue_judge import QueueResult
+from lockstep.order.traces.clocks import WALL_SKEW_MS
+from lockstep.order.traces.reader import BrokenLine
 from lockstep.pipeline.audit.content import read_contents
 from lockstep.pipeline.audit.crossing import Crossing, cross
 from lockstep.pipeline.audit.judging import JUDGED, Contents, finished, judged

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from lockstep.pipeline.client.connection import Wire
 from lockstep.pipeline.errors import TopicError
-from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.bodies.broker import TopicList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType, request_name
@@ -24,6 +23,7 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.signature import Credentials
@@ -72,8 +72,8 @@ class PullReply(NamedTuple):
     """The reply to a pull.
 
     `code` is SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY or PULL_OFFSET_MOVED (wire.md 6.3). `body` is stored
-    messages back to back, for `lockstep.protocol.message`. `status` is the broker's text for the result, such as
-    "FOUND".
+    messages back to back, for `lockstep.protocol.messages.message`. `status` is the broker's text for the result,
+    such as "FOUND".
     """
 
     code: int

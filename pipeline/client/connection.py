@@ -13,7 +13,7 @@ from lockstep.protocol.codes import SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.connection import Ended, EndpointSettings, RemotingConnection
+from lockstep.remoting.connections.connection import Ended, EndpointSettings, RemotingConnection
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from lockstep.remoting.settings import SettingError, parse_address
 from lockstep.remoting.tls.session import ENDED_EARLY, reason_of

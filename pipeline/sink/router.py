@@ -5,10 +5,10 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.pipeline.errors import RowError
 from lockstep.pipeline.sink.sequencer import Lane
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.properties import check_user_properties
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.properties import check_user_properties
 from lockstep.protocol.selector import queue_of_hash
 
 __all__ = ["Place", "Places", "Shard", "header_text"]

@@ -11,10 +11,10 @@ from typing import Final
 from lockstep.pipeline.client.blocking import BlockingClient, Ticket, send_command
 from lockstep.pipeline.errors import SendFailed, TopicError
 from lockstep.pipeline.sink.dedup import ROW_PROPERTY
-from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.messages.batch import decode_batch
+from lockstep.protocol.messages.properties import decode_properties
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.properties import decode_properties
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["CHUNK_BYTES", "Lane", "Sender"]

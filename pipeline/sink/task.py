@@ -15,11 +15,11 @@ from lockstep.pipeline.sink.dedup import ROW_PROPERTY, TASK_PROPERTY
 from lockstep.pipeline.sink.router import Place, Places, Shard, header_text
 from lockstep.pipeline.sink.sequencer import CHUNK_BYTES, Lane, Sender
 from lockstep.pipeline.sink.topics import writable_queues
-from lockstep.protocol.batch import encode_batch_record
 from lockstep.protocol.codes import FRAME_BYTES_MAX
-from lockstep.protocol.ids import UniqueKeyMaker
+from lockstep.protocol.messages.batch import encode_batch_record
+from lockstep.protocol.messages.ids import UniqueKeyMaker
+from lockstep.protocol.messages.properties import NAME_END, PAIR_END, UNIQ_KEY
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.properties import NAME_END, PAIR_END, UNIQ_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,7 +1,7 @@
-"""Makes columns of stored messages (protocol/message.py), whole batches at once, and only the wanted columns.
+"""Makes columns of stored messages (protocol/messages/message.py), whole batches at once, and only the wanted columns.
 
 Messages that vectorized.py cannot read (IPv6 hosts, compressed bodies, bytes that are not UTF-8, a filter by tags) are
-decoded one by one by `lockstep.protocol.message`, which is slower and says what is wrong with a record.
+decoded one by one by `lockstep.protocol.messages.message`, which is slower and says what is wrong with a record.
 """
 
 import logging
@@ -22,9 +22,9 @@ from lockstep.pipeline.source.vectorized import (
     find_records,
 )
 from lockstep.protocol.codes import SysFlag
-from lockstep.protocol.compression import PLAIN_BYTES_MAX
 from lockstep.protocol.filter import parse_tags
-from lockstep.protocol.message import MessageExt, decode_into
+from lockstep.protocol.messages.compression import PLAIN_BYTES_MAX
+from lockstep.protocol.messages.message import MessageExt, decode_into
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["ARROW_TYPES", "BatchBuilder", "DamagedRecord"]

@@ -11,9 +11,9 @@ from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullRep
 from lockstep.pipeline.errors import DataLossError, told_in_one_line
 from lockstep.pipeline.source.planning import QueueSlice, addresses_of, lost_text
 from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.pulled import decode_pulled, take, unpack
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.pulled import decode_pulled, take, unpack
 from lockstep.remoting.errors import RemotingError
 
 if TYPE_CHECKING:

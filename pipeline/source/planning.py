@@ -15,7 +15,7 @@ from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, OffsetSpec
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 

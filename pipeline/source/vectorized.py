@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lockstep.pipeline.schema import LOG_APPEND_TIME
-from lockstep.protocol import properties as names
 from lockstep.protocol.codes import SysFlag
-from lockstep.protocol.ids import encode_offset_message_id
-from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.ids import encode_offset_message_id
+from lockstep.protocol.messages.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["FIRST_MS", "HEADERS", "LAST_MS", "TIME", "Columns", "Records", "VectorizedMessages", "find_records"]
@@ -92,7 +92,7 @@ class Records:
 
 
 def find_records(buffer: bytes) -> Records | None:
-    """None when a message is not plain; then protocol/message.py reads them."""
+    """None when a message is not plain; then protocol/messages/message.py reads them."""
     end = len(buffer)
     size = int.from_bytes(buffer[:4])
     if size >= MESSAGE_OVERHEAD_BYTES and end % size == 0:  # a guess: all have one size

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.tls.session import ENDED_EARLY, TlsError, TlsSession
 
 __all__ = ["HANDSHAKE_TIMEOUT_MS", "TlsLink"]

@@ -5,8 +5,8 @@ import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
+from lockstep.remoting.host.runtime import ProtocolFactory, Runtime, TimerHandle
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import ProtocolFactory, Runtime, TimerHandle
 from lockstep.remoting.settings import Address
 from lockstep.remoting.tls.link import TlsLink
 from lockstep.remoting.tls.session import RECORD_TYPE_HANDSHAKE

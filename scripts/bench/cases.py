@@ -14,10 +14,10 @@ from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.settings import parse_addresses
 
 __all__ = ["CALLS", "NAMES", "Case", "Sample", "drain", "latencies", "ordered", "preload", "runtime_info"]

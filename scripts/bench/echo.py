@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import uvloop
 
 from lockstep.protocol.codes import SerializeType
-from lockstep.remoting.runtime import AsyncioRuntime, ProtocolFactory
+from lockstep.remoting.host.runtime import AsyncioRuntime, ProtocolFactory
 from lockstep.testing.process import ChildProcess
 from scripts.bench import cases
 

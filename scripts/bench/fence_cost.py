@@ -24,8 +24,8 @@ from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime
 from lockstep.remoting.settings import parse_addresses
 from lockstep.testing.process import BrokerProcess
 

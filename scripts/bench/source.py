@@ -21,7 +21,7 @@ from lockstep.client import AdminClient
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.spark.session import end_session, spark_session
 from lockstep.pipeline.spark.streams import stream_progress
-from lockstep.protocol.batch import BatchRecord
+from lockstep.protocol.messages.batch import BatchRecord
 from lockstep.testing.process import BrokerProcess
 
 TOPIC = "bench"

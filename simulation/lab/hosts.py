@@ -22,7 +22,7 @@ from lockstep.client import (
 )
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order import Record
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation.lab.changes import Changes
 from lockstep.simulation.lab.cluster_log import HostLog, LogLine

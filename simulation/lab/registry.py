@@ -26,7 +26,7 @@ _EXPERIMENTS: Final = {
             *("grants", "waits", "moves", "mixed", "brokers", "leaves", "clocks", "busy"),
         )
     },
-    "worlds/producers": "lockstep.simulation.worlds.producers_world:PRODUCERS_WORLDS",
+    "worlds/producers": "lockstep.simulation.worlds.producing.producers_world:PRODUCERS_WORLDS",
 }
 _FOCUSED: Final = "worlds/"  # and the part of order that they look at
 _MUSEUM: Final = "museum/"  # and the key of an exhibit

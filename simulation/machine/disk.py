@@ -1,8 +1,9 @@
 """The disk of a simulated host. It survives the processes; at a power cut it keeps only what was synced.
 
-It guarantees what `remoting/storage.py` promises and no more: unsynced bytes and names may be lost, complete or torn. A
-sync takes `sync_ms` inside a job of a worker pool, and has no effect if the power is cut before it returns. While the
-disk hangs, no sync and no read inside a job returns; reads on the event loop find their bytes in the page cache.
+It guarantees what `remoting/host/storage.py` promises and no more: unsynced bytes and names may be lost, complete or
+torn. A sync takes `sync_ms` inside a job of a worker pool, and has no effect if the power is cut before it returns.
+While the disk hangs, no sync and no read inside a job returns; reads on the event loop find their bytes in the
+page cache.
 
 disk.fail("sync", errno.EIO, path="commitlog", times=1)   # by the names of Storage and StoredFile
 disk.capacity_bytes = disk.used_bytes + 10_000            # ENOSPC after that
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from lockstep.remoting.storage import DiskSpace
+from lockstep.remoting.host.storage import DiskSpace
 from lockstep.simulation.machine.disk_file import PAGE_BYTES, Content, pages_of
 from lockstep.simulation.machine.host import Host
 

@@ -6,7 +6,7 @@ Writes of a crashed process, while its tasks are closed, are dropped silently.
 import errno
 import os
 
-from lockstep.remoting.storage import AppendFile, DiskSpace, FileLock, StoredFile
+from lockstep.remoting.host.storage import AppendFile, DiskSpace, FileLock, StoredFile
 from lockstep.simulation.machine.disk import Disk, Lock
 from lockstep.simulation.machine.disk_file import Content
 from lockstep.simulation.machine.host import Host

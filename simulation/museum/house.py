@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from lockstep.client import ClientError, ConsumeOrderlyStatus, MessageExt
-from lockstep.protocol.message import Record
+from lockstep.protocol.messages.message import Record
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.hosts import GROUP, PRODUCER, TOPIC, Hosts
 from lockstep.simulation.lab.user.app import Listening, UserApp

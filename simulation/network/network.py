@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from lockstep.remoting.runtime import ProtocolFactory
+from lockstep.remoting.host.runtime import ProtocolFactory
 from lockstep.simulation.machine.host import Host, host_context
 from lockstep.simulation.network.transport import Address, Endpoint, reset_error
 from lockstep.simulation.network.wire import Link, Pipe

@@ -15,8 +15,8 @@ from lockstep.protocol.headers.messaging import (
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
-from lockstep.protocol.together import NO_EPOCH, decode_commits
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.protocol.messages.together import NO_EPOCH, decode_commits
+from lockstep.remoting.connections.endpoint import Endpoint
 
 __all__ = ["Asked", "read_asked", "read_commits"]
 

@@ -13,7 +13,7 @@ from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import ResetOwnOffsetResponseHeader, UnregisterClientRequestHeader
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.worlds.asked import Asked, read_asked, read_commits

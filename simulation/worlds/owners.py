@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lockstep.client import MessageQueue
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.worlds.asked import Asked

@@ -12,7 +12,7 @@ from lockstep.protocol.bodies.config import (
     SubscriptionGroupWrapper,
 )
 from lockstep.protocol.codes import SerializeType
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.storage import Storage
 from lockstep.store.format.files import FileRun
 from lockstep.store.format.layout import CONFIG, FILE_END_BYTES, file_name
 from lockstep.store.format.lock_table import LOCK_TABLE, LockTableDamaged, decode_lock_table

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.check.files import Damage
 from lockstep.store.format.files import names_in
 from lockstep.store.format.index import (

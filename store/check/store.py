@@ -8,7 +8,7 @@ from typing import Final, Self
 from lockstep.protocol.bodies.config import KeptTopics
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.storage import Storage
 from lockstep.store.check.files import CONFIG_BODIES, Damage, file_damage, lock_table_damage, read_config, scan_log
 from lockstep.store.check.index import IndexCheck
 from lockstep.store.data_dir import DataDir

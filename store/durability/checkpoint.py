@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from lockstep.remoting.runtime import WorkerPool
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.remoting.host.runtime import WorkerPool
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.data_dir import DataDir
 from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.store import FileStore

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from lockstep.remoting.runtime import Runtime, TimerHandle, WorkerPool
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.remoting.host.runtime import Runtime, TimerHandle, WorkerPool
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.durability.checkpoint import CheckpointWork, CheckpointWriter, Writing
 from lockstep.store.file.expiry import Expiry
 from lockstep.store.file.retention import Retention

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.storage import Storage
 from lockstep.store.file.queue import FileQueue
 from lockstep.store.format.files import names_in
 from lockstep.store.format.layout import CONSUME_QUEUE, parse_file_name

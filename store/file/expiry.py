@@ -6,8 +6,8 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from lockstep.remoting.runtime import WorkerPool
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.runtime import WorkerPool
+from lockstep.remoting.host.storage import Storage
 from lockstep.store.data_dir import DataDir
 from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.retention import Plan, Retention, delete_files, first_kept

@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import Iterator
 
-from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.file.segments import Segments
 from lockstep.store.format.layout import COMMIT_LOG, FILE_END_BYTES, encode_padding
 from lockstep.store.format.log_records import next_record, record_starts

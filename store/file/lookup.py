@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Final
 
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.store.base import KeyQuery, QueryResult, QueueEntry, nearest_in_time
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.queue import QueueTable

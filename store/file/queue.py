@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.storage import Storage
 from lockstep.store.base import QueueEntry
 from lockstep.store.file.segments import Segments
 from lockstep.store.format.consume_queue import entries_end, first_written, next_log_offset, read_entries

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, text_bytes
+from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES, text_bytes
 from lockstep.store.base import Passes, fitting
 from lockstep.store.durability.repair import EntryRepair, SearchRunning
 from lockstep.store.file.log import FileLog

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Self
 
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.storage import Storage
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.segments import Segments

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from typing import Final
 
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.format.files import FileRun
 from lockstep.store.format.layout import file_name

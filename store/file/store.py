@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
+from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
+from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.storage import Storage
 from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull, TakenTopic, outside
 from lockstep.store.data_dir import DataDir
 from lockstep.store.durability.repair import EntryRepair

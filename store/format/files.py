@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Self
 
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.format.layout import CONSUME_QUEUE, file_name, parse_file_name
 
 __all__ = ["FileRun", "close_all", "is_blank", "names_in", "queue_folders"]

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lockstep.protocol.filter import java_string_hash
-from lockstep.protocol.properties import KEYS, UNIQ_KEY, decode_properties
-from lockstep.remoting.storage import StoredFile
+from lockstep.protocol.messages.properties import KEYS, UNIQ_KEY, decode_properties
+from lockstep.remoting.host.storage import StoredFile
 
 __all__ = [
     "INDEX_HEADER",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX
-from lockstep.protocol.message import MESSAGE_MAGIC
+from lockstep.protocol.messages.message import MESSAGE_MAGIC
 from lockstep.store.format.files import FileRun
 from lockstep.store.format.layout import FILE_END_BYTES, PADDING_MAGIC
 from lockstep.store.format.record import LogRecord, parse_record

@@ -5,7 +5,7 @@ import zlib
 from typing import Final, NamedTuple
 
 from lockstep.protocol.codes import SysFlag
-from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.messages.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
 
 __all__ = ["STORED_AT_BYTES", "LogRecord", "is_torn", "parse_record", "size_at", "stored_at"]
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lockstep.protocol.codes import SysFlag
-from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, KeyQuery
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.settings import FileStoreSettings

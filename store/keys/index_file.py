@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.format.index import (
     INDEX_HEADER,
     INDEX_ITEM,

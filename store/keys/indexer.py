@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.store.file.store import FileStore
 
 __all__ = ["KeyIndexer"]

@@ -7,7 +7,7 @@ and there is no index that would need memory.
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, KeyQuery
 from lockstep.store.memory.log import CommitLog
 from lockstep.store.memory.queue import ConsumeQueue

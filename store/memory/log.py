@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from mmap import mmap
 
-from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.store.format.record import STORED_AT_BYTES, parse_record, size_at, stored_at
 from lockstep.store.keys.search import find_key
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message, text_bytes
+from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message, text_bytes
 from lockstep.store.base import (
     AppendResult,
     GetResult,

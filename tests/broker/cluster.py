@@ -12,8 +12,8 @@ from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.simulation import SimRuntime
 from tests.broker.helpers import RecordingLog, queues_of
 

@@ -17,10 +17,10 @@ from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.message import decode_messages
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.runtime import AsyncioRuntime
-from lockstep.remoting.storage import StoredFile
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.runtime import AsyncioRuntime
+from lockstep.remoting.host.storage import StoredFile
 from tests.broker.helpers import NOW_MS, FakeConnection, RecordingLog, over_the_wire, send_header
 
 __all__ = ["DEADLINE_S", "Disk", "Kept", "kept", "until"]

@@ -9,7 +9,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.errors import BodyError, HeaderError, LocalProtocolError
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
-from lockstep.protocol.together import (
+from lockstep.protocol.messages.together import (
     COMMITS_MAX,
     NO_EPOCH,
     Commit,

@@ -9,7 +9,7 @@ import pytest
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.options import parse_options, parse_size, parse_topic
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, SysFlag
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.settings import SettingError, with_properties
 from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.file.store import FileStore

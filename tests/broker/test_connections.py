@@ -8,7 +8,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.limits.connections import Connections
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.limit_log import LimitLog
 from tests.broker.helpers import NOW_MS, FakeConnection, RecordingLog
 

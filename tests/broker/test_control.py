@@ -15,8 +15,8 @@ from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.message import decode_messages
-from lockstep.remoting.manual_clock import ManualClockRuntime
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.remoting.host.manual_clock import ManualClockRuntime
 from lockstep.simulation import World, simulate
 from tests.broker.cluster import Client
 from tests.broker.helpers import (

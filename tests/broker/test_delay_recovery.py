@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol import properties as names
+from lockstep.protocol.messages import properties as names
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept
 from tests.store.stores import record

@@ -8,7 +8,7 @@ import pytest
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delays.levels import DELAY_LEVELS, parse_delay_levels
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.remoting.settings import SettingError
 from lockstep.store import AppendResult, Record, StoreFull
 from tests.broker.helpers import NOW_MS, Peer, consumer, pull_header

@@ -13,10 +13,10 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.server import BrokerServer
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.runtime import AsyncioRuntime
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.remoting.settings import SettingError
-from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.check.store import StoreCheck
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog

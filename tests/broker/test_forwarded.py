@@ -26,7 +26,7 @@ from lockstep.protocol.headers.messaging import (
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectionLost, RequestTimeout
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, over_the_wire

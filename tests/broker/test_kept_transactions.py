@@ -10,7 +10,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
 from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
-from lockstep.protocol.ids import encode_offset_message_id
+from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.store import Record
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until

@@ -9,7 +9,7 @@ from lockstep.broker.state.offsets import ConsumerOffsetManager
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
 from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
-from lockstep.protocol.ids import encode_offset_message_id
+from lockstep.protocol.messages.ids import encode_offset_message_id
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
 from tests.broker.made_again import NEW, copied, copy, create, delayed, delete, max_offsets, put

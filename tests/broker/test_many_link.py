@@ -5,7 +5,7 @@ import asyncio
 from lockstep.broker.many.link import CommandLink
 from lockstep.broker.many.pipe import Said, encode_said
 from lockstep.protocol.bodies.broker import TopicConfig
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.helpers import Peer
 
 SPREAD = encode_said(Said(spread=True))

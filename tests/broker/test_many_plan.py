@@ -12,7 +12,7 @@ from lockstep.broker.many.topics import SharedTopics
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.broker.options import Options, parse_options
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.errors import StoreUnusable
 
 STORAGE = OsStorage()

@@ -18,8 +18,8 @@ from lockstep.protocol.headers.admin import (
     ViewMessageRequestHeader,
 )
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
-from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.ids import decode_offset_message_id
+from lockstep.protocol.messages.message import decode_messages
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer
 
 C = ResponseCode

@@ -9,8 +9,8 @@ import pytest
 
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.metrics.server import CONNECTION_LIFE_MS, CONNECTIONS_MAX, MetricsServer
-from lockstep.remoting.manual_clock import ManualClockRuntime
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.manual_clock import ManualClockRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.helpers import Peer
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: here\r\n"

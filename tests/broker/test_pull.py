@@ -12,7 +12,7 @@ from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, Peer, consumer, pull_header
 
 C = ResponseCode

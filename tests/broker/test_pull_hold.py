@@ -5,7 +5,7 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.message import encode_stored_message
+from lockstep.protocol.messages.message import encode_stored_message
 from lockstep.store import Passes, Record
 from tests.broker.helpers import NOW_MS, FakeConnection
 

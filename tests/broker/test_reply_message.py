@@ -9,8 +9,8 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.message import decode_messages
-from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.messages.properties import decode_properties
 from lockstep.remoting.errors import RequestTimeout
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, heartbeat_of, send_header
 from tests.broker.test_send import stored

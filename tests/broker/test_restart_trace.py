@@ -8,9 +8,9 @@ import pytest
 
 from lockstep.broker.persistence import restart_trace
 from lockstep.broker.persistence.restart_trace import leave_resets
-from lockstep.order.reader import checked
+from lockstep.order.traces.reader import checked
 from lockstep.protocol.names import SCHEDULE_TOPIC
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept

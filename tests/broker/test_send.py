@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
@@ -12,9 +11,10 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, HeaderError
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageResponseHeader
-from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.properties import encode_properties
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
+from lockstep.protocol.messages.ids import decode_offset_message_id
+from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.properties import encode_properties
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, send_header
 
 C = ResponseCode

@@ -9,7 +9,7 @@ from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages.message import MessageExt, decode_messages
 from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, Peer, pull_header
 from tests.broker.test_send import stored
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from lockstep.broker.answers import answer_at_once, sends_together
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.state.broker import Broker
-from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import QueueRequestHeader
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from tests.broker.helpers import NOW_MS, RecordingLog, over_the_wire, pull_header, send_header
 from tests.broker.kept_broker import Kept, kept, until
 from tests.remoting import helpers

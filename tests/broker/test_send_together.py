@@ -14,9 +14,9 @@ from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
-from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.properties import encode_properties
-from lockstep.protocol.together import (
+from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.properties import encode_properties
+from lockstep.protocol.messages.together import (
     NO_NUMBERS,
     SENDS_BYTES_MAX,
     SENDS_MAX,

@@ -12,7 +12,7 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, encode_command
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.simulation import SimRuntime, SimulationOptions, World, simulate
 from tests.broker.cluster import Client, Served, serve
 from tests.broker.helpers import ENCODINGS, consumer, heartbeat_of, pull_header, send_header

@@ -14,8 +14,8 @@ from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
-from lockstep.protocol.message import decode_messages
-from lockstep.protocol.properties import encode_properties
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.messages.properties import encode_properties
 from lockstep.store import Passes
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, RecordingLog, consumer
 

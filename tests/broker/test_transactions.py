@@ -14,9 +14,9 @@ from lockstep.protocol.headers.messaging import (
     EndTransactionRequestHeader,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.properties import encode_properties
+from lockstep.protocol.messages.ids import decode_offset_message_id
+from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.properties import encode_properties
 from lockstep.store import StoreFull
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, heartbeat_of
 from tests.broker.test_send import stored

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.headers.together import SendTogetherRequestHeader
-from lockstep.protocol.together import NO_NUMBERS, Lane, decode_rows, encode_sends
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
+from lockstep.protocol.messages.together import NO_NUMBERS, Lane, decode_rows, encode_sends
 from tests.broker.helpers import NOW_MS, over_the_wire, pull_header, send_header
 from tests.broker.kept_broker import Kept, kept, until
 

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.cli.bench.figures import percentiles, share
 from lockstep.cli.bench.handover import Rests
-from lockstep.protocol.message import MessageExt, Record, decode_messages, encode_stored_message
+from lockstep.protocol.messages.message import MessageExt, Record, decode_messages, encode_stored_message
 from tests.commands import Lockstep, running_broker
 
 MINE = "lockstep-bench-"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.cli.context.contexts import Context, ContextFile, Contexts, decode, encode
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
 from tests.commands import Lockstep, Result

@@ -15,10 +15,10 @@ from lockstep.cli.output import UsageError, seconds
 from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
-from lockstep.protocol.message import MessageExt, Record, decode_messages, encode_stored_message
+from lockstep.protocol.messages.message import MessageExt, Record, decode_messages, encode_stored_message
+from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.model import Message, MessageQueue
-from lockstep.protocol.properties import encode_properties
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.cli import app as cli
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.check import store as store_check
 from lockstep.store.check.files import Damage, log_end, scan_log
 from lockstep.store.check.store import StoreCheck

@@ -12,7 +12,7 @@ from lockstep.cli.options import DumpOptions
 from lockstep.cli.output import CliError, OutputFormat
 from lockstep.cli.store.dump import dump_store
 from lockstep.cli.store.inspect import inspect_store, opened_store, verify_store
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from tests.commands import SCRIPTS, TIMEOUT_S
 from tests.store.test_store_damage import whole
 

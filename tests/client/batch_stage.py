@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lockstep.client import Message, Producer, ProducerConfig, SendError, SendOutcome, SendResult
-from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
+from lockstep.protocol.messages.batch import decode_batch
 from tests.client.send_stage import SEND, header_of, producer_for
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 

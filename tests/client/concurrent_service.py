@@ -18,7 +18,7 @@ from lockstep.client.consumer.listener import CONCURRENT
 from lockstep.client.consumer.ownership.lock_port import NoLocks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from tests.client.messages import messages_at
 from tests.client.service_parts import service_parts
 from tests.client.stage import Stage, queue_at

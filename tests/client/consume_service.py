@@ -11,7 +11,7 @@ from lockstep.client.consumer.listener import ORDERLY
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.simulation import SimRuntime
 from tests.client.messages import messages_at
 from tests.client.service_parts import service_parts

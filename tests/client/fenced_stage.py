@@ -10,7 +10,7 @@ from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
 from lockstep.client.consumer.ownership.period_end import EndCause, PeriodEnds
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockOkBody, LockRefusal
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -21,7 +21,7 @@ from lockstep.protocol.headers.messaging import (
     ResetOwnOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from tests.client.stage import TOPIC, FakeBroker, Stage
 
 __all__ = ["GROUP", "LEASE_MS", "RIVAL", "Fenced", "FencedTable", "fenced_on", "requests"]

@@ -9,7 +9,7 @@ from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lockstep.protocol.message import MessageExt, Record, decode_messages, encode_stored_message
-from lockstep.protocol.properties import encode_properties
+from lockstep.protocol.messages.message import MessageExt, Record, decode_messages, encode_stored_message
+from lockstep.protocol.messages.properties import encode_properties
 
 __all__ = ["Panic", "message_at", "messages_at", "stored_bytes"]
 

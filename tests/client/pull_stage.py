@@ -13,7 +13,7 @@ from lockstep.protocol.headers.messaging import (
     PullMessageRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from tests.client.slaves import serves
 from tests.client.stage import FakeBroker, Stage, queue_at
 

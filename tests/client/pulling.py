@@ -17,7 +17,7 @@ from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.selector import SHARDING_KEY_OF
 from tests.client.messages import stored_bytes

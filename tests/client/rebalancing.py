@@ -11,7 +11,7 @@ from lockstep.client.consumer.ownership.allocation.average import AllocateMessag
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody

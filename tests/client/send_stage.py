@@ -10,7 +10,7 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.messages.properties import decode_properties
 from tests.client.stage import FakeBroker, Stage
 
 __all__ = ["SEND", "STORED", "header_of", "msg_id_of", "outcome_of", "producer_for", "store"]

@@ -13,16 +13,16 @@ from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.ordered import OrderedSender
 from lockstep.client.producer.request import SendRequests
 from lockstep.client.producer.result import SendResult
-from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
-from lockstep.protocol.ids import UniqueKeyMaker
+from lockstep.protocol.messages.batch import decode_batch
+from lockstep.protocol.messages.ids import UniqueKeyMaker
+from lockstep.protocol.messages.together import decode_sends, encode_rows
 from lockstep.protocol.model import Message, MessageQueue
-from lockstep.protocol.together import decode_sends, encode_rows
+from lockstep.remoting.connections.waiter import Waiter
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
-from lockstep.remoting.waiter import Waiter
 from lockstep.simulation import SimRuntime
 
 __all__ = ["QUEUE", "Link", "SendWorld", "Sent", "settle"]

@@ -8,7 +8,7 @@ from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import AnyListener, Contract, ListenerCall
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.remoting.runtime import WorkerPool
+from lockstep.remoting.host.runtime import WorkerPool
 from tests.client.stage import Stage
 
 __all__ = ["service_parts"]

@@ -12,8 +12,8 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
-from lockstep.remoting.runtime import Listening
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.host.runtime import Listening
 from lockstep.simulation import SimRuntime, World, simulate
 from tests.remoting.helpers import RecordingLog
 

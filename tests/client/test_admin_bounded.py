@@ -13,7 +13,7 @@ from lockstep.client.admin.stored_messages import last_messages
 from lockstep.protocol.bodies.broker import TopicList
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 

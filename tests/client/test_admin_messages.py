@@ -15,7 +15,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.headers.admin import QueryMessageRequestHeader, QueryMessageResponseHeader
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.ids import encode_offset_message_id
+from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.remoting.errors import RequestRefused
 from tests.client.messages import message_at, stored_bytes
 from tests.client.stage import PORT, TOPIC, FakeBroker, Stage, on_stage, queue_at

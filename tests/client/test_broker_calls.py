@@ -22,7 +22,7 @@ from lockstep.protocol.headers.admin import (
     GetConsumerRunningInfoRequestHeader,
     ResetOffsetRequestHeader,
 )
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from tests.client.stage import TOPIC, Stage, on_stage
 
 R = RequestCode

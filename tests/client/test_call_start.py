@@ -18,7 +18,7 @@ from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeMessageContext, ConsumeReturnType
 from lockstep.protocol.bodies.client import CMResult
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.runtime import AsyncioRuntime, WorkerPool
+from lockstep.remoting.host.runtime import AsyncioRuntime, WorkerPool
 from lockstep.simulation import SimRuntime
 from tests.client.concurrent_service import SUCCESS, Concurrent
 from tests.client.consume_service import Service, answers

@@ -10,10 +10,10 @@ import pytest
 import zstandard
 
 from lockstep.client import Message, ProducerConfig
-from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.compression import CompressionType
+from lockstep.protocol.messages.batch import decode_batch
+from lockstep.protocol.messages.compression import CompressionType
 from lockstep.remoting.settings import SettingError, with_properties
 from tests.client.send_stage import SEND, STORED, header_of, outcome_of, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at

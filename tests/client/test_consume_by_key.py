@@ -10,8 +10,8 @@ from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
 from lockstep.client.consumer.listener import BY_KEY
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.order.trace import TraceWriter
-from lockstep.protocol.properties import SHARDING_KEY
+from lockstep.order.traces.trace import TraceWriter
+from lockstep.protocol.messages.properties import SHARDING_KEY
 from lockstep.protocol.selector import KeyOf
 from tests.client.consume_service import SUSPEND, S
 from tests.client.messages import message_at

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumeConcurrentlyContext, MessageExt, MessageModel
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from tests.client.concurrent_service import LATER, SUCCESS, Concurrent
 from tests.client.messages import message_at
 from tests.client.stage import Stage, on_stage

@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.client import ConsumeOrderlyContext, MessageExt
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from tests.client.consume_service import SUSPEND, S, Service, answers
 from tests.client.messages import message_at
 from tests.client.stage import Stage, on_stage, queue_at

@@ -11,7 +11,7 @@ from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.signature import ACCESS_KEY, ONCE, SIGNATURE, field_texts, signature_of, signed_bytes
-from lockstep.remoting.connection import EndpointSettings, RemotingConnection
+from lockstep.remoting.connections.connection import EndpointSettings, RemotingConnection
 from lockstep.remoting.settings import SettingError, as_properties, with_properties
 
 ACCOUNT = Credentials("account1", "secret-1234")

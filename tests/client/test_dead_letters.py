@@ -10,11 +10,11 @@ from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.properties import decode_properties
 from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 

@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.epochs import epoch_text, make_epoch
 from tests.client.consume_service import SUSPEND
 from tests.client.consume_service import Service as QueueService

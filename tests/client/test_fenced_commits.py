@@ -14,7 +14,7 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.epochs import epoch_text, make_epoch
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
-from lockstep.protocol.together import COMMITS_MAX, Commit, decode_commits, encode_rows
+from lockstep.protocol.messages.together import COMMITS_MAX, Commit, decode_commits, encode_rows
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
 FENCED, OK = ResponseCode.FENCED, ResponseCode.SUCCESS

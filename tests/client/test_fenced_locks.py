@@ -10,7 +10,7 @@ from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from tests.client.fenced_stage import GROUP, LEASE_MS, RIVAL, Fenced, fenced_on, requests
 from tests.client.locks_stage import answer, grant
 from tests.client.stage import Stage, on_stage, queue_at

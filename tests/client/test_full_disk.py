@@ -11,7 +11,7 @@ from lockstep.client.consumer.listener import ORDERLY
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.order.trace import TraceWriter
+from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.messaging import OffsetResponseHeader

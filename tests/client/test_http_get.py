@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lockstep.client.instance.http_get import HttpGetFailed, http_get, read_reply
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.simulation import World, simulate
 from tests.client.web import WebServer
 

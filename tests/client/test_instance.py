@@ -17,7 +17,7 @@ from lockstep.protocol.headers.messaging import (
     QueueRequestHeader,
     UnregisterClientRequestHeader,
 )
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from tests.client.stage import TOPIC, Stage, on_stage
 
 BEAT = RequestCode.HEART_BEAT

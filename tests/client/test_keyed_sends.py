@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from lockstep.client import Message, ProducerConfig, SendError, SendOutcome, select_by_hash
-from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.messages.batch import decode_batch
+from lockstep.protocol.messages.properties import decode_properties
 from tests.client.send_stage import SEND, STORED, header_of, msg_id_of, outcome_of, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt, MessageQueue
 from lockstep.client.consumer.listener import ORDERLY, ListenerCall
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.client.messages import Panic, messages_at
 from tests.remoting.helpers import RecordingLog
 

@@ -21,10 +21,10 @@ from lockstep.protocol.headers.messaging import (
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
+from lockstep.protocol.messages.together import decode_commits
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
 from lockstep.protocol.signature import Credentials
-from lockstep.protocol.together import decode_commits
 from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused, RequestTimeout
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 

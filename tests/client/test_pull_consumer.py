@@ -35,7 +35,7 @@ from lockstep.protocol.headers.messaging import (
     SearchOffsetRequestHeader,
     TimestampResponseHeader,
 )
-from lockstep.protocol.ids import encode_offset_message_id, pack_host
+from lockstep.protocol.messages.ids import encode_offset_message_id, pack_host
 from lockstep.remoting.errors import RequestRefused, RequestTimeout
 from tests.client.messages import Panic, message_at, stored_bytes
 from tests.client.pull_stage import beats, stored_offsets

@@ -11,7 +11,7 @@ from lockstep.client import Message, MessageExt
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PushReplyMessageRequestHeader
-from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.messages.properties import decode_properties
 from tests.client.send_stage import SEND, STORED, header_of, producer_for
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
 

@@ -8,11 +8,11 @@ import pytest
 
 from lockstep.client import Message, Producer, ProducerConfig, SendForbiddenError, SendOutcome, SendResult
 from lockstep.client.hooks import SendMessageContext
-from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
-from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.messages.batch import decode_batch
+from lockstep.protocol.messages.properties import decode_properties
 from lockstep.protocol.signature import Credentials
 from tests.client.batch_stage import ALLOWED, RocketMQ, ends, message, sends, with_batches
 from tests.client.messages import Panic

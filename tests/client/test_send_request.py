@@ -9,15 +9,15 @@ from lockstep.client.producer.answers import read_send_reply
 from lockstep.client.producer.request import SendRequests, common_sharding_key
 from lockstep.client.producer.request_reply import ReplyMessage
 from lockstep.client.producer.sequencer import SequenceNumber
-from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from lockstep.protocol.ids import UniqueKeyMaker
+from lockstep.protocol.messages.batch import decode_batch
+from lockstep.protocol.messages.ids import UniqueKeyMaker
+from lockstep.protocol.messages.properties import decode_properties
 from lockstep.protocol.names import RESERVED_TOPICS
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.protocol.properties import decode_properties
 from tests.remoting.helpers import SteppedRuntime
 
 QUEUE = MessageQueue("T", "broker-a", 2)

@@ -11,9 +11,9 @@ from lockstep.client.hooks import SendMessageContext
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.together import SendTogetherRequestHeader
+from lockstep.protocol.messages.together import PROPERTIES_MAX
 from lockstep.protocol.signature import Credentials
-from lockstep.protocol.together import PROPERTIES_MAX
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation import World, simulate
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER, Cluster
 

@@ -13,7 +13,7 @@ from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.codes import LanguageCode
 from lockstep.remoting.errors import RequestRefused
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 
 
 class Admin(AdminClient):

@@ -21,7 +21,7 @@ from lockstep.protocol.headers.messaging import (
     EndTransactionRequestHeader,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.message import Record, encode_stored_message
+from lockstep.protocol.messages.message import Record, encode_stored_message
 from tests.client.send_stage import SEND, header_of
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
 

@@ -15,13 +15,13 @@ from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.protocol.bodies.client import CMResult, ConsumeMessageDirectlyResult
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.compression import CompressionType, compress
 from lockstep.protocol.headers.admin import ConsumeMessageDirectlyRequestHeader
 from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader
-from lockstep.protocol.ids import encode_offset_message_id
-from lockstep.protocol.message import MESSAGE_MAGIC
-from lockstep.protocol.pulled import decode_records, unpack_all
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.protocol.messages.compression import CompressionType, compress
+from lockstep.protocol.messages.ids import encode_offset_message_id
+from lockstep.protocol.messages.message import MESSAGE_MAGIC
+from lockstep.protocol.messages.pulled import decode_records, unpack_all
+from lockstep.remoting.connections.endpoint import Endpoint
 from tests.client.messages import stored_bytes
 from tests.client.stage import PORT, TOPIC, Stage, on_stage
 from tests.client.test_admin_messages import R, admin_for, finds

@@ -8,9 +8,9 @@ from lockstep.cli.format import format_line, message_row
 from lockstep.client import ConsumerConfig
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.compression import CompressionType, compress
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.message import MESSAGE_MAGIC, MessageExt, decode_messages
+from lockstep.protocol.messages.compression import CompressionType, compress
+from lockstep.protocol.messages.message import MESSAGE_MAGIC, MessageExt, decode_messages
 from tests.client.messages import stored_bytes
 from tests.client.pulling import PULL, Answer, found, in_turn, pulling
 from tests.client.stage import TOPIC, Stage, on_stage

@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from lockstep.remoting.runtime import Listening, Runtime
+from lockstep.remoting.host.runtime import Listening, Runtime
 
 __all__ = ["WebServer"]
 

@@ -8,7 +8,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.console.app import make_app
 from lockstep.console.collector import Collector
 from lockstep.console.console import Console
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 
 __all__ = ["Answer", "ask", "make_console"]
 

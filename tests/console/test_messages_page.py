@@ -6,9 +6,9 @@ from lockstep.console.model import QueueState, Span
 from lockstep.console.pages.asked import moment_ms
 from lockstep.console.pages.bodies import Shown, View, excerpt, shown
 from lockstep.console.pages.key_way import key_way
-from lockstep.protocol.message import MessageExt, Record, encode_stored_message
+from lockstep.protocol.messages.message import MessageExt, Record, encode_stored_message
+from lockstep.protocol.messages.pulled import decode_records
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.pulled import decode_records
 from tests.console.pages_inside import ask, make_console
 from tests.console.readings import GROUP, NOW_MS, QUEUES, reading, watched
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.properties import decode_properties
 from tests.differential.fastjson import NotJson, read_json
 from tests.differential.side import Answer, Received, Side
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from tests.differential.case import Case
 from tests.differential.comparing import Outcome, compare
 from tests.differential.reading import Facts, facts_of

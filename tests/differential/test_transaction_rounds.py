@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from lockstep.protocol.codes import RequestCode as R
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from tests.differential.case import BROKER, NAME_SERVER, Case
 from tests.differential.cases.world import object_body, pull, send, topic_fields
 from tests.differential.conftest import side_of

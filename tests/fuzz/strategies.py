@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from lockstep.protocol.batch import BatchRecord
 from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,
@@ -44,9 +43,10 @@ from lockstep.protocol.bodies.locks import (
 )
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
 from lockstep.protocol.headers.spec import spec_of
-from lockstep.protocol.message import Record, encode_stored_message
+from lockstep.protocol.messages.batch import BatchRecord
+from lockstep.protocol.messages.message import Record, encode_stored_message
+from lockstep.protocol.messages.together import Lane, encode_sends
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.together import Lane, encode_sends
 
 _EXAMPLES = int(os.environ.get("LOCKSTEP_FUZZ", "0"))
 fuzz = settings(

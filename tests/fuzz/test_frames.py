@@ -76,7 +76,7 @@ def test_it_finds_a_client_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path
     def raising(*_: Any) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("lockstep.remoting.connection.RemotingConnection._agree", raising)
+    monkeypatch.setattr("lockstep.remoting.connections.connection.RemotingConnection._agree", raising)
     assert "KeyError" in played("client", tmp_path).fault
 
 

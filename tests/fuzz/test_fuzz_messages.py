@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.protocol.batch import BatchRecord, decode_batch, encode_batch
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.protocol.filter import java_string_hash, parse_tags
-from lockstep.protocol.ids import decode_offset_message_id, encode_offset_message_id
-from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.properties import check_user_properties, decode_properties, encode_properties
-from lockstep.protocol.together import decode_rows, decode_sends, encode_rows
+from lockstep.protocol.messages.batch import BatchRecord, decode_batch, encode_batch
+from lockstep.protocol.messages.ids import decode_offset_message_id, encode_offset_message_id
+from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.properties import check_user_properties, decode_properties, encode_properties
+from lockstep.protocol.messages.together import decode_rows, decode_sends, encode_rows
 from tests.fuzz.strategies import (
     batches,
     fuzz,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from lockstep.client import AdminClient, Message, MessageQueue, Producer
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from tests.integration.processes import PATIENT_PRODUCER, Broker
 from tests.integration.raw import RawPeer, msgpack_request
 

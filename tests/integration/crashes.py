@@ -11,11 +11,11 @@ from typing import Final
 from lockstep.client import ClientError, Message, MessageQueue, Producer
 from lockstep.order import OrderReport, check_files
 from lockstep.protocol.bodies.config import ConsumerOffsetTable
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
-from lockstep.remoting.clocks import boot_ns
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.clocks import boot_ns
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.check.files import Damage, read_config, scan_log
 from lockstep.store.check.store import StoreCheck
 from lockstep.store.format.files import FileRun

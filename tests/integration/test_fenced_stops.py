@@ -15,9 +15,9 @@ from lockstep.order import Cause, OrderReport, Record, check_files
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.epochs import parse_epoch
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, UpdateConsumerOffsetRequestHeader
-from lockstep.remoting.clocks import boot_ns
+from lockstep.remoting.host.clocks import boot_ns
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime
 from lockstep.remoting.settings import parse_addresses
 from tests.integration.effects import Effects
 from tests.integration.processes import Broker, ConsumerProcess, Processes, until

@@ -9,7 +9,7 @@ import pytest
 from lockstep.client.doctor.cluster import limits_met
 from lockstep.client.doctor.gather import gather
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.integration.processes import Broker, Processes
 from tests.integration.raw import RawPeer, json_request
 

@@ -18,7 +18,7 @@ from lockstep.client import AdminClient, ClientError, Message, MessageQueue, Pro
 from lockstep.order import check_files
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.admin import PutKvConfigRequestHeader
-from lockstep.remoting.manual_clock import HeldPort
+from lockstep.remoting.host.manual_clock import HeldPort
 from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerFailed
 from tests.commands import TIMEOUT_S, Lockstep

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.broker.many.command import ManyBrokers
 from lockstep.broker.options import parse_options
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.helpers import RecordingLog
 
 

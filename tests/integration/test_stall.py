@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from lockstep.order import Cause, Kind, Record, check_files
-from lockstep.remoting.clocks import boot_ns
+from lockstep.remoting.host.clocks import boot_ns
 from tests.integration.processes import ConsumerProcess, Processes, until
 from tests.integration.workload import (
     SHORT_LOCKS,

@@ -1,7 +1,7 @@
 """What the stories with Java clients share: drivers run to their end, what they handled, the verdict on their order.
 
 An ordered consumer's driver watches the client's own offset store, so its events are records of the checker's format
-(lockstep.order.rules) under names of their own; `history` translates them.
+(lockstep.order.judge.rules) under names of their own; `history` translates them.
 """
 
 from collections import Counter

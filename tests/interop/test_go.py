@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.client import Message, Producer
-from lockstep.protocol.properties import SHARDING_KEY
+from lockstep.protocol.messages.properties import SHARDING_KEY
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker

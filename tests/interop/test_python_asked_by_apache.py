@@ -26,8 +26,8 @@ from lockstep.protocol.headers.admin import (
     GetConsumerRunningInfoRequestHeader,
     ResetOffsetRequestHeader,
 )
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.python_story import FAST_CONFIG, PythonStory, eventually

@@ -26,7 +26,7 @@ from lockstep.client import (
     PushConsumer,
 )
 from lockstep.protocol.codes import SysFlag
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.python_story import FAST_CONFIG, PythonStory, eventually

@@ -17,7 +17,7 @@ from lockstep.client import (
 from lockstep.protocol.codes import PullSysFlag, RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from tests.interop.harness.replicated import Replicated, replicated_apache
 from tests.interop.harness.table import RowMaker
 from tests.interop.python_story import PythonStory

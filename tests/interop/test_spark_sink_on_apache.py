@@ -12,7 +12,7 @@ from lockstep.pipeline.options import Options
 from lockstep.pipeline.sink.columns import SinkColumns
 from lockstep.pipeline.sink.task import Task, TaskWriter
 from lockstep.pipeline.sink.topics import writable_queues
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.selector import queue_of_hash
 from tests.integration.processes import until
 from tests.interop.harness.servers import Server

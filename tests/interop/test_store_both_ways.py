@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.check.store import StoreCheck
 from tests.interop.harness.drivers import Driver, Drivers, Event
 from tests.interop.harness.servers import Server, apache_server, lockstep_server

@@ -94,7 +94,7 @@ LATE: Final = (
     Protection(
         "clock-counts-sleep",
         "Leases are measured by a clock that stands still while the machine sleeps.",
-        "remoting/runtime.py",
+        "remoting/host/runtime.py",
         "clock_ns: ClockNs = boot_ns) -> None:",
         "clock_ns: ClockNs = time.monotonic_ns) -> None:",
         ("tests/remoting/test_clocks.py",),

@@ -10,7 +10,7 @@ from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.worlds.focused import FOCUSED
-from lockstep.simulation.worlds.producers_world import PRODUCERS_WORLDS
+from lockstep.simulation.worlds.producing.producers_world import PRODUCERS_WORLDS
 from tests.mutants.found import Found, read_found
 from tests.mutants.protections import ROOT
 

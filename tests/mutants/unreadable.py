@@ -13,7 +13,7 @@ UNREADABLE: Final = (
     Protection(
         "unreadable-handed-out",
         "A body that cannot be unpacked fails the whole pull, again and again.",
-        "protocol/message.py",
+        "protocol/messages/message.py",
         "            return self.unreadable(str(error))\n",
         "            raise\n",
         PULLED,
@@ -21,7 +21,7 @@ UNREADABLE: Final = (
     Protection(
         "broken-record-asked-alone",
         "A pull whose first record is no message is made again for ever.",
-        "protocol/pulled.py",
+        "protocol/messages/pulled.py",
         "    if count > 1:\n        return None\n",
         "    return None\n",
         PULLED,
@@ -29,7 +29,7 @@ UNREADABLE: Final = (
     Protection(
         "bodies-of-a-pull-bounded",
         "All bodies of a pull are unpacked at once, however large they are.",
-        "protocol/pulled.py",
+        "protocol/messages/pulled.py",
         "        if size >= plain_bytes_max:",
         "        if False:",
         PULLED,

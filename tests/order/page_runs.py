@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from lockstep.order.merge import merge_traces
+from lockstep.order.judge.rules import OrderChecker
+from lockstep.order.judge.survey import survey
 from lockstep.order.page import JudgedRun
 from lockstep.order.page.timeline import Timeline
-from lockstep.order.rules import OrderChecker
-from lockstep.order.survey import survey
+from lockstep.order.traces.merge import merge_traces
 
 __all__ = ["EPOCH_MS", "Record", "judged", "records", "shared"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.order.format import EVENTS, FIELDS, Event, trace_page, why_broken
 from lockstep.order.kinds import RULES, Kind, kinds_table
+from lockstep.order.traces.format import EVENTS, FIELDS, Event, trace_page, why_broken
 from tests.client.messages import message_at
 from tests.client.stage import queue_at
 from tests.order.test_trace import Tracing

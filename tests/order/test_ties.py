@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from lockstep.order import Confidence, Kind, OrderChecker, OrderReport, merge_traces
-from lockstep.order.survey import survey
+from lockstep.order.judge.survey import survey
 from tests.order.good_histories import GOOD
 from tests.order.good_table import ONE_CLOCK_ALONE
 from tests.order.scripts import traces_of

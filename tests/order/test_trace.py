@@ -10,9 +10,9 @@ import pytest
 from lockstep.client import Message, ProducerConfig, SendOutcome
 from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.request import SendRequests
-from lockstep.order.trace import TraceWriter
-from lockstep.protocol.ids import UniqueKeyMaker
-from lockstep.remoting.clocks import this_clock
+from lockstep.order.traces.trace import TraceWriter
+from lockstep.protocol.messages.ids import UniqueKeyMaker
+from lockstep.remoting.host.clocks import this_clock
 from tests.client.messages import message_at
 from tests.client.stage import queue_at
 from tests.remoting.helpers import SteppedRuntime

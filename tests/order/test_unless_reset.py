@@ -2,10 +2,10 @@
 
 from typing import Any, cast
 
-from lockstep.order.clocks import Clocks
-from lockstep.order.commits import WAITING_MAX, UnlessReset
+from lockstep.order.judge.commits import WAITING_MAX, UnlessReset
 from lockstep.order.kinds import Kind
 from lockstep.order.report import Findings
+from lockstep.order.traces.clocks import Clocks
 
 
 class TwoClocks:

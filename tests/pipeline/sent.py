@@ -2,7 +2,7 @@
 
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.sink.dedup import ROW_PROPERTY, TASK_PROPERTY
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages.message import MessageExt, decode_messages
 
 __all__ = ["contiguous_rewinds", "row_of", "sent", "task_of"]
 

@@ -15,11 +15,11 @@ from lockstep.pipeline.client.connection import Wire
 from lockstep.pipeline.errors import DataLossError, TopicError
 from lockstep.pipeline.source.fetch import Fetcher
 from lockstep.pipeline.source.planning import first_offset_at
-from lockstep.protocol.batch import BatchRecord
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import QueueRequestHeader
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages.batch import BatchRecord
+from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused
 from tests.integration.processes import Broker

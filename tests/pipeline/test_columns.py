@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lockstep.pipeline.source.columns import ARROW_TYPES, BatchBuilder, DamagedRecord
 from lockstep.pipeline.source.vectorized import find_records
 from lockstep.protocol.codes import SysFlag
-from lockstep.protocol.compression import CompressionType, compress
-from lockstep.protocol.message import Record, encode_stored_message
+from lockstep.protocol.messages.compression import CompressionType, compress
+from lockstep.protocol.messages.message import Record, encode_stored_message
 from lockstep.protocol.model import MessageQueue
 
 QUEUE = MessageQueue("t", "broker-a", 3)

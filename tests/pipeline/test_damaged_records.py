@@ -15,7 +15,7 @@ from lockstep.pipeline.source import fetch
 from lockstep.pipeline.source.fetch import SliceReader
 from lockstep.pipeline.source.planning import QueueSlice, first_offset_at
 from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.message import MESSAGE_MAGIC
+from lockstep.protocol.messages.message import MESSAGE_MAGIC
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectionLost
 from tests.client.messages import stored_bytes

@@ -8,10 +8,10 @@ import pytest
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient, Ticket
 from lockstep.pipeline.errors import SendFailed
 from lockstep.pipeline.sink.sequencer import Sender
-from lockstep.protocol.batch import BatchRecord, decode_batch, encode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
+from lockstep.protocol.messages.batch import BatchRecord, decode_batch, encode_batch
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectionLost, RequestTimeout
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from tests.pipeline.conftest import Brokers
 from tests.pipeline.topics import BORN_MS, Topic, plain_record
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.client.connection import Wire
-from lockstep.protocol.batch import BatchRecord
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.messages.batch import BatchRecord
+from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.properties import encode_properties
 from tests.integration.processes import Broker
 
 __all__ = ["BORN_MS", "Topic", "plain_record"]

@@ -10,8 +10,8 @@ import lz4.frame
 import pytest
 import zstandard
 
-from lockstep.protocol.compression import PLAIN_BYTES_MAX, CompressionType, compress, decompress
 from lockstep.protocol.errors import BodyError
+from lockstep.protocol.messages.compression import PLAIN_BYTES_MAX, CompressionType, compress, decompress
 
 MIB = 1024 * 1024
 TEXT = b"the same words over and over, " * 4

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lockstep.protocol.ids import (
+from lockstep.protocol.messages.ids import (
     UniqueKeyMaker,
     decode_offset_message_id,
     encode_offset_message_id,

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.protocol.batch import BatchRecord, decode_batch, encode_batch
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.message import (
+from lockstep.protocol.messages.batch import BatchRecord, decode_batch, encode_batch
+from lockstep.protocol.messages.message import (
     MESSAGE_MAGIC,
     MESSAGE_OVERHEAD_BYTES,
     PADDING_MAGIC,
     decode_messages,
 )
-from lockstep.protocol.properties import sharding_key_of
+from lockstep.protocol.messages.properties import sharding_key_of
 from tests.fuzz.strategies import stored_message
 
 PROPERTIES = "KEYS\x01k1\x02TAGS\x01TagA\x02UNIQ_KEY\x01FD00\x02__SHARDINGKEY\x01N123"

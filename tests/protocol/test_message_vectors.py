@@ -5,10 +5,10 @@ import zlib
 
 import pytest
 
-from lockstep.protocol.batch import decode_batch, encode_batch
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.message import Record, decode_messages, encode_stored_message
-from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.messages.batch import decode_batch, encode_batch
+from lockstep.protocol.messages.message import Record, decode_messages, encode_stored_message
+from lockstep.protocol.messages.properties import decode_properties
 from tests.protocol.recorded import ADMIN, CPP, JAVA, JAVA_BINARY, NODE, each_file, group_of, recorded_in
 
 R = RequestCode

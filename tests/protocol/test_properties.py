@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.properties import (
+from lockstep.protocol.messages.properties import (
     RESERVED_PROPERTIES,
     check_user_properties,
     decode_properties,

@@ -1,9 +1,9 @@
-"""Writes docs/connection.md from the tables of `remoting/connection_states.py`: `make connection-page`."""
+"""Writes docs/connection.md from the tables of `remoting/connections/connection_states.py`: `make connection-page`."""
 
 from collections.abc import Iterator
 from itertools import chain
 
-from lockstep.remoting.connection_states import MACHINES, Machine
+from lockstep.remoting.connections.connection_states import MACHINES, Machine
 from tests.tidy.source import ROOT
 
 __all__ = ["PAGE", "page"]
@@ -12,9 +12,11 @@ PAGE = ROOT / "docs" / "connection.md"
 INTRODUCTION = """\
 # The states of a connection
 
-`make connection-page` writes this page from the tables of [connection_states.py](../remoting/connection_states.py).
-[connection.py](../remoting/connection.py) acts by these tables: bytes go in, events and bytes to send come out, without
-a socket and without a clock. [endpoint.py](../remoting/endpoint.py) moves the bytes and the timers on asyncio.
+`make connection-page` writes this page from the tables of
+[connection_states.py](../remoting/connections/connection_states.py).
+[connection.py](../remoting/connections/connection.py) acts by these tables: bytes go in, events and bytes to send come
+out, without a socket and without a clock.
+[endpoint.py](../remoting/connections/endpoint.py) moves the bytes and the timers on asyncio.
 
 In a table each row is a state, each column an event, and each cell the next state. An empty cell: the two cannot meet.\
 """

@@ -8,9 +8,9 @@ from typing import Any
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.remoting.byte_budget import ConnectionBounds
-from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.remoting.connections.byte_budget import ConnectionBounds
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 
 __all__ = [
     "ECHO",

@@ -4,7 +4,7 @@ import pytest
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from tests.remoting.helpers import ECHO, ENCODINGS, Peer, echo, linked
 
 

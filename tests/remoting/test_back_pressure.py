@@ -5,9 +5,9 @@ import socket
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.errors import ConnectionLost, RemotingError
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, Peer, RecordingLog, frame_of, until
 
 HIGH_WATER = 64 * 1024

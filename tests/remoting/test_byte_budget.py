@@ -2,8 +2,8 @@
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.byte_budget import ByteBudget, ConnectionBounds, Inbound
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.limit_log import LimitLog
 from tests.remoting.helpers import ECHO, Peer, RecordingLog
 

@@ -6,9 +6,9 @@ from inspect import signature
 
 import pytest
 
-from lockstep.remoting.clocks import SleepWatch, boot_clock, boot_ns
-from lockstep.remoting.manual_clock import ManualClockRuntime
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.clocks import SleepWatch, boot_clock, boot_ns
+from lockstep.remoting.host.manual_clock import ManualClockRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.remoting.helpers import until
 
 SECOND_NS = 1_000_000_000

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import FrameError, LocalProtocolError
-from lockstep.remoting.connection import Ended, EndpointSettings, RemotingConnection
-from lockstep.remoting.connection_states import Flow, Life, OurOffer, PeerOffer, Request
+from lockstep.remoting.connections.connection import Ended, EndpointSettings, RemotingConnection
+from lockstep.remoting.connections.connection_states import Flow, Life, OurOffer, PeerOffer, Request
 from lockstep.remoting.errors import ConnectionLost, RequestTimeout
 from tests.remoting.helpers import ECHO
 

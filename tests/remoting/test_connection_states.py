@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.remoting.connection_states import LIFE, MACHINES, REQUEST, Life, Machine, Request
+from lockstep.remoting.connections.connection_states import LIFE, MACHINES, REQUEST, Life, Machine, Request
 from tests.remoting.connection_page import PAGE, page
 
 each_machine = pytest.mark.parametrize("machine", MACHINES, ids=[machine.title for machine in MACHINES])

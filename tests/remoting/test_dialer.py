@@ -7,10 +7,10 @@ import pytest
 
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
-from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused, RequestTimeout
-from lockstep.remoting.runtime import AsyncioRuntime, Listening
+from lockstep.remoting.host.runtime import AsyncioRuntime, Listening
 from lockstep.simulation import World, simulate
 from tests.remoting.helpers import ECHO, Handler, RecordingLog, echo, refuse, until
 

@@ -8,7 +8,7 @@ import pytest
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks
 from lockstep.remoting.errors import ConnectionLost
 from tests.remoting.helpers import ECHO, Peer, echo, frame_of
 

@@ -1,6 +1,6 @@
 """Bytes received and not handled yet: a bound for all connections together, and a time limit for each frame."""
 
-from lockstep.remoting.byte_budget import ByteBudget, Inbound
+from lockstep.remoting.connections.byte_budget import ByteBudget, Inbound
 from lockstep.remoting.limit_log import LimitLog
 from tests.remoting.helpers import RecordingLog
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.remoting.manual_clock import HeldPort, ManualClockRuntime
-from lockstep.remoting.runtime import AsyncioRuntime, TimerHandle
+from lockstep.remoting.host.manual_clock import HeldPort, ManualClockRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime, TimerHandle
 from tests.remoting.helpers import SteppedRuntime, until
 
 START_MS = 1_700_000_000_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_lock_is_held_by_one(storage: OsStorage, tmp_path: Path) -> None:
     lock = storage.lock(path)
     with pytest.raises(BlockingIOError):
         storage.lock(path)
-    program = "import sys; from lockstep.remoting.os_storage import OsStorage; OsStorage().lock(sys.argv[1])"
+    program = "import sys; from lockstep.remoting.host.os_storage import OsStorage; OsStorage().lock(sys.argv[1])"
     other = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
     assert "BlockingIOError" in other.stderr
     lock.release()

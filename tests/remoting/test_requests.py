@@ -7,9 +7,9 @@ import pytest
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import ConnectionLost, RemotingError
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, ENCODINGS, RecordingLog, echo, linked, until
 
 

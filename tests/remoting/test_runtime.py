@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import pytest
 
-from lockstep.remoting import runtime as runtime_module
-from lockstep.remoting.clocks import boot_ns
-from lockstep.remoting.runtime import AsyncioRuntime, WorkerPool
+from lockstep.remoting.host import runtime as runtime_module
+from lockstep.remoting.host.clocks import boot_ns
+from lockstep.remoting.host.runtime import AsyncioRuntime, WorkerPool
 from tests.remoting.helpers import until
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.signature import ONCE, SIGNATURE, Credentials
-from lockstep.remoting.connection import EndpointSettings, RemotingConnection
+from lockstep.remoting.connections.connection import EndpointSettings, RemotingConnection
 from tests.remoting.helpers import ECHO, frame_of
 
 NOW_MS = 1_700_000_000_000

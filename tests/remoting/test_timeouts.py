@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RequestTimeout
 from tests.remoting.helpers import ECHO, Peer, SteppedRuntime, echo, linked, until
 

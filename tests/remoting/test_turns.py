@@ -4,10 +4,10 @@ import struct
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
-from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.connections.byte_budget import ByteBudget, ConnectionBounds, Inbound
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.limit_log import LimitLog
-from lockstep.remoting.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, Peer, RecordingLog, SteppedRuntime, echo, frame_of, until
 
 COUNT = 20

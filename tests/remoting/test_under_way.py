@@ -2,10 +2,10 @@
 
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.byte_budget import ByteBudget, ConnectionBounds, Inbound
+from lockstep.remoting.connections.endpoint import Endpoint
+from lockstep.remoting.connections.under_way import UnderWay
 from lockstep.remoting.limit_log import LimitLog
-from lockstep.remoting.under_way import UnderWay
 from tests.remoting.helpers import Peer, RecordingLog
 
 LATER, AT_ONCE, SPARED = int(RequestCode.PULL_MESSAGE), int(RequestCode.GET_MAX_OFFSET), int(RequestCode.LOCK_BATCH_MQ)

@@ -10,10 +10,10 @@ from itertools import chain
 
 from lockstep.client import SendError, SendOutcome, SendResult
 from lockstep.order import Cause
-from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.protocol.messages.batch import decode_batch
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from tests.scenarios.cluster import BROKER, PRODUCER, Cluster
 from tests.scenarios.scenario import scenario
 

@@ -30,8 +30,8 @@ from lockstep.client.metric_families import FAMILIES, TOPICS_MAX
 from lockstep.client.producer.metrics import OTHER_TOPICS, SendTimes
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import AsyncioRuntime
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import Scenario, scenario

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation import World, simulate
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.hosts import GROUP, TOPIC

@@ -18,7 +18,7 @@ from lockstep.client import (
     SendError,
     reply_message,
 )
-from lockstep.protocol.message import MessageExt as Answer
+from lockstep.protocol.messages.message import MessageExt as Answer
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, TOPIC, Cluster

@@ -8,7 +8,7 @@ from typing import Final
 from lockstep.broker.state.broker import Broker
 from lockstep.client import ClientError
 from lockstep.client.admin.client import AdminClient
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.remoting.errors import RemotingError
 from lockstep.store.file.store import FileStore
 from tests.scenarios.cluster import BROKER, Cluster

@@ -7,7 +7,7 @@ from itertools import count, pairwise
 import pytest
 import uvloop
 
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.simulation import SimulationOptions, World, simulate
 from tests.simulation.peers import Echo, Recorder
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.simulation import SimRuntime, World, simulate
 
 OLD, NEW = b"o" * 3000, b"n" * 3000

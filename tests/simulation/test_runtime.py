@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.simulation import LimitError, SimRuntime, SimulationOptions, World, simulate
 
 

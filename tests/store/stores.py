@@ -6,8 +6,8 @@ from typing import Any
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.properties import decode_properties
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.protocol.messages.properties import decode_properties
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store import GetResult, MemoryStore, MemoryStoreSettings, MessageStore, Record
 from lockstep.store.base import KeyQuery, QueryResult
 from lockstep.store.durability.recovery import Recovered, Recovery

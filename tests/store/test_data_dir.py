@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.storage import FileLock
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.storage import FileLock
 from lockstep.store.data_dir import DataDir
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.store import GetStatus
 from lockstep.store.format.layout import ENTRY_BYTES
 from tests.broker.kept_broker import kept, until

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.protocol.message import decode_messages
-from lockstep.remoting import os_storage
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.remoting.host import os_storage
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store import GetStatus
 from lockstep.store.data_dir import DataDir
 from lockstep.store.errors import StoreUnusable

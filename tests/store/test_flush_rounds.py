@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lockstep.protocol.codes import ResponseCode
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.data_dir import DataDir
 from tests.broker.kept_broker import DEADLINE_S, kept, until
 from tests.store.stores import record

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.message import decode_messages
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store import Record
 from lockstep.store.base import KeyQuery
 from lockstep.store.check.store import StoreCheck

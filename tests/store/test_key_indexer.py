@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.store.file.store import FileStore
 from lockstep.store.keys.indexer import KeyIndexer
 

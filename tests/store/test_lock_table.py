@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.protocol.epochs import COUNTER_MAX, make_epoch
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.check.files import lock_table_damage
 from lockstep.store.format.lock_table import (
     KeptLock,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.protocol.codes import SysFlag
-from lockstep.protocol.message import Record, encode_stored_message
+from lockstep.protocol.messages.message import Record, encode_stored_message
 from lockstep.store.format.record import LogRecord, parse_record
 
 V4, V6 = b"\x7f\x00\x00\x01", bytes(15) + b"\x01"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.protocol.bodies.broker import TopicConfig
-from lockstep.remoting.storage import StoredFile
+from lockstep.remoting.host.storage import StoredFile
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Disk, Kept, until
 from tests.store import stores

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.store import GetStatus
 from tests.store.stores import Evictions, fill, get, memory_store, queried, record
 

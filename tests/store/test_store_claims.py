@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.storage import StoredFile
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.storage import StoredFile
 from lockstep.store.check.files import Damage
 from lockstep.store.check.store import StoreCheck
 from lockstep.store.format.files import FileRun

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.state.broker import Broker
 from lockstep.client import SerializeType
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.simulation import World, simulate
 from lockstep.simulation.machine.disk import Disk
 from lockstep.simulation.machine.host import Host

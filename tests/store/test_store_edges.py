@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.runtime import AsyncioRuntime
-from lockstep.remoting.storage import StoredFile
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.runtime import AsyncioRuntime
+from lockstep.remoting.host.storage import StoredFile
 from lockstep.store import GetStatus
 from lockstep.store.data_dir import DataDir
 from lockstep.store.file.segments import Segments

@@ -14,8 +14,8 @@ from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.names import OP_HALF_TOPIC
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.store import StoreFull
 from lockstep.store.data_dir import DataDir
 from lockstep.store.durability import recovery as file_recovery

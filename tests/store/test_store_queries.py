@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.store import MessageStore, Record
 from lockstep.store.keys import search as key_search
 from tests.broker.helpers import NOW_MS

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.store import GetStatus, Passes
 from tests.broker.helpers import NOW_MS
 from tests.store.stores import HOST, MakeStore, fill, get, record

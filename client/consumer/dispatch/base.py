@@ -15,11 +15,11 @@ from lockstep.client.consumer.ownership.lock_port import Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError
-from lockstep.protocol import properties as names
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.host.runtime import WorkerPool
 from lockstep.remoting.logs import log_exception
-from lockstep.remoting.runtime import WorkerPool
 
 __all__ = ["YIELD_AFTER", "ConsumeService", "OrderedService", "ServiceParts", "restore_topics"]
 

@@ -19,7 +19,7 @@ from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrde
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import most_bytes
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.logs import log_exception
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime
 
 __all__ = ["LONG_WAIT_MS", "CallStart", "CallStarts", "fence_fields", "outlived_ms"]
 

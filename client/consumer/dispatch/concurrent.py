@@ -16,9 +16,9 @@ from lockstep.client.consumer.dispatch.workers import Workers
 from lockstep.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
-from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.heartbeat import MessageModel
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.logs import log_exception

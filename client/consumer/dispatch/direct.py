@@ -11,12 +11,12 @@ from lockstep.client.consumer.listener import (
     ListenerCall,
     Outcome,
 )
-from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.client import CMResult, ConsumeMessageDirectlyResult
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["ConsumeDirectly"]
 

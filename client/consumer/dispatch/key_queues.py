@@ -15,7 +15,7 @@ from typing import Any, Final
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, log_or_raise
 from lockstep.protocol.bodies.client import ProcessQueueInfo
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
 from lockstep.remoting.logs import EventLog

@@ -10,7 +10,7 @@ from lockstep.client.consumer.dispatch.stats import TopicTotals
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.logs import log_exception
 

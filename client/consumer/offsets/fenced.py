@@ -13,8 +13,8 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
-from lockstep.protocol.together import Commit, decode_rows
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.protocol.messages.together import Commit, decode_rows
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused
 
 __all__ = ["FencedCommits"]

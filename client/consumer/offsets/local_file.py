@@ -17,10 +17,10 @@ from lockstep.protocol.bodies.queue_tables import as_queue_offsets, queue_table
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.atomic_write import replace_file_keeping_backup
+from lockstep.remoting.host.atomic_write import replace_file_keeping_backup
+from lockstep.remoting.host.runtime import Runtime
+from lockstep.remoting.host.storage import FileLock
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime
-from lockstep.remoting.storage import FileLock
 
 __all__ = ["LocalFileOffsetStore", "LocalOffsets", "offset_folder"]
 

@@ -14,9 +14,9 @@ from lockstep.protocol.headers.messaging import (
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
+from lockstep.protocol.messages.together import COMMITS_MAX, NO_EPOCH, Commit, encode_commits
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.together import COMMITS_MAX, NO_EPOCH, Commit, encode_commits
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "RemoteBrokerOffsetStore", "commit_frames"]

@@ -9,7 +9,7 @@ from typing import Final
 
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.remoting.runtime import TimerHandle
+from lockstep.remoting.host.runtime import TimerHandle
 
 __all__ = ["LeaseWatch"]
 

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.endpoint import Endpoint
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.connections.endpoint import Endpoint
+from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["Grant", "Locks", "NoLocks", "Refused", "Unfenced"]
 

@@ -13,9 +13,9 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused, RequestTimeout
-from lockstep.remoting.runtime import TimerHandle
+from lockstep.remoting.host.runtime import TimerHandle
 
 __all__ = ["LockListener", "LockReply", "LockRequests", "Queues", "by_broker", "in_parts"]
 

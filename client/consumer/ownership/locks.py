@@ -24,9 +24,9 @@ from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.locks import LockRefusal
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import TimerHandle
+from lockstep.remoting.host.runtime import TimerHandle
 
 __all__ = ["LockCall", "QueueLocks"]
 

@@ -7,7 +7,7 @@ from lockstep.broker.acl.control import AccessControl
 from lockstep.broker.acl.files import AclFiles
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.signature import Credentials, sign
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from tests.remoting.helpers import RecordingLog
 
 ADMIN = Credentials("adminadmin", "secret-admin")

@@ -15,10 +15,10 @@ from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
-from lockstep.protocol.message import Record, encode_stored_message
+from lockstep.protocol.messages.message import Record, encode_stored_message
+from lockstep.protocol.messages.together import NO_NUMBERS, Lane, encode_sends
 from lockstep.protocol.names import TRACE_TOPIC
 from lockstep.protocol.signature import ONCE, SIGNATURE, Credentials, sign
-from lockstep.protocol.together import NO_NUMBERS, Lane, encode_sends
 from tests.broker.acl.accounts import ACCOUNT, ADMIN, HOST, RULES, control, files, signed
 
 

@@ -7,7 +7,7 @@ import pytest
 from lockstep.broker.acl.changes import delete_account, put_account, set_white_addresses
 from lockstep.broker.acl.errors import RuleError
 from lockstep.broker.acl.files import AclFiles
-from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.host.os_storage import OsStorage
 from tests.broker.acl.accounts import RULES, files, rules_file
 from tests.remoting.helpers import RecordingLog
 

@@ -11,8 +11,8 @@ from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import RegisterBrokerRequestHeader
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.atomic_write import replace_file
-from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
+from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
+from lockstep.remoting.host.atomic_write import replace_file
 from lockstep.remoting.settings import SettingError
 from lockstep.simulation import SimRuntime, World, simulate
 from tests.broker.acl.accounts import ACCOUNT, ADMIN, RULES

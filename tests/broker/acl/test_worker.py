@@ -17,9 +17,9 @@ from lockstep.protocol.codes import RequestCode as R
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.acl import CreateAccessConfigRequestHeader, DeleteAccessConfigRequestHeader
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.acl.accounts import ACCOUNT, ADMIN, RULES, files, rules_file
 from tests.remoting.helpers import RecordingLog, until
 

@@ -4,8 +4,8 @@ import struct
 import zlib
 from typing import Any, Final
 
-from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.codes import RequestCode as R
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from tests.differential.case import LAST, Ask, Case, Table, ask, not_numbers, step, without
 from tests.differential.cases.world import EMPTY, GROUP, NO_WRITE, pull, send, text, topic_fields
 

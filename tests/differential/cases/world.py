@@ -5,8 +5,8 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.codes import RequestCode as R
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from tests.differential.case import Case, step
 from tests.differential.side import Side
 

@@ -14,9 +14,9 @@ from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import RESPONSE_HEADERS, NotifyConsumerIdsChangedRequestHeader
-from lockstep.protocol.message import decode_messages
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.errors import RemotingError
 from tests.fuzz.frames.corpus import requests_of
 from tests.fuzz.frames.loose import to_bytes

@@ -13,7 +13,7 @@ from lockstep.broker.fault_api.server import make_controlled
 from lockstep.broker.metrics.server import CONNECTION_LIFE_MS, CONNECTIONS_MAX, MetricsServer
 from lockstep.protocol.command import decode_command
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.remoting.manual_clock import ManualClockRuntime
+from lockstep.remoting.host.manual_clock import ManualClockRuntime
 from tests.fuzz.frames.census import largest_table
 from tests.fuzz.frames.loose import to_bytes
 from tests.fuzz.frames.mutations import mutate_bytes, mutate_parts

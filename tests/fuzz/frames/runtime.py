@@ -11,10 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, Final, TypeVar
 
-from lockstep.remoting.clocks import ClockId
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.runtime import Identity, Listening, ProtocolFactory, WorkerPool
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.host.clocks import ClockId
+from lockstep.remoting.host.os_storage import OsStorage
+from lockstep.remoting.host.runtime import Identity, Listening, ProtocolFactory, WorkerPool
+from lockstep.remoting.host.storage import Storage
 
 __all__ = ["FakeTransport", "FuzzRuntime", "Turns"]
 

@@ -10,8 +10,8 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, RequestHandler
-from lockstep.remoting.runtime import ProtocolFactory
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.host.runtime import ProtocolFactory
 from tests.fuzz.frames.loose import Account, Loose, sign, to_bytes
 from tests.fuzz.frames.oracle import Fault
 from tests.fuzz.frames.peers import Peer, certificates, trusting

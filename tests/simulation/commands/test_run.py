@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.order import Verdict
-from lockstep.order.rules import check_files
+from lockstep.order.judge.rules import check_files
 from lockstep.remoting.settings import SettingError
 from lockstep.simulation.commands.app import app
 from lockstep.simulation.lab.faults.by_name import FAULTS

@@ -7,7 +7,7 @@ import pytest
 from lockstep.client import MessageQueue
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.lab.registry import find_experiment

@@ -9,8 +9,8 @@ from lockstep.client import MessageQueue, SendOutcome
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.runner import run_seed
-from lockstep.simulation.worlds.producers_world import PRODUCERS_WORLDS
-from lockstep.simulation.worlds.sent import Places, Sent
+from lockstep.simulation.worlds.producing.producers_world import PRODUCERS_WORLDS
+from lockstep.simulation.worlds.producing.sent import Places, Sent
 
 QUEUE = MessageQueue("orders", "broker", 0)
 

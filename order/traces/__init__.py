@@ -1,0 +1,1 @@
+"""Traces: their format, their writer, their reader, and how several are merged on one time axis."""

@@ -1,0 +1,62 @@
+"""Merges traces into one history: each record with its time on the common axis, its trace and its clock."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+
+from lockstep.order.judge.survey import survey
+from lockstep.order.traces.clocks import Clocks, Stretches
+from lockstep.order.traces.reader import Record
+
+__all__ = ["TimedRecord", "merge_traces", "timed"]
+
+TimedRecord = tuple[int, int, int, Record]
+"""(time_ns, source, clock, record): the time on the common axis, and the numbers of the trace and the clock."""
+
+
+def merge_traces(traces: Sequence[Iterable[Record]], clocks: Clocks | None = None) -> Iterator[TimedRecord]:
+    """Yield the records of all traces in time order. A trace keeps its own order; ties go by the trace's number.
+
+    Args:
+        traces: Each must be readable twice, like a `TraceFile` or a list.
+        clocks: Those of `survey` for these traces. None: `survey` is called here.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    found = survey(traces).clocks if clocks is None else clocks
+    each = [timed(source, trace, found) for source, trace in enumerate(traces)]
+    return each[0] if len(each) == 1 else heapq.merge(*each)
+
+
+def timed(source: int, trace: Iterable[Record], clocks: Clocks) -> Iterator[TimedRecord]:
+    """Yield one trace with times that never decrease. A record without a monotonic clock gets its wall-clock time.
+
+    A broker's `reset` after a crash gets the earliest possible time, so no commit after it is taken for one before it.
+    `QueueHistory` distrusts commits that may have come before it.
+    """
+    latest = -(1 << 63)
+    if clocks.is_one(source):
+        clock = clocks.of(source, 0)
+        axis = clocks.axis_ns[clock]
+        several = len(clocks) > 1
+        for record in trace:
+            time_ns = record["mono_ns"] + axis
+            if several and record["event"] == "reset" and "client_id" not in record:
+                time_ns -= clocks.skew_ns
+            if time_ns > latest:
+                latest = time_ns
+            yield latest, source, clock, record
+        return
+    stretches = Stretches()
+    for record in trace:
+        clock = clocks.of(source, stretches.of(record))
+        mono = record.get("mono_ns")
+        if mono is not None:
+            time_ns = mono + clocks.axis_ns[clock]
+        else:
+            time_ns = record["wall_ms"] * 1_000_000 + clocks.axis_ns[clock]
+        if record["event"] == "reset" and "client_id" not in record:
+            time_ns -= clocks.skew_ns
+        if time_ns > latest:
+            latest = time_ns
+        yield latest, source, clock, record

@@ -1,0 +1,1 @@
+"""Messages: the stored layout, properties, ids, batches, compression, and replies to pulls."""
