@@ -10,7 +10,7 @@ from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import OffsetResponseHeader
-from tests.client.slaves import serves
+from tests.client.pulls.slaves import serves
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
 R = RequestCode

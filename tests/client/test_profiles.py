@@ -9,7 +9,7 @@ from lockstep.client import ConsumerConfig
 from lockstep.client.profiles import PROFILES, profiled
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from tests.client.pulling import PULL, Answer, found, in_turn, pulling
+from tests.client.pulls.pulling import PULL, Answer, found, in_turn, pulling
 from tests.client.stage import Stage, on_stage
 
 

@@ -14,7 +14,7 @@ BESIDE_ORDER: Final = (
         "client/consumer/listener.py",
         '_DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})',
         '_DONE = frozenset({"SUCCESS", "CONSUME_SUCCESS"})',
-        ("tests/scenarios/test_consume_hooks.py",),
+        ("tests/scenarios/consumers/test_consume_hooks.py",),
     ),
     Protection(
         "message-model-of-heartbeat",
@@ -22,7 +22,7 @@ BESIDE_ORDER: Final = (
         "client/consumer/member.py",
         "            self._settings.message_model,\n",
         "            MessageModel.CLUSTERING,\n",
-        ("tests/scenarios/test_broadcasting.py",),
+        ("tests/scenarios/consumers/test_broadcasting.py",),
     ),
     Protection(
         "flag-of-retry",
@@ -30,7 +30,7 @@ BESIDE_ORDER: Final = (
         "client/producer/retries.py",
         "            message.flag,\n",
         "            0,\n",
-        ("tests/client/test_send_back.py",),
+        ("tests/client/dispatch/test_send_back.py",),
     ),
     Protection(
         "thread-count-reaches-service",
@@ -38,6 +38,6 @@ BESIDE_ORDER: Final = (
         "client/consumer/push_member.py",
         "        self.service.set_consume_thread_count(count)\n",
         "",
-        ("tests/scenarios/test_concurrent.py::test_the_number_of_threads_may_change",),
+        ("tests/scenarios/consumers/test_concurrent.py::test_the_number_of_threads_may_change",),
     ),
 )

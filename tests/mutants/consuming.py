@@ -6,9 +6,9 @@ from tests.mutants.protection import Protection
 
 __all__ = ["CONSUMING"]
 
-TAKEOVER: Final = ("tests/scenarios/test_takeover.py", "tests/scenarios/test_partitions.py")
-OWNERSHIP: Final = ("tests/client/test_consume_ownership.py",)
-REBALANCE: Final = ("tests/client/test_rebalance.py",)
+TAKEOVER: Final = ("tests/scenarios/locks/test_takeover.py", "tests/scenarios/locks/test_partitions.py")
+OWNERSHIP: Final = ("tests/client/dispatch/test_consume_ownership.py",)
+REBALANCE: Final = ("tests/client/ownership/test_rebalance.py",)
 
 CONSUMING: Final = (
     # Calls
@@ -55,7 +55,7 @@ CONSUMING: Final = (
         "client/consumer/dispatch/orderly.py",
         "        process_queue.make_messages_to_consume_again(messages)\n        self._start_later",
         "        self._start_later",
-        ("tests/client/test_consume_orderly.py",),
+        ("tests/client/dispatch/test_consume_orderly.py",),
     ),
     Protection(
         "suspended-without-lock-comes-again",
@@ -99,7 +99,7 @@ CONSUMING: Final = (
         "client/consumer/offsets/store.py",
         "if reply.code == ResponseCode.QUERY_NOT_FOUND:",
         "if reply.code != ResponseCode.SUCCESS:",
-        ("tests/client/test_offsets.py",),
+        ("tests/client/offsets/test_offsets.py",),
     ),
     Protection(
         "offset-query-timeout",
@@ -107,7 +107,7 @@ CONSUMING: Final = (
         "client/consumer/offsets/store.py",
         "header, timeout_ms=5000)",
         "header)",
-        ("tests/client/test_offsets.py",),
+        ("tests/client/offsets/test_offsets.py",),
     ),
     Protection(
         "position-under-lock",
@@ -115,7 +115,7 @@ CONSUMING: Final = (
         "client/consumer/pull_loop.py",
         "            if not self._member.holds_lock(process_queue):\n",
         "            if False:\n",
-        ("tests/client/test_pull.py",),
+        ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "offset-of-earlier-period",
@@ -131,7 +131,7 @@ CONSUMING: Final = (
         "client/consumer/pull_loop.py",
         "            return  # these messages belong to the next owner\n",
         "            pass\n",
-        ("tests/client/test_pull.py",),
+        ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "accumulation-guard",
@@ -139,7 +139,7 @@ CONSUMING: Final = (
         "client/consumer/pull_loop.py",
         "            if behind > 0:\n",
         "            if behind >= 0:\n",
-        ("tests/client/test_pull_flow.py",),
+        ("tests/client/pulls/test_pull_flow.py",),
     ),
     # Rebalance
     Protection(
@@ -156,7 +156,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         "mine = list(strategy(self._member.group, ",
         'mine = list(strategy("", ',
-        ("tests/client/test_rebalance_strategies.py",),
+        ("tests/client/ownership/test_rebalance_strategies.py",),
     ),
     Protection(
         "listener-before-unlock",
@@ -164,7 +164,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         "        if not await process_queue.listener_idle(_LISTENER_WAIT_MS):\n",
         "        if False:\n",
-        (*REBALANCE, "tests/scenarios/test_rebalance.py"),
+        (*REBALANCE, "tests/scenarios/locks/test_rebalance.py"),
     ),
     Protection(
         "consume-lock-1000-ms",
@@ -181,7 +181,7 @@ CONSUMING: Final = (
         "        granted = await self._locks.lock(wanted) if wanted else {}\n",
         "        granted = await self._locks.lock(wanted) if wanted else {}\n"
         "        granted = {queue: Grant(self._runtime.now_ms()) for queue in wanted} if wanted else {}\n",
-        ("tests/client/test_rebalance.py",),
+        ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "rebalance-one-period",
@@ -189,7 +189,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         "wanted = [queue for queue in dict.fromkeys(mine) if queue not in self._table]",
         "wanted = list(dict.fromkeys(mine))",
-        ("tests/client/test_rebalance.py",),
+        ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "rebalance-fresh-members",
@@ -197,7 +197,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         "        topics = list(self._owner.topics())\n        self._members_at.clear()\n",
         "        topics = list(self._owner.topics())\n",
-        ("tests/client/test_rebalance.py",),
+        ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "rebalance-stores-last",
@@ -205,7 +205,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         "        self._persist(process_queue)\n        self._offsets.forget(queue)\n",
         "        self._offsets.forget(queue)\n        self._persist(process_queue)\n",
-        ("tests/client/test_rebalance.py",),
+        ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "rebalance-drops-first",
@@ -215,7 +215,7 @@ CONSUMING: Final = (
         "        idle = await process_queue.listener_idle(_LISTENER_WAIT_MS)\n"
         "        self.drop(process_queue, why)\n"
         "        if not idle:",
-        ("tests/scenarios/test_rebalance.py",),
+        ("tests/scenarios/locks/test_rebalance.py",),
     ),
     Protection(
         "pull-commits-handled",
@@ -223,7 +223,7 @@ CONSUMING: Final = (
         "client/consumer/pull_loop.py",
         "commit_offset = offsets.in_memory(queue)",
         "commit_offset = process_queue.next_offset",
-        ("tests/client/test_pull.py",),
+        ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "pull-finds-nothing",
@@ -231,7 +231,7 @@ CONSUMING: Final = (
         "client/consumer/push_member.py",
         "if result.status is not PullStatus.FOUND and process_queue.is_empty:",
         "if result.status is not PullStatus.FOUND:",
-        ("tests/client/test_pull.py",),
+        ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "pull-illegal-offset",
@@ -239,7 +239,7 @@ CONSUMING: Final = (
         "client/consumer/push_member.py",
         "        process_queue.dropped = True\n        offsets = range",
         "        offsets = range",
-        ("tests/client/test_pull.py",),
+        ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "pull-goes-on",
@@ -247,7 +247,7 @@ CONSUMING: Final = (
         "client/consumer/pull_loop.py",
         "        process_queue.next_offset = result.next_begin_offset\n",
         "        process_queue.next_offset = max(result.next_begin_offset - 1, 0)\n",
-        ("tests/client/test_pull.py",),
+        ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "commit-behind-handled",
@@ -255,7 +255,7 @@ CONSUMING: Final = (
         "client/consumer/process_queue.py",
         "offset = max(in_hand) + 1",
         "offset = max(in_hand)",
-        ("tests/client/test_process_queue.py",),
+        ("tests/client/pulls/test_process_queue.py",),
     ),
     Protection(
         "put-back-in-order",
@@ -263,7 +263,7 @@ CONSUMING: Final = (
         "client/consumer/offset_map.py",
         "        below = bool(new and offsets and new[0] <= offsets[-1])",
         "        below = False",
-        ("tests/client/test_offset_map.py",),
+        ("tests/client/offsets/test_offset_map.py",),
     ),
     Protection(
         "consuming-begins-again",
@@ -271,7 +271,7 @@ CONSUMING: Final = (
         "client/consumer/process_queue.py",
         "        if not taken:\n            self.consuming = False\n",
         "",
-        ("tests/client/test_process_queue.py",),
+        ("tests/client/pulls/test_process_queue.py",),
     ),
     Protection(
         "stop-waits-for-calls",
@@ -296,7 +296,7 @@ CONSUMING: Final = (
         "                    await self._dead_letters.send(process_queue, message, limit)\n"
         "                    dead.append(message)",
         "                    dead.append(message)",
-        ("tests/client/test_consume_orderly.py",),
+        ("tests/client/dispatch/test_consume_orderly.py",),
     ),
     Protection(
         "dead-letter-refused",
@@ -304,7 +304,7 @@ CONSUMING: Final = (
         "client/consumer/dispatch/base.py",
         "                except SendError as error:\n",
         "                except SendError as error:\n                    dead.append(message)\n",
-        ("tests/client/test_consume_orderly.py",),
+        ("tests/client/dispatch/test_consume_orderly.py",),
     ),
     Protection(
         "dead-letters-of-all",
@@ -312,7 +312,7 @@ CONSUMING: Final = (
         "client/consumer/dispatch/orderly.py",
         "if len(await self._give_up(process_queue, messages)) == len(messages):",
         "if await self._give_up(process_queue, messages):",
-        ("tests/client/test_consume_orderly.py",),
+        ("tests/client/dispatch/test_consume_orderly.py",),
     ),
     Protection(
         "rebalance-stays-locked",
@@ -320,7 +320,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         "        if process_queue.is_empty and not stays:",
         "        if process_queue.is_empty:",
-        ("tests/client/test_rebalance.py",),
+        ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "rebalance-gives-away",
@@ -328,7 +328,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         '            why = _MOVED if queue not in mine else ""',
         '            why = ""',
-        ("tests/client/test_rebalance.py",),
+        ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "dead-letter-lock",
@@ -336,7 +336,7 @@ CONSUMING: Final = (
         "client/consumer/dispatch/base.py",
         "        if process_queue.lost:\n            return []\n",
         "",
-        ("tests/client/test_fenced_calls.py",),
+        ("tests/client/dispatch/test_fenced_calls.py",),
     ),
     Protection(
         "pull-ends-with-period",
@@ -344,7 +344,7 @@ CONSUMING: Final = (
         "client/consumer/pull_loop.py",
         "        while not (process_queue.dropped or process_queue.draining):",
         "        while True:",
-        ("tests/client/test_pull.py",),
+        ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "lost-lock-comes-back",
@@ -352,7 +352,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         "if not why and process_queue.outlived_lock:",
         "if False:",
-        ("tests/client/test_rebalance.py",),
+        ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "members-in-one-order",
@@ -360,7 +360,7 @@ CONSUMING: Final = (
         "client/consumer/ownership/rebalance.py",
         "members = sorted(client_ids)",
         "members = list(client_ids)",
-        ("tests/client/test_rebalance.py",),
+        ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "one-run-a-queue",
@@ -368,6 +368,6 @@ CONSUMING: Final = (
         "client/consumer/dispatch/orderly.py",
         "if self._starts.stopped or process_queue in self._running:",
         "if self._starts.stopped:",
-        ("tests/client/test_consume_ownership.py",),
+        ("tests/client/dispatch/test_consume_ownership.py",),
     ),
 )

@@ -18,7 +18,7 @@ FENCED: Final = (
         CHECKS,
         "denial = self._of_owner(connection, claim, now_ms) if alone else None",
         "denial: Denial | None = None",
-        ("tests/broker/test_fence_epochs.py",),
+        ("tests/broker/fence/test_fence_epochs.py",),
     ),
     Protection(
         "fence-pull-epoch",
@@ -44,7 +44,7 @@ FENCED: Final = (
         "broker/processors/send.py",
         "    check_owner(broker, connection, claim, Act.DEAD_LETTER, now_ms)\n",
         "",
-        ("tests/broker/test_fence_epochs.py",),
+        ("tests/broker/fence/test_fence_epochs.py",),
     ),
     Protection(
         "fence-unmodified",
@@ -64,7 +64,7 @@ FENCED: Final = (
         "            of_group = header.consumer_group, header.topic, header.queue_id\n"
         "            broker.offsets.commit(*of_group, header.commit_offset)\n"
         "        return fence.pulls.refuse(",
-        ("tests/broker/test_fence_unmodified.py",),
+        ("tests/broker/fence/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-commits-forward",
@@ -154,7 +154,7 @@ FENCED: Final = (
         "broker/processors/kept_answer.py",
         "    if keeper is None or keeper.is_kept:\n",
         "    if True:\n",
-        ("tests/broker/test_lock_keeper.py",),
+        ("tests/broker/fence/test_lock_keeper.py",),
     ),
     # The client
     Protection(
@@ -163,7 +163,7 @@ FENCED: Final = (
         "client/consumer/ownership/locks.py",
         "                grant = Grant(asked_ms, *reply.grants[queue])\n",
         "                grant = Grant(self._runtime.now_ms(), *reply.grants[queue])\n",
-        ("tests/client/test_fenced_locks.py",),
+        ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-own-lease",
@@ -187,7 +187,7 @@ FENCED: Final = (
         "client/consumer/ownership/period_end.py",
         "    EndCause.HANDOVER: PeriodEnd(cancels=False, stores=True, unlocks=True, asks=True),\n",
         "    EndCause.HANDOVER: PeriodEnd(cancels=False, stores=False, unlocks=True, asks=True),\n",
-        ("tests/scenarios/test_fenced.py",),
+        ("tests/scenarios/locks/test_fenced.py",),
     ),
     Protection(
         "fence-margin",
@@ -195,7 +195,7 @@ FENCED: Final = (
         "client/consumer/process_queue.py",
         "self._trusted_ms = lease_ms - lease_ms // _MARGIN_PARTS",
         "self._trusted_ms = lease_ms",
-        ("tests/client/test_fenced_locks.py",),
+        ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-stored-before-unlock",
@@ -203,7 +203,7 @@ FENCED: Final = (
         "client/consumer/ownership/period_end.py",
         "                await self._acts.store_last(process_queue)",
         '                self.start(self._acts.store_last(process_queue), "store")',
-        ("tests/client/test_period_end.py",),
+        ("tests/client/ownership/test_period_end.py",),
     ),
     Protection(
         "fence-drains-first",
@@ -211,7 +211,7 @@ FENCED: Final = (
         "client/consumer/ownership/period_end.py",
         "        process_queue.draining = True\n",
         "        process_queue.draining = end.cancels\n",
-        ("tests/client/test_period_end.py",),
+        ("tests/client/ownership/test_period_end.py",),
     ),
     Protection(
         "fence-acquired-told",
@@ -219,7 +219,7 @@ FENCED: Final = (
         "client/consumer/fencing.py",
         "        if self._parts.on_acquired is None or not process_queue.epoch:",
         "        if True:",
-        ("tests/scenarios/test_fenced.py",),
+        ("tests/scenarios/locks/test_fenced.py",),
     ),
     Protection(
         "fence-reset-epoch",
@@ -227,7 +227,7 @@ FENCED: Final = (
         "broker/state/fenced_locks.py",
         "        lock.epoch, lock.acquired_ms = self.epochs.next(), now_ms\n",
         "        lock.acquired_ms = now_ms\n",
-        ("tests/broker/test_fence_resets.py",),
+        ("tests/broker/fence/test_fence_resets.py",),
     ),
     Protection(
         "fence-commit-beyond-end",
@@ -235,7 +235,7 @@ FENCED: Final = (
         "broker/fence/checks.py",
         "stored < offset <= self._max_offset(claim.topic, claim.queue_id)",
         "stored < offset",
-        ("tests/broker/test_fence_resets.py",),
+        ("tests/broker/fence/test_fence_resets.py",),
     ),
     Protection(
         "fence-table-of-takeovers",
@@ -243,7 +243,7 @@ FENCED: Final = (
         "broker/persistence/lock_table.py",
         "        if change.new is not None and lock is not None:",
         '        if change.cause.name == "GRANTED" and lock is not None:',
-        ("tests/broker/test_lock_keeper.py",),
+        ("tests/broker/fence/test_lock_keeper.py",),
     ),
     Protection(
         "fence-bound-connection",
@@ -251,7 +251,7 @@ FENCED: Final = (
         "broker/fence/checks.py",
         "is_its_client = lock is not None and self.clients.has(connection, group, lock.client_id)",
         "is_its_client = lock is not None",
-        ("tests/broker/test_fence_unmodified.py",),
+        ("tests/broker/fence/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-offsets-of-periods",
@@ -259,7 +259,7 @@ FENCED: Final = (
         "broker/persistence/durable_store.py",
         "        if kept_locks is not None and self.data_dir.crashed:",
         "        if False:",
-        ("tests/broker/test_lock_keeper.py",),
+        ("tests/broker/fence/test_lock_keeper.py",),
     ),
     Protection(
         "fence-trust-cut",
@@ -267,7 +267,7 @@ FENCED: Final = (
         "client/consumer/ownership/fenced_locks.py",
         "                process_queue.locked = False\n        self.watch.look()",
         "                pass\n        self.watch.look()",
-        ("tests/client/test_fenced_locks.py",),
+        ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-lease-end-noticed",
@@ -275,7 +275,7 @@ FENCED: Final = (
         "client/consumer/ownership/lease_watch.py",
         "                if now_ms >= process_queue.lease_end_ms:",
         "                if False:",
-        ("tests/client/test_fenced_locks.py",),
+        ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-pull-lease",
@@ -283,7 +283,7 @@ FENCED: Final = (
         "broker/fence/checks.py",
         "_NEED_LEASE: Final = (Act.PULL, Act.RESET)",
         "_NEED_LEASE: Final = (Act.RESET,)",
-        ("tests/broker/test_fence_epochs.py",),
+        ("tests/broker/fence/test_fence_epochs.py",),
     ),
     Protection(
         "fence-legacy-release",
@@ -291,7 +291,7 @@ FENCED: Final = (
         "broker/fence/states.py",
         "    (_S.HELD, _E.LEGACY_UNLOCK): _T(_S.RELEASING),",
         "    (_S.HELD, _E.LEGACY_UNLOCK): _T(_S.FREE, _C.UNLOCKED),",
-        ("tests/broker/test_fence_unmodified.py",),
+        ("tests/broker/fence/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-old-connection",
@@ -299,7 +299,7 @@ FENCED: Final = (
         "broker/fence/index.py",
         "            if lock.connection is not connection:",
         "            if lock.connection is None:",
-        ("tests/broker/test_fenced_ends.py",),
+        ("tests/broker/fence/test_fenced_ends.py",),
     ),
     Protection(
         "fence-reclaim-in-grace",
@@ -307,7 +307,7 @@ FENCED: Final = (
         "broker/state/fenced_locks.py",
         "may_reclaim = lock is None and self.in_grace(now_ms) and",
         "may_reclaim = lock is None and",
-        ("tests/broker/test_fenced_restarts.py",),
+        ("tests/broker/fence/test_fenced_restarts.py",),
     ),
     Protection(
         "fence-cancelled-comes-again",
@@ -315,7 +315,7 @@ FENCED: Final = (
         "client/consumer/dispatch/orderly.py",
         "            begun = False\n        if not begun:",
         "            status = _Status.SUCCESS\n        if not begun:",
-        ("tests/client/test_fenced_calls.py",),
+        ("tests/client/dispatch/test_fenced_calls.py",),
     ),
     Protection(
         "fence-reset-owner",
@@ -323,7 +323,7 @@ FENCED: Final = (
         "broker/processors/offset.py",
         "    check_owner(broker, connection, header, Act.RESET, now_ms)\n",
         "",
-        ("tests/broker/test_fence_epochs.py",),
+        ("tests/broker/fence/test_fence_epochs.py",),
     ),
     Protection(
         "fence-answer-of-ended-connection",
@@ -331,7 +331,7 @@ FENCED: Final = (
         "client/consumer/ownership/fenced_locks.py",
         "        elif reply.endpoint.is_open:",
         "        else:",
-        ("tests/client/test_fenced_locks.py",),
+        ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-grant-of-ended-connection",
@@ -339,7 +339,7 @@ FENCED: Final = (
         "client/consumer/ownership/fenced_locks.py",
         "return connected and self._runtime",
         "return self._runtime",
-        ("tests/client/test_fenced_locks.py",),
+        ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-ended-epoch",
@@ -347,7 +347,7 @@ FENCED: Final = (
         "client/consumer/ownership/fenced_locks.py",
         "return epoch if runs or epoch != self._ended.get(queue) else 0",
         "return epoch",
-        ("tests/client/test_fenced_locks.py",),
+        ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-late-refusal",
@@ -355,7 +355,7 @@ FENCED: Final = (
         "client/consumer/ownership/lock_states.py",
         "if epoch and epoch == self.epoch else",
         "if epoch else",
-        ("tests/client/test_fenced_locks.py",),
+        ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-older-end",
@@ -363,6 +363,6 @@ FENCED: Final = (
         "client/consumer/ownership/period_end.py",
         "if member.table.get(queue) is process_queue:",
         "if queue in member.table:",
-        ("tests/client/test_period_end.py",),
+        ("tests/client/ownership/test_period_end.py",),
     ),
 )

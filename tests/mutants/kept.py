@@ -21,7 +21,7 @@ KEPT: Final = (
         "broker/persistence/durable_replies.py",
         "        if self._flush_sync and (stored or self._is_repeated(command)):",
         "        if False:",
-        ("tests/broker/test_unsafe_answers.py",),
+        ("tests/broker/requests/test_unsafe_answers.py",),
     ),
     Protection(
         "kept-offsets-read",
@@ -29,7 +29,7 @@ KEPT: Final = (
         "broker/persistence/config_files.py",
         "        if offsets is not None:\n            self._restore_offsets",
         "        if False:\n            self._restore_offsets",
-        ("tests/broker/test_kept_offsets.py",),
+        ("tests/broker/kept/test_kept_offsets.py",),
     ),
     Protection(
         "kept-offsets-written",
@@ -37,7 +37,7 @@ KEPT: Final = (
         "broker/persistence/config_files.py",
         "        return [writing, partial(self._write, DELAYS",
         "        return [partial(self._write, DELAYS",
-        ("tests/broker/test_restart_trace.py",),
+        ("tests/broker/kept/test_restart_trace.py",),
     ),
     Protection(
         "kept-behind-checkpoint",
@@ -62,7 +62,7 @@ KEPT: Final = (
         "        pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums,",
         "        pull.topic, pull.queue_id, max(pull.queue_offset, broker.store.max_offset(*pull[2:4]) - 1),"
         " pull.max_msg_nums,",
-        ("tests/broker/test_pull.py",),
+        ("tests/broker/requests/test_pull.py",),
     ),
     Protection(
         "members-expire",
@@ -70,7 +70,7 @@ KEPT: Final = (
         "broker/state/broker.py",
         "        late = self.consumers.expired(now_ms, timeout_ms) + ",
         "        late = [] + ",
-        ("tests/broker/test_server.py",),
+        ("tests/broker/ports/test_server.py",),
     ),
     Protection(
         "delayed-once",
@@ -78,7 +78,7 @@ KEPT: Final = (
         "broker/persistence/durable_store.py",
         "        delivered = count_delivered(store, tables.delays, self.tables.delays_log_offset)\n",
         "        delivered = 0\n",
-        ("tests/broker/test_delay_recovery.py",),
+        ("tests/broker/kept/test_delay_recovery.py",),
     ),
     Protection(
         "half-ended-once",
@@ -86,7 +86,7 @@ KEPT: Final = (
         "broker/persistence/durable_store.py",
         "self._mark_last_commit(now_ms) if self.data_dir.crashed else None",
         "None",
-        ("tests/broker/test_kept_transactions.py",),
+        ("tests/broker/kept/test_kept_transactions.py",),
     ),
     Protection(
         "routes-of-the-living",
@@ -94,6 +94,6 @@ KEPT: Final = (
         "broker/name_server/name_server.py",
         "now_ms - live.last_update_ms > self.config.broker_expired_timeout_ms",
         "False",
-        ("tests/broker/test_name_server.py",),
+        ("tests/broker/name_server/test_name_server.py",),
     ),
 )

@@ -6,8 +6,8 @@ from tests.mutants.protection import Protection
 
 __all__ = ["LATE"]
 
-WAITED: Final = ("tests/client/test_call_start.py", "tests/scenarios/test_late_calls.py")
-SLEPT: Final = ("tests/scenarios/test_sleep.py",)
+WAITED: Final = ("tests/client/dispatch/test_call_start.py", "tests/scenarios/locks/test_late_calls.py")
+SLEPT: Final = ("tests/scenarios/locks/test_sleep.py",)
 
 LATE: Final = (
     Protection(
@@ -17,7 +17,7 @@ LATE: Final = (
         "        start = _Start(self._runtime)  # the wait for other calls of the queue counts too\n"
         "        async with self._between_runs(queue):\n",
         "        async with self._between_runs(queue):\n            start = _Start(self._runtime)\n",
-        ("tests/client/test_call_start.py",),
+        ("tests/client/dispatch/test_call_start.py",),
     ),
     Protection(
         "lock-on-thread",

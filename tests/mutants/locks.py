@@ -6,12 +6,12 @@ from tests.mutants.protection import Protection
 
 __all__ = ["LOCKS"]
 
-TAKEOVER: Final = ("tests/scenarios/test_takeover.py", "tests/scenarios/test_partitions.py")
-LOCK_LIFE: Final = ("tests/scenarios/test_lock_life.py",)
-LOCK_TESTS: Final = ("tests/client/test_queue_locks.py",)
-LOCK_STATES: Final = "tests/client/test_lock_states.py"
-UNANSWERED: Final = "tests/client/test_unanswered_locks.py"
-RESETS: Final = "tests/client/test_offset_reset.py"
+TAKEOVER: Final = ("tests/scenarios/locks/test_takeover.py", "tests/scenarios/locks/test_partitions.py")
+LOCK_LIFE: Final = ("tests/scenarios/locks/test_lock_life.py",)
+LOCK_TESTS: Final = ("tests/client/ownership/test_queue_locks.py",)
+LOCK_STATES: Final = "tests/client/ownership/test_lock_states.py"
+UNANSWERED: Final = "tests/client/ownership/test_unanswered_locks.py"
+RESETS: Final = "tests/client/ownership/test_offset_reset.py"
 
 LOCKS: Final = (
     # The broker's lock
@@ -37,7 +37,7 @@ LOCKS: Final = (
         "broker/state/locks.py",
         "if entry.client_id == client_id and not expired:",
         "if not expired:",
-        ("tests/broker/test_lock_manager.py",),
+        ("tests/broker/state/test_lock_manager.py",),
     ),
     Protection(
         "broker-unlock-owner",
@@ -45,7 +45,7 @@ LOCKS: Final = (
         "broker/state/locks.py",
         "if entry is None or entry.client_id != client_id:",
         "if entry is None:",
-        ("tests/broker/test_lock_manager.py",),
+        ("tests/broker/state/test_lock_manager.py",),
     ),
     # The client's belief in it
     Protection(
@@ -94,7 +94,7 @@ LOCKS: Final = (
         "client/consumer/push_member.py",
         "            await self._locks.lock_all_over(address, endpoint)\n",
         "",
-        ("tests/scenarios/test_broker_restart.py",),
+        ("tests/scenarios/brokers/test_broker_restart.py",),
     ),
     Protection(
         "client-unlock-not-reused",
@@ -102,7 +102,7 @@ LOCKS: Final = (
         "client/consumer/ownership/locks.py",
         "timer(in_table=queue in self._table)",
         "timer(in_table=False)",
-        (*LOCK_TESTS, "tests/scenarios/test_rebalance.py"),
+        (*LOCK_TESTS, "tests/scenarios/locks/test_rebalance.py"),
     ),
     Protection(
         "client-unlock-behind-lock",
@@ -159,7 +159,7 @@ LOCKS: Final = (
         "        return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)",
         "        entry.last_update_ms = now_ms\n"
         "        return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)",
-        ("tests/broker/test_lock_manager.py",),
+        ("tests/broker/state/test_lock_manager.py",),
     ),
     Protection(
         "broker-takeover-owner",
@@ -168,7 +168,7 @@ LOCKS: Final = (
         "            self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))\n            old,",
         "            self._put(entries, consumer_group, queue, LockEntry(entry.client_id, now_ms, now_ms))\n"
         "            old,",
-        ("tests/broker/test_lock_manager.py",),
+        ("tests/broker/state/test_lock_manager.py",),
     ),
     Protection(
         "broker-unlock-asked",
@@ -176,7 +176,7 @@ LOCKS: Final = (
         "broker/state/locks.py",
         "        for queue in queues:\n            entry = entries.get(queue)",
         "        for queue in list(entries):\n            entry = entries.get(queue)",
-        ("tests/broker/test_lock_manager.py",),
+        ("tests/broker/state/test_lock_manager.py",),
     ),
     Protection(
         "broker-grant-each",
@@ -184,7 +184,7 @@ LOCKS: Final = (
         "broker/processors/lock.py",
         "granted = tuple([answer.queue for answer in answers if answer.outcome.owned])",
         "granted = body.mq_set if any(answer.outcome.owned for answer in answers) else ()",
-        ("tests/broker/test_processors.py",),
+        ("tests/broker/requests/test_processors.py",),
     ),
     Protection(
         "broker-lock-kept",
@@ -192,7 +192,7 @@ LOCKS: Final = (
         "broker/state/locks.py",
         "self._expire_before(now_ms - KEPT_LIVES * self.max_live_time_ms, count_max)",
         "self._expire_before(now_ms - 500, count_max)",
-        ("tests/broker/test_lock_manager.py",),
+        ("tests/broker/state/test_lock_manager.py",),
     ),
     Protection(
         "broker-lock-connection",
@@ -205,7 +205,7 @@ LOCKS: Final = (
         "        yield from self.notices(departure.consumer_group)\n"
         "\n"
         "    def _on_silent",
-        ("tests/broker/test_processors.py",),
+        ("tests/broker/requests/test_processors.py",),
     ),
     Protection(
         "client-renewal-of-its-broker",

@@ -7,16 +7,16 @@ from tests.mutants.protection import Protection
 __all__ = ["SENDING"]
 
 SENDS: Final = (
-    "tests/client/test_send_sequence.py",
-    "tests/broker/test_send_sequences.py",
-    "tests/scenarios/test_sends.py",
+    "tests/client/producer/test_send_sequence.py",
+    "tests/broker/requests/test_send_sequences.py",
+    "tests/scenarios/producers/test_sends.py",
 )
 TOGETHER: Final = (
-    "tests/client/test_send_together.py",
-    "tests/broker/test_send_together.py",
-    "tests/client/test_send_order.py",
+    "tests/client/producer/test_send_together.py",
+    "tests/broker/requests/test_send_together.py",
+    "tests/client/producer/test_send_order.py",
 )
-KEYS: Final = ("tests/client/test_key_queues.py", "tests/client/test_consume_by_key.py")
+KEYS: Final = ("tests/client/dispatch/test_key_queues.py", "tests/client/dispatch/test_consume_by_key.py")
 
 SENDING: Final = (
     # Order by key
@@ -42,7 +42,7 @@ SENDING: Final = (
         "client/consumer/dispatch/queue_mutex.py",
         "return not self.reserved and (self.user is process_queue or self.user is None)",
         "return not self.reserved",
-        ("tests/client/test_queue_mutex.py", *KEYS, "tests/scenarios/test_key_order.py"),
+        ("tests/client/dispatch/test_queue_mutex.py", *KEYS, "tests/scenarios/consumers/test_key_order.py"),
     ),
     Protection(
         "key-dead-letters-of-all",
@@ -107,7 +107,7 @@ SENDING: Final = (
         "client/consumer/dispatch/key_queues.py",
         "        key_queue.waiting.extendleft(reversed(key_queue.taken))",
         "        key_queue.waiting.extend(key_queue.taken)",
-        ("tests/client/test_key_queues.py",),
+        ("tests/client/dispatch/test_key_queues.py",),
     ),
     Protection(
         "key-calls-all-ended",
@@ -117,7 +117,7 @@ SENDING: Final = (
         "        process_queue.listener_returned()\n"
         "        if not key_queues.running:\n"
         "            del self._running[process_queue]",
-        ("tests/client/test_consume_by_key.py",),
+        ("tests/client/dispatch/test_consume_by_key.py",),
     ),
     Protection(
         "key-keeps-its-queue",
@@ -127,7 +127,7 @@ SENDING: Final = (
         "            reachable = [one for one in queues if parts.instance.open_sender(one.broker_name)]\n"
         "            queue = select_by_hash(reachable or queues, message, key)\n"
         "            sending",
-        ("tests/client/test_keyed_sends.py",),
+        ("tests/client/producer/test_keyed_sends.py",),
     ),
     Protection(
         "key-stays-on-failure",
@@ -138,7 +138,7 @@ SENDING: Final = (
         "            if self._parts.ordered._sequences.get(queue) and self._parts.ordered._sequences[queue]._held:\n"
         "                queue = queues[(queues.index(queue) + 1) % len(queues)]\n"
         "            sending",
-        ("tests/client/test_keyed_sends.py",),
+        ("tests/client/producer/test_keyed_sends.py",),
     ),
     Protection(
         "sends-given-up-together",
@@ -146,7 +146,7 @@ SENDING: Final = (
         "client/producer/sequencer.py",
         "sorted(waiting for waiting in self._waiting if waiting > ticket)",
         "()",
-        ("tests/client/test_send_sequence.py",),
+        ("tests/client/producer/test_send_sequence.py",),
     ),
     Protection(
         "sends-told-first",
@@ -154,7 +154,7 @@ SENDING: Final = (
         "client/producer/sequencer.py",
         "                self._failing += 1\n                future.set_exception",
         "                self._failing += 0\n                future.set_exception",
-        ("tests/client/test_send_sequence.py",),
+        ("tests/client/producer/test_send_sequence.py",),
     ),
     Protection(
         "sends-behind-a-refused-one",
@@ -162,7 +162,7 @@ SENDING: Final = (
         "broker/processors/send_together.py",
         "                    failed.add(lane.key)\n                    self.broker.send_sequences.failed(lane.key)",
         "                    pass",
-        ("tests/broker/test_send_together.py",),
+        ("tests/broker/requests/test_send_together.py",),
     ),
     Protection(
         "sends-behind-a-lost-one",
@@ -170,7 +170,7 @@ SENDING: Final = (
         "broker/state/send_sequences.py",
         "            self._sequences[key].next_sequence = -1",
         "            pass",
-        ("tests/broker/test_unsafe_answers.py",),
+        ("tests/broker/requests/test_unsafe_answers.py",),
     ),
     Protection(
         "sends-of-one-queue",
@@ -178,6 +178,6 @@ SENDING: Final = (
         "broker/processors/send.py",
         '            sequence_key = (header.lane_id or "", header.topic, header.queue_id)',
         '            sequence_key = (header.lane_id or "", header.topic, 0)',
-        ("tests/scenarios/test_sends.py",),
+        ("tests/scenarios/producers/test_sends.py",),
     ),
 )

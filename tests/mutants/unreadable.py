@@ -6,8 +6,8 @@ from tests.mutants.protection import Protection
 
 __all__ = ["UNREADABLE"]
 
-PULLED: Final = ("tests/client/test_unreadable.py",)
-LOOKED_UP: Final = ("tests/client/test_unpacking.py",)
+PULLED: Final = ("tests/client/dispatch/test_unreadable.py",)
+LOOKED_UP: Final = ("tests/client/pulls/test_unpacking.py",)
 
 UNREADABLE: Final = (
     Protection(

@@ -17,8 +17,10 @@ __all__ = ["load", "main"]
 
 def load() -> None:
     """Import every test module here, so that its stories are known."""
-    for path in sorted(Path(__file__).parent.glob("test_*.py")):
-        importlib.import_module(f"tests.scenarios.{path.stem}")
+    here = Path(__file__).parent
+    for path in sorted(here.rglob("test_*.py"), key=lambda path: path.stem):
+        module = ".".join(path.relative_to(here).with_suffix("").parts)
+        importlib.import_module(f"tests.scenarios.{module}")
 
 
 def main(arguments: list[str]) -> None:

@@ -3,7 +3,9 @@
 import pytest
 
 from lockstep.client import SerializeType
-from tests.scenarios import test_listener_answers, test_sends, test_takeover
+from tests.scenarios.consumers import test_listener_answers
+from tests.scenarios.locks import test_takeover
+from tests.scenarios.producers import test_sends
 from tests.scenarios.scenario import STORIES
 
 _MODULES = [module.__name__.rpartition(".")[2] for module in (test_listener_answers, test_sends, test_takeover)]

@@ -54,7 +54,7 @@ def test_every_scenario_is_the_same_in_every_process() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("test_*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.rglob("test_*.py")), ids=lambda path: path.stem)
 def test_another_seed_makes_another_run(path: Path) -> None:
     """Each scenario of a file holds under another seed too; its trace is another one then, if its network draws
     latencies."""

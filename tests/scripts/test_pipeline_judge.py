@@ -15,7 +15,7 @@ from lockstep.order import Kind
 from lockstep.order.page import Spoilt
 from lockstep.pipeline.report import judged_run
 from scripts.pipeline.judge import Expected, Verdict, faults, print_verdict
-from tests.pipeline.report_findings import clean
+from tests.pipeline.audit.report_findings import clean
 
 EXPECTED = Expected(1200, 77, 1200)
 FOUND = [Spoilt("swap: two", ("nonmonotonic-poll",), ["nonmonotonic-poll"])]

@@ -12,7 +12,7 @@ import pytest
 from lockstep.protocol.codes import ResponseCode
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.data_dir import DataDir
-from tests.broker.kept_broker import DEADLINE_S, kept, until
+from tests.broker.kept.kept_broker import DEADLINE_S, kept, until
 from tests.store.stores import record
 
 

@@ -1,0 +1,126 @@
+"""A sync of the log fails: answers about messages in the log that may not be on the disk (wire.md 3)."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
+from lockstep.protocol.headers.messaging import SendMessageResponseHeader
+from lockstep.protocol.headers.together import SendTogetherRequestHeader
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
+from lockstep.protocol.messages.together import NO_NUMBERS, Lane, decode_rows, encode_sends
+from tests.broker.helpers import NOW_MS, over_the_wire, pull_header, send_header
+from tests.broker.kept.kept_broker import Kept, kept, until
+
+SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+TWO = encode_batch([BatchRecord(0, b"one", ""), BatchRecord(0, b"two", "")])
+HALF: dict[str, Any] = {"properties": "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01k", "sys_flag": 4}
+
+
+async def unsafe_reply(opened: Kept, code: RequestCode, header: tuple[Any, ...], body: bytes) -> RemotingCommand:
+    """To a request that stores something while the disk fails."""
+    opened.disk.sync_error = errno.EIO
+    before = len(opened.connection.replies)
+    assert opened.ask(code, header, body) is None
+    opened.flusher.check()
+    await until(lambda: len(opened.connection.replies) > before, "it is answered")
+    return opened.connection.replies[-1]
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "body"),
+    [
+        (SEND, {}, b"x"),
+        (BATCH, {"batch": True}, TWO),
+        (SEND, {"properties": "DELAY\x013"}, b"x"),
+        (SEND, HALF, b"x"),
+        (SEND, {"lane_id": "p", "lane_generation": 0, "lane_sequence": 0}, b"x"),
+    ],
+    ids=["one", "batch", "delayed", "half", "numbered"],
+)
+async def test_a_send_that_may_not_be_on_the_disk(
+    tmp_path: Path, code: RequestCode, fields: dict[str, Any], body: bytes
+) -> None:
+    """FLUSH_DISK_TIMEOUT with the place where it stands, as RocketMQ's: it may well be read there later."""
+    async with kept(tmp_path) as opened:
+        reply = await unsafe_reply(opened, code, send_header(**fields), body)
+        assert reply.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert "Input/output error" in (reply.remark or "")
+        header = over_the_wire(reply).decode_header(SendMessageResponseHeader)
+        assert header.queue_offset == 0
+        assert header.msg_id
+        opened.disk.sync_error = 0
+        await until(lambda: not opened.store.refusal, "the disk works again")
+        assert opened.store.max_commit_log_offset == opened.store.visible_end
+
+
+async def test_nothing_follows_a_numbered_send_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
+    """Later sends of its producer are refused until a new generation begins."""
+    lane: dict[str, Any] = {"lane_id": "p", "lane_generation": 0}
+    async with kept(tmp_path) as opened:
+        await unsafe_reply(opened, SEND, send_header(**lane, lane_sequence=0), b"x")
+        opened.disk.sync_error = 0
+        await until(lambda: not opened.store.refusal, "the disk works again")
+        late = opened.send(b"late", **lane, lane_sequence=1)
+        assert late is not None
+        assert late.code == ResponseCode.SEND_OUT_OF_SEQUENCE
+        assert opened.send(b"again", lane_id="p", lane_generation=1, lane_sequence=0) is None
+
+
+async def test_sends_of_one_frame_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
+    """Each that was stored gets FLUSH_DISK_TIMEOUT with its place, the refused one keeps its code; sequences end."""
+    lanes = [Lane("T", 0, 0), Lane("T", 9, NO_NUMBERS)]
+    body = encode_sends(lanes, [(0, 0, 1, 0, 0, 1, 0), (1, 0, 1, 0, 0, 1, 0), (0, 1, 1, 0, 0, 1, 0)], [b"abc"])
+    header = SendTogetherRequestHeader("PG", "TBW102", 4, 3, lane_id="p")
+    async with kept(tmp_path) as opened:
+        opened.send(b"first")
+        await opened.durable.flush()
+        reply = over_the_wire(await unsafe_reply(opened, RequestCode.SEND_TOGETHER, header, body))
+        rows, remarks = decode_rows(reply.body, 3)
+        unsafe = ResponseCode.FLUSH_DISK_TIMEOUT
+        assert (reply.code, [row.code for row in rows]) == (0, [unsafe, ResponseCode.SYSTEM_ERROR, unsafe])
+        assert [row.queue_offset for row in rows] == [1, -1, 2]
+        assert ["Input/output error" in remark for remark in remarks] == [True, False, True]
+        opened.disk.sync_error = 0
+        await until(lambda: not opened.store.refusal, "the disk works again")
+        late = opened.send(b"late", lane_id="p", lane_generation=0, lane_sequence=2)
+        assert late is not None
+        assert late.code == ResponseCode.SEND_OUT_OF_SEQUENCE
+
+
+async def test_a_message_sent_back_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
+    """SYSTEM_ERROR as in RocketMQ: the consumer does not count it as sent back."""
+    async with kept(tmp_path) as opened:
+        opened.broker.groups.find("G", NOW_MS)
+        opened.send(b"poison")
+        await opened.durable.flush()
+        header = SendMessageBackRequestHeader(0, "G", 0)
+        opened.broker.topics.ensure_retry_topic("G", 1, NOW_MS)
+        await opened.durable.flush()
+        reply = await unsafe_reply(opened, RequestCode.CONSUMER_SEND_MSG_BACK, header, b"")
+        assert (reply.code, "Input/output error" in (reply.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+
+
+async def test_one_way_sends_are_answered_nothing(tmp_path: Path) -> None:
+    """Whatever the disk says."""
+    async with kept(tmp_path) as opened:
+        opened.disk.sync_error = errno.EIO
+        command = over_the_wire(RemotingCommand(SEND, send_header(), b"x"))
+        command.flag |= 2
+        assert opened.durable.answer_when_safe(opened.connection, command, NOW_MS) is None
+        opened.flusher.check()
+        await until(lambda: opened.store.refusal, "the sync has failed")
+        assert opened.connection.replies == []
+
+
+async def test_what_is_stored_by_the_way_changes_no_answer(tmp_path: Path) -> None:
+    """A pull with an illegal offset stores an event in a topic; a failing disk does not change its answer."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"x")
+        await opened.durable.flush()
+        reply = await unsafe_reply(opened, RequestCode.PULL_MESSAGE, pull_header(7, topic="T", queue_id=0), b"")
+        assert reply.code == ResponseCode.PULL_OFFSET_MOVED
