@@ -44,6 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # start would inherit that: none of them would end when a test interrupts it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # `nohup` does the same to SIGHUP. This process still takes no notice of it, but what it starts does.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     if config.getoption("--tier") == Tier.QUICK.value:
         settings.load_profile("dev")
 
