@@ -1,4 +1,4 @@
-"""How a broker answers the requests of a connection: sends of one read are stored together, all else by itself."""
+"""How a broker answers requests: sends of one read are stored together, everything else is handled at once."""
 
 from collections.abc import Callable
 from typing import Final

@@ -200,7 +200,8 @@ def new_send_run(broker: Broker) -> SendRun:
         reply.code, reply.remark, reply.ext_fields = why.code, why.remark, why.ext_fields
         reply.serialize_type = why.serialize_type
 
-    return SendRun(broker.put_all, broker.put, complete, refuse)
+    store = broker.store
+    return SendRun(broker.put_all, broker.put, lambda: store.max_commit_log_offset, complete, refuse)
 
 
 def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarget, now_ms: int) -> DelayedPlace | None:

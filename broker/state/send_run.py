@@ -25,6 +25,7 @@ class SendRun:
     Args:
         put_all: Stores messages, all or none.
         put: Stores one message.
+        log_end: The end of the commit log.
         complete: Puts the place of a message into its answer.
         refuse: Puts the reason why a message is not stored into its answer.
     """
@@ -33,10 +34,11 @@ class SendRun:
         self,
         put_all: Callable[[Sequence[Record]], list[AppendResult]],
         put: Callable[[Record], AppendResult],
+        log_end: Callable[[], int],
         complete: Callable[[RemotingCommand, Record, AppendResult], None],
         refuse: Callable[[WaitingSend, Record, Exception], None],
     ) -> None:
-        self._put_all, self._put = put_all, put
+        self._put_all, self._put, self._log_end = put_all, put, log_end
         self._complete, self._refuse = complete, refuse
         self.waiting: list[Record] = []
         self._sends: list[WaitingSend] = []
@@ -51,16 +53,23 @@ class SendRun:
             self.store()
 
     def store(self) -> None:
-        """Store what waits, in the order in which it came. What the store does not take is refused by itself."""
+        """Store what waits, in the order in which it came. What the store does not take is refused by itself.
+
+        When it fails after the log has grown, all are refused: some may be stored, and none is stored twice.
+        """
         records, sends = self.waiting, self._sends
         if not records:
             return
         self.waiting, self._sends, self._body_bytes = [], [], 0
         if len(records) > 1:
+            log_end = self._log_end()
             try:
                 stored = self._put_all(records)
-            except Exception:  # nothing was stored
-                pass
+            except Exception as error:
+                if self._log_end() != log_end:
+                    for record, send in zip(records, sends, strict=True):
+                        self._refuse(send, record, error)
+                    return
             else:
                 complete = self._complete
                 for record, (_, _, reply), result in zip(records, sends, stored, strict=True):

@@ -165,7 +165,25 @@ async def test_each_send_is_refused_while_the_disk_is_full(tmp_path: Path) -> No
         assert len(opened.bodies()) == 3
 
 
-async def test_only_those_that_fit_are_stored(tmp_path: Path) -> None:
+async def test_a_run_that_fails_behind_its_write_is_not_stored_twice() -> None:
+    """All sends are refused, since nobody knows which of them were stored; each is stored once at most."""
+    broker, peer = in_memory()
+    calls = 0
+
+    def fails_once(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise MemoryError
+
+    broker.on_stored = fails_once  # type: ignore[assignment]
+    peer.send(*[send(number, body=b"%d" % number) for number in range(3)])
+    assert {reply.code for reply in peer.received()} == {ResponseCode.SYSTEM_ERROR}
+    assert calls == 2
+    assert broker.store.max_offset("T", 0) == 3
+
+
+async def test_a_write_that_fails_once_is_followed_by_a_write_of_each(tmp_path: Path) -> None:
     """A failed write of all is followed by a write of each."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
         peer = of(opened)
