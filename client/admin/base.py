@@ -101,13 +101,7 @@ class AdminBase(Lifecycle):
     async def route(self, topic: str) -> TopicRouteData:
         """Raises TopicNotFoundError."""
         routes = self._started().routes
-        if self._budget is None:
-            route = await routes.fetch(topic)
-        else:
-            try:
-                route = await routes.fetch(topic, self._take)
-            finally:
-                routes.forget(topic)
+        route = await (routes.fetch(topic) if self._budget is None else routes.look_up(topic, self._take))
         if route is None:
             raise TopicNotFoundError(f"topic {topic!r} does not exist")
         return route

@@ -79,11 +79,8 @@ class Routes:
             if broker_id == MASTER_ID or not masters_only
         ]
 
-    async def fetch(self, topic: str, take: TakeAnswer | None = None) -> TopicRouteData | None:
-        """Get a route from a name server now.
-
-        Args:
-            take: Called with the address, the request code and the answer before it is decoded. It may raise.
+    async def fetch(self, topic: str) -> TopicRouteData | None:
+        """Get a route from a name server now, and remember it.
 
         Returns:
             None when the name server does not know the topic.
@@ -92,20 +89,52 @@ class Routes:
             NoRouteError: No name server answered with a route.
         """
         self._wanted[topic] = None
-        header = GetRouteInfoRequestHeader(topic)
-        address, reply = await self._name_servers.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+        _, reply = await self._ask_route(topic)
+        if reply is None:
             return None
-        if reply.code != ResponseCode.SUCCESS:
-            raise NoRouteError(f"the name server answered for topic {topic!r}: {reply.remark}")
-        if take is not None:
-            take(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, reply)
         answer, (last, route) = (reply.serialize_type, reply.body), self._answers.get(topic, (None, None))
         if route is None or answer != last:  # nearly all answers repeat the last one
             route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
             self._answers[topic] = answer, route
         self._remember(topic, route)
         return route
+
+    async def look_up(self, topic: str, take: TakeAnswer) -> TopicRouteData | None:
+        """Get a route from a name server now, and remember no more of it than addresses.
+
+        Of all routes that were looked up, the addresses of the last 1,000 brokers stay known.
+
+        Args:
+            topic: Any: it is not kept.
+            take: Called with the address, the request code and the answer before it is decoded. It may raise.
+
+        Returns:
+            None when the name server does not know the topic.
+
+        Raises:
+            NoRouteError: No name server answered with a route.
+        """
+        address, reply = await self._ask_route(topic)
+        if reply is None:
+            return None
+        take(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, reply)
+        route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
+        for broker in route.broker_datas:
+            self._brokers.pop(broker.broker_name, None)  # the one that was named last stays longest
+            self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+        while len(self._brokers) > _BROKERS_KEPT:
+            del self._brokers[next(iter(self._brokers))]
+        return route
+
+    async def _ask_route(self, topic: str) -> tuple[str, RemotingCommand | None]:
+        """Return the address of a name server and its answer; None: it does not know the topic. Raises NoRouteError."""
+        header = GetRouteInfoRequestHeader(topic)
+        address, reply = await self._name_servers.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            return address, None
+        if reply.code != ResponseCode.SUCCESS:
+            raise NoRouteError(f"the name server answered for topic {topic!r}: {reply.remark}")
+        return address, reply
 
     async def get(self, topic: str) -> TopicRouteData | None:
         return self._routes.get(topic) or await self.fetch(topic)
@@ -120,13 +149,6 @@ class Routes:
         # Forget brokers that no route names any more, so that no heartbeat connects to them again (wire.md 12.1).
         named = {data.broker_name for route in self._routes.values() for data in route.broker_datas}
         self._brokers = {name: addrs for name, addrs in self._brokers.items() if name in named}
-
-    def forget(self, topic: str) -> None:
-        """Drop the route of a topic. The addresses of the 1,000 brokers that were learned last stay known."""
-        for table in (self._wanted, self._answers, self._routes):
-            table.pop(topic, None)
-        while len(self._brokers) > _BROKERS_KEPT:
-            del self._brokers[next(iter(self._brokers))]
 
     async def ask(self, code: int, header: tuple[object, ...] | None = None) -> RemotingCommand:
         """Send a request to any name server that answers. Raises NoRouteError when none does."""

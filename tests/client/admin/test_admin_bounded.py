@@ -10,9 +10,11 @@ from lockstep.client import AdminClient
 from lockstep.client.admin import stored_messages
 from lockstep.client.admin.budget import AnswerTooLargeError
 from lockstep.client.admin.stored_messages import last_messages
-from lockstep.protocol.bodies.broker import TopicList
+from lockstep.client.errors import TopicNotFoundError
+from lockstep.protocol.bodies.broker import BrokerData, QueueData, TopicList, TopicRouteData
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
@@ -60,25 +62,42 @@ async def test_a_task_remembers_no_route(stage: Stage) -> None:
     stage.route_to({"broker-a": 2})
     async with admin_for(stage) as admin:
         task = admin.bounded(10_000)
-        assert len((await task.route(TOPIC)).broker_datas) == 1
+        for _ in range(2):
+            assert len((await task.route(TOPIC)).broker_datas) == 1
         routes = admin._started().routes
         assert routes.known(TOPIC) is None
         assert routes.master_address("broker-a") == broker.address
+        assert "route_changed" not in stage.events()
         await admin.route(TOPIC)
+        await task.route(TOPIC)
         assert routes.known(TOPIC) is not None
+        assert stage.events().count("route_changed") == 1
+        with pytest.raises(TopicNotFoundError):
+            await task.route("no-topic")
+        await routes.refresh()
+    asked = broker.requests(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+    topics = [command.decode_header(GetRouteInfoRequestHeader).topic for command in asked]
+    assert topics == [TOPIC, TOPIC, TOPIC, TOPIC, "no-topic", TOPIC], "refreshed: what was not asked by a task alone"
 
 
 @on_stage
 async def test_a_thousand_brokers_stay_known(stage: Stage) -> None:
-    """Those that were learned last."""
+    """Those that a route named last."""
     await stage.broker("broker-a")
+    stage.route_to({"broker-a": 2})
+    for start in (0, 999):
+        names = [f"b{number}" for number in range(start, start + 999)]
+        queues = tuple(QueueData(name, 1, 1, 6) for name in names)
+        datas = tuple(BrokerData(name, "c", {0: "127.0.0.1:1"}) for name in names)
+        stage.brokers[0].routes[f"topic-{start}"] = TopicRouteData(queues, datas)
     async with admin_for(stage) as admin:
+        task = admin.bounded(1_000_000)
+        for topic in (TOPIC, "topic-0", TOPIC, "topic-999"):
+            await task.route(topic)
         routes = admin._started().routes
-        for number in range(1001):
-            routes._brokers[f"b{number}"] = {0: "127.0.0.1:1"}
-        routes.forget("a topic")
-        assert routes.master_address("b0") is None
-        assert routes.master_address("b1") == routes.master_address("b1000") == "127.0.0.1:1"
+        assert routes.master_address("broker-a") == stage.brokers[0].address, "it was named again"
+        assert routes.master_address("b0") is routes.master_address("b998") is None
+        assert routes.master_address("b999") == routes.master_address("b1997") == "127.0.0.1:1"
 
 
 # The last messages -------------------------------------------------------------------------------------------
