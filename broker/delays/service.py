@@ -173,17 +173,17 @@ class DelayService:
         (entry,) = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, 1)
         return entry.commit_log_offset
 
-    def waiting_topics(self) -> set[str]:
-        """The topics of all messages that wait."""
-        topics = set()
+    def waiting_queues(self) -> set[tuple[str, int]]:
+        """(topic, queue id) of all messages that wait."""
+        queues = set()
         for level in self._levels:
             for offset in range(self._offset(level), self._store.max_offset(SCHEDULE_TOPIC, level - 1)):
                 (entry,) = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, 1)
                 body = self._store.message_at(entry.commit_log_offset) if entry.size_bytes > 0 else None
                 record = _delivered(body or b"", 0)
                 if record is not None:
-                    topics.add(record.topic)
-        return topics
+                    queues.add((record.topic, record.queue_id))
+        return queues
 
     @property
     def _levels(self) -> range:

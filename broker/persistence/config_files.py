@@ -58,8 +58,7 @@ class ConfigFiles:
     Topics and groups are written at each change, offsets periodically.
 
     Attributes:
-        topics_known: A file of topics was read.
-        topics_are_newest: It was the newest file, not a backup.
+        topics_are_newest: The newest file of topics was read: not a backup, and not none.
         delays_log_offset: The end of the log when the offsets of delayed messages were saved; None if unknown.
     """
 
@@ -75,7 +74,6 @@ class ConfigFiles:
         self._written: dict[str, bytes] = {}
         self.topics = ChangingTable(TOPICS, lambda: partial(self._write, TOPICS, self._topics()))
         self.groups = ChangingTable(GROUPS, lambda: partial(self._write, GROUPS, self._groups()))
-        self.topics_known = False
         self.topics_are_newest = False
 
     # Reading -------------------------------------------------------------------------------------------------
@@ -85,7 +83,6 @@ class ConfigFiles:
         tables = self._tables
         topics = self._read(TOPICS, KeptTopics)
         if topics is not None:
-            self.topics_known = True
             tables.topics.restore(topics.topics, topics.data_version, topics.begins)
         groups = self._read(GROUPS, SubscriptionGroupWrapper)
         if groups is not None:

@@ -9,13 +9,22 @@ from lockstep.broker.delays.recovery import count_delivered
 from lockstep.broker.persistence.config_files import BrokerTables, ConfigFiles
 from lockstep.broker.persistence.lock_table import LockTableFile
 from lockstep.broker.state.fenced_locks import FencedLocks
+from lockstep.broker.state.topics import QUEUE_NUMS_MAX
 from lockstep.broker.transactions.half_messages import HalfMessage
-from lockstep.broker.transactions.recovery import mark_of, open_halves, unmarked
+from lockstep.broker.transactions.recovery import mark_of, open_halves, undecided_queues, unmarked
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
+from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.properties import decode_properties
-from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
+from lockstep.protocol.names import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    TRANSACTION_GIVEN_UP_TOPIC,
+    check_topic,
+)
 from lockstep.remoting.host.storage import DiskSpace, Storage
 from lockstep.remoting.logs import EventLog
 from lockstep.store import StoreFull
@@ -24,6 +33,7 @@ from lockstep.store.errors import StoreUnusable
 from lockstep.store.file.dropped import delete_left_queues
 from lockstep.store.file.settings import Arrived, FileStoreSettings, OnTrim
 from lockstep.store.file.store import FileStore
+from lockstep.store.format.files import queue_folders
 from lockstep.store.format.lock_table import LockTable
 from lockstep.store.format.record import LogRecord
 
@@ -110,17 +120,19 @@ class DurableStore:
         kept_locks = self.lock_file.read() if self.lock_file is not None else None
         if kept_locks is not None and self.data_dir.crashed:
             self._offsets_of_periods(kept_locks)
-        recovered = Recovery(store, self._begins(), self.tags_code_of, self._on_progress).run()
+        begins, is_whole = self._begins(), self.tables.topics_are_newest
+        recovered = Recovery(store, begins, is_whole, self.tags_code_of, self._on_progress).run()
         tables.topics.log_ends_at(store.max_commit_log_offset)
-        if not self.tables.topics_known:
-            self._topics_of_queues(now_ms)
         if self.data_dir.crashed:
             tables.offsets.lower_to(store.max_offsets())
             self._log.warning(
                 "recovered_after_crash", folder=self.data_dir.folder, messages_read=recovered.message_count,
                 cut_bytes=recovered.cut_bytes, damaged_places=recovered.damaged,
             )  # fmt: skip
-        self._drop_deleted()
+        if self.tables.topics_are_newest and not self.data_dir.read_checkpoint().is_of_apache:
+            self._drop_deleted()
+        else:
+            self._bring_back(now_ms)
         tables.delays.cut()
         delivered = count_delivered(store, tables.delays, self.tables.delays_log_offset)
         if delivered:
@@ -169,40 +181,40 @@ class DurableStore:
                 return record.store_timestamp + self._levels_ms[min(int(level), len(self._levels_ms)) - 1]
         return tags_code(properties.get(names.TAGS))
 
-    def _topics_of_queues(self, now_ms: int) -> None:
-        """Without topics.json: create the topics from the queues that exist."""
-        counts: dict[str, int] = {}
-        for topic, queue_id in self.store.queues:
-            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
-        topics = self._broker_tables.topics
-        found = [TopicConfig(topic, n, n) for topic, n in counts.items() if topics.get(topic) is None]
-        topics.restore(found, DataVersion(1, now_ms))
-
-    def _begins(self) -> dict[str, int] | None:
-        """Topic -> commit log offset before which its messages are of deleted topics. None: all topics may exist."""
-        if not self.tables.topics_known:
-            return None
+    def _begins(self) -> dict[str, int]:
+        """Topic -> commit log offset before which its messages are of a deleted topic."""
         topics = self._broker_tables.topics
         begins = {config.topic_name: topics.begin_of(config.topic_name).log_offset for config in topics.topics}
+        if self.data_dir.read_checkpoint().is_of_apache:  # its recovery does not ask whether a topic exists
+            for topic, _ in queue_folders(self.store.storage, self.data_dir.folder):
+                begins.setdefault(topic, 0)
         return {**begins, **dict.fromkeys(_MADE_WHEN_NEEDED, 0)}  # these are never deleted
 
     def _drop_deleted(self) -> None:
-        """Delete queues of topics that were deleted, so that a new topic does not begin with their messages.
-
-        A backup may lack a topic, and data of another broker is not deleted.
-        """
+        """Delete queues of topics that were deleted, so that a new topic does not begin with their messages."""
         topics = self._broker_tables.topics
         found = dict.fromkeys(topic for topic, _ in self.store.queues if topic not in _MADE_WHEN_NEEDED)
-        missing = [topic for topic in found if topics.get(topic) is None]
-        if not self.tables.topics_are_newest or self.data_dir.read_checkpoint().is_of_apache:
-            topics.doubted = {
-                topic for topic in self._broker_tables.delays.waiting_topics() if topics.get(topic) is None
-            }
-            topics.doubted.update(missing)
-            return
-        for topic in missing:
+        for topic in [topic for topic in found if topics.get(topic) is None]:
             self.store.drop_topic(topic)
             self._log.info("deleted_topic_queues_removed", topic=topic)
+
+    def _bring_back(self, now_ms: int) -> None:
+        """Create the topics that the table lacks and that have queues, or messages that wait for them.
+
+        The table is lost or a backup, which lacks the newest topics, or another broker wrote the store last. That
+        nobody deleted these topics must be known to the next start too, so they enter the table.
+        """
+        tables, topics = self._broker_tables, self._broker_tables.topics
+        waiting = tables.delays.waiting_queues() | undecided_queues(self.store)
+        counts: dict[str, int] = {}
+        for topic, queue_id in [*self.store.queues, *filter(_is_lawful, sorted(waiting))]:
+            if topics.get(topic) is None and topic != OP_HALF_TOPIC:
+                counts[topic] = max(counts.get(topic, 0), min(queue_id + 1, QUEUE_NUMS_MAX))
+        if counts:
+            found = [TopicConfig(topic, count, count) for topic, count in counts.items()]
+            topics.restore(found, DataVersion(topics.data_version.counter + 1, now_ms))
+        for topic, count in counts.items():
+            self._log.warning("topic_brought_back", topic=topic, queues=count)
 
     def _mark_last_commit(self, now_ms: int) -> HalfMessage | None:
         """Mark the half message of the last commit as ended: the crash may have come before its mark."""
@@ -219,3 +231,12 @@ class DurableStore:
         self._broker_tables.hold.on_arrival(topic, queue_id, queue_offset, code)
         if topic == SCHEDULE_TOPIC:
             self._broker_tables.delays.waits(code)
+
+
+def _is_lawful(queue: tuple[str, int]) -> bool:
+    """Another broker may have stored any name in a message."""
+    try:
+        check_topic(queue[0].removeprefix(RETRY_PREFIX))
+    except LocalProtocolError:
+        return False
+    return True

@@ -41,8 +41,6 @@ class TopicConfigManager:
     Attributes:
         deletions: Number of topics deleted so far.
         log_end: Returns the end of the commit log, where a topic that is created now begins.
-        doubted: Names that the table lacks although their topics may exist: an older copy of the table was read, or
-            another broker wrote the store last. If one is created, it gets the messages that there are.
     """
 
     def __init__(
@@ -63,7 +61,6 @@ class TopicConfigManager:
         self._version = DataVersion(0, 0)
         self._begins: dict[str, TopicBegin] = {}  # of topics that are not built in
         self.log_end: Callable[[], int] = _no_log
-        self.doubted: set[str] = set()
         self.deletions = 0
         cluster, broker_name = config.cluster, config.broker_name
         traces = [config.trace_topic] if config.trace_topic_enable else []
@@ -122,9 +119,8 @@ class TopicConfigManager:
         known = self._table.get(topic)
         if known == config:
             return False
-        if known is None and topic not in self.doubted:
+        if known is None:
             self._begins[topic] = TopicBegin(self.log_end(), now_ms)
-        self.doubted.discard(topic)
         self._keep(config)
         self._changed((config,), now_ms)
         return True
@@ -185,9 +181,7 @@ class TopicConfigManager:
 
     def is_gone(self, topic: str, log_offset: int) -> bool:
         """Whether a message for `topic`, stored at this commit log offset, was for a topic that was deleted since."""
-        if topic not in self._table:
-            return topic not in self.doubted
-        return log_offset < self.begin_of(topic).log_offset
+        return topic not in self._table or log_offset < self.begin_of(topic).log_offset
 
     def log_ends_at(self, log_offset: int) -> None:
         """A crash has cut the log there: no topic begins behind its end, or the next messages would count as older."""

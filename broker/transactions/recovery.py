@@ -12,12 +12,13 @@ from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from lockstep.store import MessageStore, Record
 
-__all__ = ["mark_of", "open_halves", "unmarked"]
+__all__ = ["mark_of", "open_halves", "undecided_queues", "unmarked"]
 
 _REMOVE_TAG: Final = "d"
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _COMMITTED: Final = int(SysFlag.TRANSACTION_COMMIT)
 _READ_AT_ONCE: Final = 1000
+_DIGITS_MAX: Final = 10  # of a queue id
 
 
 class _Copies(NamedTuple):
@@ -57,6 +58,17 @@ def open_halves(store: MessageStore, also_ended: HalfMessage | None = None) -> l
             began = half.commit_log_offset
         latest[unique_key] = _Copies(half, began, max(before.ended, marks.get(half.queue_offset, -1)))
     return [copies.last for copies in latest.values() if copies.ended < copies.began]
+
+
+def undecided_queues(store: MessageStore) -> set[tuple[str, int]]:
+    """(topic, queue id) that the messages of `open_halves` are for. Another broker may have stored them."""
+    found = [_message_at(store, half.commit_log_offset) for half in open_halves(store)]
+    targets = [
+        (message.properties.get(names.REAL_TOPIC, ""), message.properties.get(names.REAL_QID, ""))
+        for message in found
+        if message is not None
+    ]
+    return {(topic, int(number)) for topic, number in targets if number.isdecimal() and len(number) <= _DIGITS_MAX}
 
 
 def unmarked(store: MessageStore) -> HalfMessage | None:

@@ -41,20 +41,23 @@ class Recovery:
     def __init__(
         self,
         store: FileStore,
-        begins: Mapping[str, int] | None,
+        begins: Mapping[str, int],
+        is_whole: bool,
         tags_code_of: Callable[[LogRecord], int],
         on_progress: Callable[[str], None],
     ) -> None:
         """
         Args:
             begins: The topics that exist, each with the commit log offset at which it begins: messages below it are of
-                a deleted topic of its name. They get no entry, as those of other topics. None: all topics, from 0 on.
+                a deleted topic of its name. They get no entry.
+            is_whole: No other topics exist: their messages get no entry either. Else all of these do.
             tags_code_of: Returns the tags code for the queue entry of a message.
             on_progress: Gets a line of text every 128 MiB.
         """
         self._store = store
         self._data_dir = store.data_dir
         self._begins = begins
+        self._begin_of_others = _NOWHERE if is_whole else 0
         self._tags_code_of = store.repair.tags_code_of = tags_code_of
         self._events = store.events
         self._on_progress = on_progress
@@ -165,7 +168,7 @@ class Recovery:
 
     def _new_queue(self, topic: str, queue_id: int) -> FileQueue:
         queue = self._store.new_queue(topic, queue_id)
-        queue.begin = self._begins.get(topic, 0) if self._begins is not None else 0
+        queue.begin = self._begins.get(topic, 0)
         return queue
 
     def _check_end(self, queue: FileQueue) -> None:
@@ -247,7 +250,7 @@ class Recovery:
             self._store.last_timestamp = record.store_timestamp
         if record.sys_flag & _TRANSACTION not in _IN_QUEUES:
             return
-        if self._begins is not None and record.offset < self._begins.get(record.topic, _NOWHERE):
+        if record.offset < self._begins.get(record.topic, self._begin_of_others):
             return  # the topic was deleted
         key = (record.topic, record.queue_id)
         queue = self._store.queues.get(key)

@@ -71,8 +71,8 @@ class FolderStore:
 
     def recover(self, topics: set[str] | None) -> Recovered:
         self.data_dir.open()
-        begins = None if topics is None else dict.fromkeys(topics, 0)
-        return Recovery(self.store, begins, _tags_code_of, self.told.append).run()
+        begins = dict.fromkeys(topics or (), 0)
+        return Recovery(self.store, begins, topics is not None, _tags_code_of, self.told.append).run()
 
     def kill(self) -> None:
         """As when the process dies: what the store has in memory is gone."""

@@ -9,11 +9,25 @@ from typing import Any
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
+from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
+from lockstep.protocol.names import HALF_TOPIC
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept.kept_broker import Kept, kept, until
 from tests.store.stores import record
 
-__all__ = ["LATER_MS", "NEW", "copied", "copy", "create", "delayed", "delete", "disk_is_idle", "max_offsets", "put"]
+__all__ = [
+    "LATER_MS",
+    "NEW",
+    "copied",
+    "copy",
+    "create",
+    "delayed",
+    "delete",
+    "disk_is_idle",
+    "max_offsets",
+    "put",
+    "send_half",
+]
 
 NEW = "Again"
 LATER_MS = NOW_MS + 1000
@@ -61,3 +75,12 @@ async def copied(folder: Path, to: Path, **settings: Any) -> AsyncIterator[Kept]
 
 def delayed(opened: Kept, body: bytes, topic: str = NEW) -> None:
     opened.send(body, topic=topic, properties="DELAY\x011")
+
+
+async def send_half(opened: Kept) -> EndTransactionRequestHeader:
+    """Send a half message. Returns what commits it."""
+    opened.send(b"half", topic=NEW, properties="TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01u", sys_flag=4)
+    await opened.durable.flush()
+    offset = opened.store.max_offset(HALF_TOPIC, 0) - 1
+    (entry,) = opened.store.entries(HALF_TOPIC, 0, offset, 1)
+    return EndTransactionRequestHeader("PG", offset, entry.commit_log_offset, 8, "u")

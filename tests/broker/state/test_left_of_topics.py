@@ -8,13 +8,11 @@ from lockstep.broker.processors.transaction import check_transactions
 from lockstep.broker.state.offsets import ConsumerOffsetManager
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
-from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
 from lockstep.protocol.messages.ids import encode_offset_message_id
+from lockstep.protocol.names import HALF_TOPIC
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept.kept_broker import Kept, kept, until
-from tests.broker.state.made_again import NEW, copied, copy, create, delayed, delete, max_offsets, put
-
-HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+from tests.broker.state.made_again import NEW, copied, copy, create, delayed, delete, max_offsets, put, send_half
 
 # Offsets ------------------------------------------------------------------------------------------------------------
 
@@ -156,15 +154,6 @@ async def test_a_flood_of_delayed_messages_for_a_deleted_topic_is_passed_over_in
         assert opened.broker.delays.next_due_ms is None
 
 
-async def send_half(opened: Kept) -> EndTransactionRequestHeader:
-    """What commits it."""
-    opened.send(b"half", topic=NEW, properties="TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01u", sys_flag=4)
-    await opened.durable.flush()
-    offset = opened.store.max_offset(HALF, 0) - 1
-    (entry,) = opened.store.entries(HALF, 0, offset, 1)
-    return EndTransactionRequestHeader("PG", offset, entry.commit_log_offset, 8, "u")
-
-
 @pytest.mark.parametrize("again", [True, False])
 async def test_a_half_message_is_not_committed_to_a_deleted_topic(tmp_path: Path, again: bool) -> None:
     """It ends, so that nobody is asked about it any more, also after a restart."""
@@ -193,6 +182,6 @@ async def test_no_producer_is_asked_about_a_half_message_of_a_deleted_topic(tmp_
         await send_half(opened)
         delete(opened)
         create(opened)
-        count = opened.store.max_offset(HALF, 0)
+        count = opened.store.max_offset(HALF_TOPIC, 0)
         check_transactions(opened.broker, NOW_MS + 120_000)
-        assert (opened.store.max_offset(HALF, 0), len(opened.broker.halves)) == (count, 0)
+        assert (opened.store.max_offset(HALF_TOPIC, 0), len(opened.broker.halves)) == (count, 0)

@@ -1,6 +1,5 @@
 """A topic that is deleted and created again is empty: no message of the deleted one is found in it."""
 
-import json
 import shutil
 from collections import deque
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lockstep.store.check.store import StoreCheck
-from tests.broker.helpers import NOW_MS
 from tests.broker.kept.kept_broker import Kept, kept
 from tests.broker.state.made_again import (
     LATER_MS,
@@ -17,7 +15,6 @@ from tests.broker.state.made_again import (
     copied,
     copy,
     create,
-    delayed,
     delete,
     disk_is_idle,
     max_offsets,
@@ -194,54 +191,6 @@ async def test_a_key_query_finds_nothing_of_a_deleted_topic(tmp_path: Path, agai
     (tmp_path / "abort").touch()
     async with kept(tmp_path) as restarted:
         assert not queried(restarted.store, NEW, "k", 10, 0, LATER_MS).messages
-
-
-# What is in doubt ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_topic_that_an_older_table_lacks_keeps_its_messages(tmp_path: Path) -> None:
-    """Its creation brings them back: nobody has deleted it. So it is with those that wait for it."""
-    async with kept(tmp_path) as opened:
-        await opened.durable.flush()
-        create(opened)
-        put(opened, b"mine")
-        await disk_is_idle(opened, tmp_path)
-        delayed(opened, b"waits")
-        await opened.durable.flush()
-    table = tmp_path / "config" / "topics.json"
-    table.write_bytes(b"{")
-    backup = table.with_name("topics.json.bak")
-    backup.write_text(backup.read_text().replace(NEW, "Other"))
-    async with kept(tmp_path) as again:
-        assert again.broker.topics.get(NEW) is None
-        again.broker.deliver_delayed(NOW_MS + 10_000)
-        create(again)
-        await again.durable.flush()
-        assert max_offsets(again) == [2, 0]
-        delete(again)
-        create(again)
-        assert max_offsets(again) == [0, 0]
-
-
-async def test_topics_that_rocketmq_has_written_begin_with_the_log(tmp_path: Path) -> None:
-    """Its table does not say where a topic begins. Then all messages of that name are the topic's."""
-    async with kept(tmp_path) as opened:
-        put(opened, b"first", topic="T")
-        create(opened)
-        put(opened, b"its own")
-        await opened.durable.flush()
-    path = tmp_path / "config" / "topics.json"
-    table = json.loads(path.read_text())
-    begin = table["topicConfigTable"][NEW].pop("logOffset")
-    assert begin > 0
-    assert table["topicConfigTable"][NEW].pop("createdMs") == LATER_MS
-    path.write_text(json.dumps(table))
-    (tmp_path / "checkpoint").unlink()
-    (tmp_path / "abort").touch()
-    shutil.rmtree(tmp_path / "consumequeue")
-    async with kept(tmp_path) as again:
-        assert again.broker.topics.begin_of(NEW).log_offset == 0
-        assert (max_offsets(again), again.store.max_offset("T", 0)) == ([1, 0], 1)
 
 
 async def test_turns_of_the_loop_pass_while_a_new_topic_gets_messages(tmp_path: Path) -> None:
