@@ -119,7 +119,7 @@ class TopicConfigManager:
         known = self._table.get(topic)
         if known == config:
             return False
-        if known is None:
+        if known is None and not self.is_system(topic):  # system topics are never deleted
             self._begins[topic] = TopicBegin(self.log_end(), now_ms)
         self._keep(config)
         self._changed((config,), now_ms)

@@ -84,7 +84,9 @@ class _Claims:
 
     def is_gone(self, record: LogRecord) -> bool:
         """Is this a message of a topic that was deleted before the present one of its name was created?"""
-        begin = self.topics.begins.get(record.topic) if self.topics is not None else None
+        if self.topics is None or record.topic in _NEVER_DELETED:
+            return False
+        begin = self.topics.begins.get(record.topic)
         return begin is not None and record.offset < begin.log_offset
 
     def has_queue_of(self, record: LogRecord) -> bool:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.names import HALF_TOPIC
+from lockstep.store.check.store import StoreCheck
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept.kept_broker import kept
 from tests.broker.state.made_again import (
@@ -132,6 +134,28 @@ async def test_a_queue_number_that_no_topic_may_have_brings_none_of_its_size(tmp
         topic = again.broker.topics.get(NEW)
         assert topic is not None
         assert topic.write_queue_nums == 16_384
+
+
+@pytest.mark.parametrize("noted", [False, True])
+async def test_early_half_messages_are_verified(tmp_path: Path, noted: bool) -> None:
+    """Their topic enters the table at the first round of checks, behind messages that it has already.
+
+    Some tables say that it begins there.
+    """
+    async with kept(tmp_path) as opened:
+        create(opened)
+        await send_half(opened)
+        opened.broker.topics.ensure_system_topic(HALF_TOPIC, LATER_MS)
+        assert opened.broker.topics.begin_of(HALF_TOPIC).log_offset == 0
+        await disk_is_idle(opened, tmp_path)
+    if noted:
+        path = tmp_path / "config" / "topics.json"
+        table = json.loads(path.read_text())
+        table["topicConfigTable"][HALF_TOPIC]["logOffset"] = 10**6
+        path.write_text(json.dumps(table))
+    shutil.rmtree(tmp_path / "consumequeue" / HALF_TOPIC)
+    damaged = [found.file for found in StoreCheck(opened.disk, str(tmp_path)).run() if not found.unfinished]
+    assert damaged == [f"consumequeue/{HALF_TOPIC}/0"]
 
 
 async def test_topics_that_rocketmq_has_written_begin_with_the_log(tmp_path: Path) -> None:
