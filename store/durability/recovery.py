@@ -65,6 +65,7 @@ class Recovery:
         self._rebuild = False
         self._all_is_safe = False  # after a clean shutdown nothing follows the checkpoint
         self._count = 0
+        self._discarded = 0  # entries of deleted topics that the checkpoint counts, if it is older than the deletion
         self._missing = 0  # files of the log
         self._damaged = 0
 
@@ -78,7 +79,7 @@ class Recovery:
         self._load_queues(safe)
         if checkpoint.log_offset != safe:
             self._rebuild |= not _queues_are_complete(store, safe)
-        elif self._entries_below() != checkpoint.entry_count:
+        elif checkpoint.entry_count not in (below := self._entries_below(), below + self._discarded):
             self._rebuild = True
         end = self._read_all(safe) if self._rebuild else self._read_log(safe, safe)
         if checkpoint.log_offset is None and checkpoint.is_ahead_of(store.last_timestamp):
@@ -162,6 +163,8 @@ class Recovery:
             queue.load(safe)
             queue.skip_blank()
             if len(queue) and queue[0] < queue.begin and queue[len(queue) - 1] < queue.begin:
+                if queue.begin >= safe:  # so it has no entries of the new topic below the checkpoint
+                    self._discarded += queue.max_offset
                 store.discard(queue)  # the deletion of its files failed, or was lost in the crash
             else:
                 self._check_end(queue)

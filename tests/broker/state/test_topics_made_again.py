@@ -65,12 +65,13 @@ async def test_a_recovery_of_queues_that_lack_entries_gives_no_old_messages(tmp_
         assert (again.store.max_offset("T", 0), max_offsets(again)) == (1, [0, 0])
 
 
-async def test_files_of_a_deleted_queue_that_came_back_are_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("old_count", [1, 3])  # with 1 there are as many old entries as new ones
+async def test_files_of_a_deleted_queue_that_came_back_are_not_read(tmp_path: Path, old_count: int) -> None:
     """A power cut may undo the deletion of files, although the new topic is on the disk."""
     folder = tmp_path / "store"
     async with kept(folder) as opened:
         create(opened)
-        put(opened, b"old", b"old", b"old", queue_id=0)
+        put(opened, *[b"old"] * old_count, queue_id=0)
         put(opened, b"old", queue_id=1)
         await disk_is_idle(opened, folder)
         shutil.copytree(folder / "consumequeue" / NEW, tmp_path / "queues")
@@ -84,6 +85,30 @@ async def test_files_of_a_deleted_queue_that_came_back_are_not_read(tmp_path: Pa
             assert max_offsets(again) == [2, 0]
             assert again.store.get(NEW, 0, 0, 10, None).body.count(b"new") == 2
             assert not (tmp_path / "crashed" / "consumequeue" / NEW / "1").exists()
+
+
+@pytest.mark.parametrize("counted", [True, False])
+async def test_queues_that_came_back_are_not_missing_entries(tmp_path: Path, counted: bool) -> None:
+    """The whole log is not read because of them, whether the checkpoint counts their entries or not."""
+    folder = tmp_path / "store"
+    async with kept(folder) as opened:
+        create(opened)
+        put(opened, b"old", b"old")
+        await disk_is_idle(opened, folder)
+        copy(folder, tmp_path / "before")
+        delete(opened)
+        create(opened)
+        put(opened, b"kept", topic="T")
+        await disk_is_idle(opened, folder)
+        copy(folder, tmp_path / "crashed")
+    queues = Path("consumequeue", NEW)
+    shutil.copytree(tmp_path / "before" / queues, tmp_path / "crashed" / queues, dirs_exist_ok=True)
+    if counted:
+        shutil.copyfile(tmp_path / "before" / "checkpoint", tmp_path / "crashed" / "checkpoint")
+    (tmp_path / "crashed" / "abort").touch()
+    async with kept(tmp_path / "crashed") as again:
+        assert again.log.names("error") == []
+        assert (again.store.max_offset("T", 0), max_offsets(again)) == (1, [0, 0])
 
 
 async def test_files_that_could_not_be_deleted_are_gone_before_the_first_new_entry(tmp_path: Path) -> None:
