@@ -10,6 +10,7 @@ from lockstep.remoting.logs import EventLog
 __all__ = [
     "LOOK_BYTES_MAX",
     "MESSAGE_BYTES_MAX",
+    "NAMES_BYTES_MAX",
     "PAGE_BYTES_MAX",
     "READ_BYTES_MAX",
     "TEXT_MAX",
@@ -20,6 +21,7 @@ __all__ = [
 
 LOOK_BYTES_MAX: Final = 32 * 1024 * 1024  # answers to one look at a broker; 10,000 locks have 4 MB in JSON
 READ_BYTES_MAX: Final = 16 * 1024 * 1024  # answers about one group; 10,000 queues have 2 MB, and 5 MB of running info
+NAMES_BYTES_MAX: Final = 64 * 1024 * 1024  # of memory: the names of topics of all groups together
 PAGE_BYTES_MAX: Final = 64 * 1024 * 1024  # answers to what one page asks
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024  # bodies of the messages that a page looks through
 TEXT_MAX: Final = 512  # characters of a name; RocketMQ allows 255, and our brokers 512 for client ids

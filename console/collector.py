@@ -112,6 +112,13 @@ class Collector:
         state = self._brokers.get(broker_name)
         return state is not None and state.gone_ms is not None
 
+    def forget_broker(self, name: str) -> None:
+        """Drop the broker and its queues: nobody says any more who owns them."""
+        self._brokers.pop(name, None)
+        self._looks.pop(name, None)
+        for key in [key for key in self.queues if key[1].broker_name == name]:
+            del self.queues[key]
+
     # Owners --------------------------------------------------------------------------------------------------
 
     def changed(self, changes: Iterable[LockChange], ahead_ms: int, now_ms: int) -> None:
@@ -249,8 +256,12 @@ class Collector:
 
     # Groups --------------------------------------------------------------------------------------------------
 
-    def group(self, reading: GroupReading, now_ms: int) -> None:
-        """Members and progress of a group."""
+    def group(self, reading: GroupReading, now_ms: int, *, is_whole: bool = True) -> None:
+        """Members and progress of a group.
+
+        Args:
+            is_whole: False: an answer was too large, so offsets are missing, and no lag is noted.
+        """
         whole, reading = reading, self._within_bounds(reading, now_ms)
         state = self.groups.get(reading.name)
         if state is None:
@@ -261,7 +272,7 @@ class Collector:
         state.reading, state.at_ms = reading, now_ms
         self.groups.move_to_end(reading.name)
         lag = sum(of.lag for of in reading.offsets.values())
-        is_cut = reading is not whole
+        is_cut = reading is not whole or not is_whole
         if not is_cut and (not state.lag or now_ms - state.lag[-1][0] >= _LAG_EVERY_MS):
             state.lag.append((now_ms, lag))
         while state.lag and state.lag[0][0] < now_ms - _HOUR_MS:

@@ -5,7 +5,7 @@ them.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,8 +13,9 @@ from lockstep.client.admin.budget import AnswerTooLargeError
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import LockCursor, merged_members
 from lockstep.client.errors import ClientError
-from lockstep.console.bounds import LOOK_BYTES_MAX, READ_BYTES_MAX, TEXT_MAX
+from lockstep.console.bounds import LOOK_BYTES_MAX, NAMES_BYTES_MAX, READ_BYTES_MAX, TEXT_MAX
 from lockstep.console.console import Console
+from lockstep.console.group_names import GroupNames
 from lockstep.console.model import BrokerState, GroupReading
 from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.broker import BrokerData
@@ -38,20 +39,24 @@ _INFO_MS: Final = 1500  # for the answer of one member: a broker waits 10 s for 
 _GROUPS_A_TURN: Final = 25
 _INFOS_A_GROUP: Final = 32
 _BROKERS_MAX: Final = 256
+_UNNAMED_MS: Final = 900_000  # a broker that the name server does not name for so long is forgotten
 _GROUPS_MAX: Final = 10_000
 _AT_ONCE: Final = 4  # groups that are read at the same time
 
 _FAILURES: Final = (RemotingError, ClientError, ProtocolError, TimeoutError)
 
+_AskGroups = Callable[[], Awaitable[Mapping[str, Sequence[str]]]]
+
 
 @dataclass
 class _Watched:
-    """One broker: what is known of it between two looks."""
+    """One broker: what is known of it between two looks. `unnamed_ms`: since when the name server does not name it."""
 
     data: BrokerData
     cursor: LockCursor | None = None
     looks: int = 0
     is_lockstep: bool | None = None
+    unnamed_ms: int | None = None
     task: "asyncio.Task[None] | None" = None
 
 
@@ -114,15 +119,32 @@ class _Gather:
             return
         except _FAILURES:
             return  # the brokers that are known are asked on
+        self._forget_unnamed({data.broker_name for data in found})
+        is_full = False
         for data in found:
             if len(data.broker_name) > TEXT_MAX:
                 self._limits.met("names", TEXT_MAX, self._runtime.now_ms(), self._console.name_server)
                 continue
             if data.broker_name not in self._watched and len(self._watched) >= _BROKERS_MAX:
-                self._limits.met("brokers", _BROKERS_MAX, self._runtime.now_ms())
-                break
+                is_full = True
+                continue  # brokers that are watched may come after it
             watched = self._watched.setdefault(data.broker_name, _Watched(data))
             watched.data = data
+        if is_full:
+            self._limits.met("brokers", _BROKERS_MAX, self._runtime.now_ms())
+
+    def _forget_unnamed(self, named: set[str]) -> None:
+        now_ms = self._runtime.now_ms()
+        for name, watched in list(self._watched.items()):
+            if name in named:
+                watched.unnamed_ms = None
+            elif watched.unnamed_ms is None:
+                watched.unnamed_ms = now_ms
+            elif now_ms - watched.unnamed_ms >= _UNNAMED_MS:
+                if watched.task is not None:
+                    watched.task.cancel()
+                del self._watched[name]
+                self._collector.forget_broker(name)
 
     def _too_large(self, error: AnswerTooLargeError, bytes_max: int = READ_BYTES_MAX) -> None:
         self._limits.met("answers", bytes_max, self._runtime.now_ms(), str(error))
@@ -214,39 +236,46 @@ class _Gather:
 
         await asyncio.gather(*map(read, chosen))
 
-    def _live(self) -> list[tuple[_Watched, AdminClient]]:
-        """The brokers that answer, for one task: all of their answers together are bounded."""
-        admin = self._admin.bounded(READ_BYTES_MAX)
+    def _live(self) -> list[_Watched]:
+        """The brokers that answer."""
         return [
-            (watched, admin.at(watched.data))
+            watched
             for name, watched in self._watched.items()
             if watched.is_lockstep is not None and not self._collector.is_gone(name)
         ]
 
+    def _who_names_groups(self, live: Sequence[_Watched]) -> list[_AskGroups]:
+        """Each broker, and the name server once for all of Apache's. Each has a bound of its own."""
+        asked: list[_AskGroups] = []
+        for watched in live:
+            admin = self._admin.bounded(READ_BYTES_MAX).at(watched.data)
+            asked.append(admin.groups if watched.is_lockstep else admin.groups_with_offsets)
+        if not all(watched.is_lockstep for watched in live):
+            asked.append(self._admin.bounded(READ_BYTES_MAX).groups_with_retry_topic)
+        return asked
+
     async def _group_names(self) -> dict[str, list[str]]:
         """Topics by group, of all brokers that answer; sorted."""
-        found: dict[str, dict[str, None]] = {}
+        names = GroupNames(_GROUPS_MAX, NAMES_BYTES_MAX)
         live, is_whole = self._live(), True
-        for _, admin in live:
+        for ask in self._who_names_groups(live):
             try:
                 async with asyncio.timeout(_PATIENCE_S):
-                    groups = await admin.all_groups()
+                    names.add(await ask())
             except AnswerTooLargeError as error:
                 self._too_large(error)
                 is_whole = False
-                continue
             except _FAILURES:
                 return {}
-            for name, topics in groups.items():
-                if len(name) <= TEXT_MAX:
-                    found.setdefault(name, {}).update(dict.fromkeys(topics))
-        if len(found) > _GROUPS_MAX:
+        if names.groups_left_out:
             self._limits.met("groups", _GROUPS_MAX, self._runtime.now_ms())
             is_whole = False
-            found = {name: found[name] for name in sorted(found)[:_GROUPS_MAX]}
+        if names.topics_left_out:
+            self._limits.met("answers", NAMES_BYTES_MAX, self._runtime.now_ms(), "the topics of all groups")
+        found = names.by_name()
         if live and is_whole and len(live) == len(self._watched):
             self._collector.forget_groups(found)
-        return {name: list(found[name]) for name in sorted(found)}
+        return found
 
     async def _read_group(self, name: str, topics: Sequence[str]) -> None:
         members: list[ConsumerConnection] = []
@@ -254,13 +283,16 @@ class _Gather:
         tps = 0.0
         infos: dict[str, ConsumerRunningInfo] = {}
         is_answered = False
-        for _, admin in self._live():
+        is_whole = True
+        bounded = self._admin.bounded(READ_BYTES_MAX)
+        for admin in [bounded.at(watched.data) for watched in self._live()]:
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     here = await admin.members(name)
                     progress = await admin.progress(name)
             except AnswerTooLargeError as error:
                 self._too_large(error)
+                is_whole = False
                 continue
             except _FAILURES:
                 continue
@@ -276,7 +308,8 @@ class _Gather:
         merged = merged_members(members)
         subscribed = merged.subscription_table if merged is not None else {}
         known = tuple(topic for topic in sorted({*topics, *subscribed}) if not is_retry_topic(topic))
-        self._collector.group(GroupReading(name, known, merged, infos, offsets, tps), self._runtime.now_ms())
+        told = GroupReading(name, known, merged, infos, offsets, tps)
+        self._collector.group(told, self._runtime.now_ms(), is_whole=is_whole)
 
     async def _infos(self, admin: AdminClient, group: str, client_ids: Sequence[str]) -> dict[str, ConsumerRunningInfo]:
         """Running info by client id. A member that is frozen, or of a make without it, is left out."""

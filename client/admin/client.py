@@ -103,11 +103,12 @@ class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
         try:
             return await self.groups()
         except NotLockstepError:
-            groups = await self.groups_with_offsets()
-            for topic in await self.topics():
-                if is_retry_topic(topic):
-                    groups.setdefault(topic.removeprefix(RETRY_PREFIX), [])
+            groups = await self.groups_with_retry_topic() | await self.groups_with_offsets()
             return {group: groups[group] for group in sorted(groups)}
+
+    async def groups_with_retry_topic(self) -> dict[str, list[str]]:
+        """Return the groups that have a retry topic at the name server, sorted, with no topics."""
+        return {topic.removeprefix(RETRY_PREFIX): [] for topic in await self.topics() if is_retry_topic(topic)}
 
     # Offsets -------------------------------------------------------------------------------------------------
 

@@ -123,23 +123,6 @@ def test_a_group_that_is_gone_or_read_again_makes_room() -> None:
     assert not log.events
 
 
-def test_ten_thousand_queues_of_two_hundred_groups_meet_no_bound() -> None:
-    """Each group has two members that report all of its queues."""
-    collector, log = limited()
-    collector.broker_answered(BrokerState("broker-a", NOWHERE, is_lockstep=True), NOW_MS)
-    for number in range(200):
-        queues = [queue_at(place, f"topic-{number}") for place in range(50)]
-        told = ConsumerRunningInfo({}, (), dict.fromkeys(queues, ProcessQueueInfo(locked=True)), {})
-        offsets = {queue: OffsetWrapper(10**9, 10**9, NOW_MS) for queue in queues}
-        collector.group(GroupReading(f"g{number}", infos={"a": told, "b": told}, offsets=offsets), NOW_MS)
-        collector.locked(
-            "broker-a", [row("a", queue=queue)._replace(consumer_group=f"g{number}") for queue in queues], NOW_MS
-        )
-    collector.turn(NOW_MS)
-    assert (len(collector.queues), len(collector.groups)) == (10_000, 200)
-    assert not log.events
-
-
 LONG = "x" * (TEXT_MAX + 1)
 
 
@@ -261,9 +244,13 @@ class Endless(AdminClient):
         self._if_large("runtime")
         return {}
 
-    async def all_groups(self) -> dict[str, list[str]]:
+    async def groups_with_offsets(self) -> dict[str, list[str]]:
         self._if_large("groups")
         return {name: ["orders"] for name in self.group_names}
+
+    async def groups_with_retry_topic(self) -> dict[str, list[str]]:
+        self._if_large("topics")
+        return {}
 
     async def members(self, group: str) -> ConsumerConnection | None:
         return reading().members
@@ -289,7 +276,7 @@ def endless(**changes: Any) -> Endless:
     return admin
 
 
-@pytest.mark.parametrize("what", ["brokers", "runtime", "groups", "progress", "info"])
+@pytest.mark.parametrize("what", ["brokers", "runtime", "groups", "topics", "progress", "info"])
 async def test_an_answer_that_is_too_large_is_told_on_each_page(what: str) -> None:
     """What else the broker says is shown; nothing ends the console."""
     console = make_console(Collector(limits=Limits(RecordingLog())), endless(large=(what,)))
@@ -300,7 +287,7 @@ async def test_an_answer_that_is_too_large_is_told_on_each_page(what: str) -> No
     (met,) = console.collector.limits.shown(console.runtime.now_ms())
     assert met.maximum == (LOOK_BYTES_MAX if what in ("brokers", "runtime") else READ_BYTES_MAX)
     kept = console.collector.groups.get(GROUP)
-    assert (kept is not None) is (what == "info")
+    assert (kept is not None) is (what in ("topics", "info"))
 
 
 async def test_whole_answers_meet_no_bound() -> None:
@@ -311,7 +298,7 @@ async def test_whole_answers_meet_no_bound() -> None:
     assert console.collector.groups[GROUP].reading.infos == reading().infos
     assert console.collector.groups[GROUP].reading.offsets == reading().offsets
     assert console.collector.limits.shown(console.runtime.now_ms()) == []
-    assert len(admin.bounds or ()) == 4  # the brokers, one look, the groups, one group
+    assert len(admin.bounds or ()) == 5  # the brokers, one look, the groups, the topics, one group
 
 
 async def test_the_console_watches_256_brokers() -> None:

@@ -30,8 +30,11 @@ class EndsMeanwhile(AdminClient):
     async def broker_runtime(self, address: str) -> dict[str, str]:
         return {}
 
-    async def all_groups(self) -> dict[str, list[str]]:
+    async def groups_with_offsets(self) -> dict[str, list[str]]:
         return {GROUP: [TOPIC]}
+
+    async def groups_with_retry_topic(self) -> dict[str, list[str]]:
+        return {}
 
     async def members(self, group: str) -> ConsumerConnection | None:
         raise ClientError("no answer")
@@ -50,7 +53,7 @@ class Many(EndsMeanwhile):
     asked = 0
     most = 0
 
-    async def all_groups(self) -> dict[str, list[str]]:
+    async def groups_with_offsets(self) -> dict[str, list[str]]:
         return {f"g{number}": [TOPIC] for number in range(2)}
 
     async def members(self, group: str) -> ConsumerConnection | None:
