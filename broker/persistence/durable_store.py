@@ -120,8 +120,8 @@ class DurableStore:
         kept_locks = self.lock_file.read() if self.lock_file is not None else None
         if kept_locks is not None and self.data_dir.crashed:
             self._offsets_of_periods(kept_locks)
-        begins, is_whole = self._begins(), self.tables.topics_are_newest
-        recovered = Recovery(store, begins, is_whole, self.tags_code_of, self._on_progress).run()
+        is_whole, is_of_apache = self.tables.topics_are_newest, self.data_dir.read_checkpoint().is_of_apache
+        recovered = Recovery(store, self._begins(is_of_apache), is_whole, self.tags_code_of, self._on_progress).run()
         tables.topics.log_ends_at(store.max_commit_log_offset)
         if self.data_dir.crashed:
             tables.offsets.lower_to(store.max_offsets())
@@ -129,7 +129,7 @@ class DurableStore:
                 "recovered_after_crash", folder=self.data_dir.folder, messages_read=recovered.message_count,
                 cut_bytes=recovered.cut_bytes, damaged_places=recovered.damaged,
             )  # fmt: skip
-        if self.tables.topics_are_newest and not self.data_dir.read_checkpoint().is_of_apache:
+        if is_whole and not is_of_apache:
             self._drop_deleted()
         else:
             self._bring_back(now_ms)
@@ -181,11 +181,11 @@ class DurableStore:
                 return record.store_timestamp + self._levels_ms[min(int(level), len(self._levels_ms)) - 1]
         return tags_code(properties.get(names.TAGS))
 
-    def _begins(self) -> dict[str, int]:
+    def _begins(self, is_of_apache: bool) -> dict[str, int]:
         """Topic -> commit log offset before which its messages are of a deleted topic."""
         topics = self._broker_tables.topics
         begins = {config.topic_name: topics.begin_of(config.topic_name).log_offset for config in topics.topics}
-        if self.data_dir.read_checkpoint().is_of_apache:  # its recovery does not ask whether a topic exists
+        if is_of_apache:  # its recovery does not ask whether a topic exists
             for topic, _ in queue_folders(self.store.storage, self.data_dir.folder):
                 begins.setdefault(topic, 0)
         return {**begins, **dict.fromkeys(_MADE_WHEN_NEEDED, 0)}  # these are never deleted
