@@ -50,7 +50,7 @@ test-all: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests, with TIER=rest t
 nightly: $(VENV)/.dev mutants coverage-rows ## 10 million fuzzed frames, 2,000 power cuts, 1,000 kills of a broker (FRAMES=, CUTS=, CRASHES=), mutants, coverage-rows
 	$(BIN)/python -m tests.fuzz.frames --frames $(or $(FRAMES),10000000) --seed $(or $(SEED),$(shell date +%Y%m%d))
 	$(BIN)/python -m tests.scenarios.brokers.many_power_cuts $(or $(CUTS),2000)
-	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/test_crash.py $(ARGS)
+	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/takeover/test_crash.py $(ARGS)
 
 mutants: $(VENV)/.dev ## take each protection of order out, one at a time: tests and random worlds must notice (ARGS="client-lock-expiry", SEEDS=5000)
 	$(BIN)/python -m tests.mutants $(ARGS)

@@ -12,7 +12,7 @@ from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
 from tests.commands import Lockstep, Result
-from tests.integration.certificates import make_files
+from tests.integration.harness.certificates import make_files
 
 HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"  # nothing listens there
 FILE = Path("lockstep/contexts.json")

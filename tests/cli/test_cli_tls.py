@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
-from tests.integration.certificates import Files, make_files
+from tests.integration.harness.certificates import Files, make_files
 
 VARIABLES = ("LOCKSTEP_TLS", "LOCKSTEP_TLS_CA", "LOCKSTEP_TLS_CERT", "LOCKSTEP_TLS_KEY")
 

@@ -18,7 +18,7 @@ import pytest
 
 from lockstep.client import AdminClient
 from tests.commands import TIMEOUT_S, Lockstep, Running, running_broker
-from tests.integration.processes import until
+from tests.integration.harness.processes import until
 from tests.testing.plugin_project import Project
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

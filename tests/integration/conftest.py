@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import Processes
+from tests.integration.harness.processes import Processes
 
 
 @pytest.fixture

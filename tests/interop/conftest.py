@@ -15,7 +15,7 @@ from tests.interop.harness.fixtures import (  # noqa: F401
 )
 from tests.interop.harness.installed import BUILD
 from tests.interop.harness.table import Rows, judge, print_table, write_json
-from tests.interop.java_story import quick_story, story  # noqa: F401
+from tests.interop.stories.java_story import quick_story, story  # noqa: F401
 
 _ROWS = pytest.StashKey[Rows]()
 

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.order import check_traces
 from tests.interop.harness import installed
-from tests.interop.java_story import record
+from tests.interop.stories.java_story import record
 
 TOPIC = "t"
 

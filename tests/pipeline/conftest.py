@@ -14,7 +14,7 @@ import pytest
 
 from lockstep.pipeline.spark.java import JavaMissing, find_java
 from lockstep.pipeline.spark.session import end_session, spark_session, worker_environment
-from tests.integration.processes import Broker, Process, Processes
+from tests.integration.harness.processes import Broker, Process, Processes
 from tests.pipeline.topics import Topic
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from lockstep.protocol.messages.batch import BatchRecord
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused
-from tests.integration.processes import Broker
+from tests.integration.harness.processes import Broker
 from tests.pipeline.conftest import Brokers
 from tests.pipeline.topics import BORN_MS, Topic, plain_record
 

@@ -11,7 +11,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.batch import BatchRecord
 from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.model import MessageQueue
-from tests.integration.processes import Broker
+from tests.integration.harness.processes import Broker
 
 __all__ = ["BORN_MS", "Topic", "plain_record"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from scripts.demo.consumer import QUEUES
 from tests.commands import Lockstep
-from tests.integration.prometheus import prometheus
+from tests.integration.harness.prometheus import prometheus
 from tests.scripts.test_flights import ROWS, archive
 
 pytestmark = pytest.mark.long

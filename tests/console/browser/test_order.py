@@ -12,8 +12,8 @@ import pytest
 from playwright.async_api import Page, async_playwright
 
 from tests.browser import NEEDS_BROWSER
-from tests.integration.processes import Broker, ConsumerProcess, Processes, until
-from tests.integration.workload import producing, records, send_keyed, spread
+from tests.integration.harness.processes import Broker, ConsumerProcess, Processes, until
+from tests.integration.harness.workload import producing, records, send_keyed, spread
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.process, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.integration.processes import PATIENCE
+from tests.integration.harness.processes import PATIENCE
 from tests.interop.harness.installed import BUILD, ROOT, jars, require
 
 __all__ = ["FAST", "Driver", "Drivers", "Event"]

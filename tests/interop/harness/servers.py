@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from lockstep.client import AdminClient, ClientConfig, ClientError
 from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import BrokerProcess, ChildProcess
-from tests.integration.processes import ANSWER_MS
+from tests.integration.harness.processes import ANSWER_MS
 from tests.interop.harness.installed import jars, version_of
 
 __all__ = ["LOCK_LIFE_MS", "Ports", "Server", "apache_server", "free_ports", "lockstep_server"]

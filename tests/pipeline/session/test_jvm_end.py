@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.pipeline.cli.errors import is_of_spark, one_line
 from tests.commands import SCRIPTS
-from tests.integration.processes import Process, until
+from tests.integration.harness.processes import Process, until
 from tests.pipeline.conftest import Brokers
 from tests.pipeline.topics import Topic
 

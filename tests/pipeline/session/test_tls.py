@@ -20,7 +20,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerProcess
 from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep
-from tests.integration.certificates import Files, make_files
+from tests.integration.harness.certificates import Files, make_files
 from tests.pipeline.topics import BORN_MS, plain_record
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.pipeline.sent import row_of, sent, task_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.integration.processes import Broker
+    from tests.integration.harness.processes import Broker
     from tests.pipeline.conftest import Brokers
 
 BOUND_S = 120

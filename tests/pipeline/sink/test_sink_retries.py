@@ -13,7 +13,7 @@ from tests.pipeline.conftest import SPARK_SETTINGS
 from tests.pipeline.sent import contiguous_rewinds, row_of, sent, task_of
 
 if TYPE_CHECKING:
-    from tests.integration.processes import Broker
+    from tests.integration.harness.processes import Broker
 
 PROGRAM = Path(__file__).with_name("spark_program.py")
 END_S = 600

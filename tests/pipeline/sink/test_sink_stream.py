@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tests.integration.processes import Broker
+    from tests.integration.harness.processes import Broker
 
 END_S = 300
 ROWS = 600

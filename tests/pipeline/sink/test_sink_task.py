@@ -15,7 +15,7 @@ from lockstep.pipeline.sink.topics import writable_queues
 from tests.pipeline.sent import row_of, sent
 
 if TYPE_CHECKING:
-    from tests.integration.processes import Broker
+    from tests.integration.harness.processes import Broker
 
 VALUE_AND_KEY = SinkColumns(0, 1, None, None, None, None, ())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.processes import Process, until
+from tests.integration.harness.processes import Process, until
 from tests.pipeline.conftest import Brokers
 from tests.pipeline.topics import Topic
 

@@ -1,0 +1,118 @@
+"""`lockstep-broker` with wrong options or ports in use: one line on stderr, and the right exit status."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lockstep.broker.state.topics import QUEUE_NUMS_MAX
+from tests.integration.harness.processes import reserved_port
+
+MODULE = (sys.executable, "-m", "lockstep.broker")
+FREE_PORTS = ("--port", "0", "--name-server-port", "0")
+
+# Options -> words of the one line.
+NONSENSE: dict[str, tuple[str, ...]] = {
+    "--nonsense": ("unrecognized arguments: --nonsense",),
+    "--por 0": ("unrecognized arguments: --por 0",),
+    "extra": ("unrecognized arguments: extra",),
+    "--port": ("--port", "expected one argument"),
+    "--port http": ("--port", "'http'"),
+    "--port 65536": ("port", "0 to 65535"),
+    "--port -1": ("port",),
+    "--name-server-port 1e4": ("--name-server-port", "'1e4'"),
+    "--host 0.0.0.0": ("advertise", "is every address"),
+    "--topic orders": ("--topic", "'orders' is not NAME:QUEUES"),
+    "--topic orders:": ("--topic", "'orders:' is not NAME:QUEUES"),
+    "--topic :4": ("--topic", "must not be empty"),
+    "--topic orders:0": ("--topic", "'orders:0' is not NAME:QUEUES"),
+    "--topic orders:-4": ("--topic", "'orders:-4' is not NAME:QUEUES"),
+    "--topic orders:four": ("--topic", "'orders:four' is not NAME:QUEUES"),
+    "--topic or/ders:4": ("--topic", "'or/ders' may hold only"),
+    f"--topic {'t' * 128}:4": ("--topic", "at most 127"),
+    "--role name-server --topic orders:4": ("--topic", "a name server without a broker has no topics"),
+    "--role name-server --data-dir kept": ("--data-dir", "a name server without a broker has no store"),
+    "--data-dir=": ("--data-dir", "must name a folder"),
+    "--role everything": ("--role", "invalid choice: 'everything'"),
+    "--role broker": ("name_servers", "needs the address of one"),
+    "--name-server here": ("'here' is not an address",),
+    "--name-server ;": ("at least one address",),
+    "--broker-name a/b": ("broker_name", "may hold only"),
+    "--memory-limit lots": ("--memory-limit", "'lots' is not a size"),
+    "--memory-limit 1.5GiB": ("--memory-limit", "'1.5GiB' is not a size"),
+    "--memory-limit -1": ("--memory-limit",),
+    "--memory-limit 1TiB2": ("--memory-limit", "is not a size"),
+    "--memory-limit 0": ("memory_limit_bytes", "must be above 0"),
+    "--memory-limit 1MiB": ("memory_limit_bytes", "must hold at least one message"),
+    "--lock-live-ms 0": ("lock_max_live_time_ms", "must be above 0"),
+    "--lock-live-ms 60s": ("--lock-live-ms", "'60s'"),
+    "--lock-mode strict": ("lock_mode", "must be 'faithful' or 'fenced', not 'strict'"),
+    "--lock-delay-ms -1": ("lock_delay_ms", "must be 0 or more"),
+    "--fence-legacy never": ("--fence-legacy", "invalid choice: 'never'"),
+    "-D lockMaxLiveTime": ("-D", "'lockMaxLiveTime' is not PROPERTY=VALUE"),
+    "-D =1": ("-D", "'=1' is not PROPERTY=VALUE"),
+    "-D noSuchProperty=1": ("unknown property 'noSuchProperty'",),
+    "-D maxMessageSize=big": ("'maxMessageSize' must be a whole number, not 'big'",),
+    "-D maxMessageSize=999999999": ("max_message_bytes", "at most"),
+    "-D autoCreateTopicEnable=perhaps": ("'autoCreateTopicEnable' must be true or false",),
+    "--log-format xml": ("--log-format", "invalid choice: 'xml'"),
+    "--log-level loud": ("--log-level", "invalid choice: 'loud'"),
+}
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+
+
+def check_one_line(ended: "subprocess.CompletedProcess[str]", status: int, words: tuple[str, ...]) -> None:
+    assert (ended.returncode, ended.stdout) == (status, ""), ended.stderr
+    assert ended.stderr.startswith("lockstep-broker: ")
+    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.endswith("\n")
+    for word in words:
+        assert word in ended.stderr
+
+
+@pytest.mark.parametrize("options", NONSENSE)
+def test_nonsense_ends_with_status_2(options: str) -> None:
+    """One line names the option and says which values are allowed. No port was opened, and there is no traceback."""
+    check_one_line(run(*MODULE, *FREE_PORTS, *options.split()), 2, NONSENSE[options])
+
+
+@pytest.mark.parametrize("topic", ["SELF_TEST_TOPIC:4", "TBW102:8", f"orders:{QUEUE_NUMS_MAX + 1}"])
+def test_a_topic_that_may_not_be_ends_with_status_1(topic: str) -> None:
+    """The name is well formed but reserved, or the topic has more queues than a route should list."""
+    check_one_line(run(*MODULE, *FREE_PORTS, "--topic", topic), 1, ())
+
+
+@pytest.mark.parametrize(
+    ("option", "other"), [("--port", "--name-server-port"), ("--name-server-port", "--port")], ids=["broker", "ns"]
+)
+def test_a_taken_port_ends_with_status_1(option: str, other: str) -> None:
+    """The line names the port and the option that chooses another one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        check_one_line(run(*MODULE, option, port, other, "0"), 1, (f"port {port} on 127.0.0.1 is in use", option))
+
+
+def test_the_same_port_twice_ends_with_status_1() -> None:
+    """Broker and name server cannot share one."""
+    with reserved_port() as free:
+        port = str(free.getsockname()[1])
+        words = (f"port {port} on 127.0.0.1 is in use", "--name-server-port")
+        check_one_line(run(*MODULE, "--port", port, "--name-server-port", port), 1, words)
+
+
+def test_an_address_that_is_not_ours_ends_with_status_1() -> None:
+    """No machine has an address of 192.0.2.0/24, which is reserved for documents."""
+    words = ("the broker cannot listen on 192.0.2.1:0",)
+    check_one_line(run(*MODULE, *FREE_PORTS, "--host", "192.0.2.1"), 1, words)
+
+
+def test_the_installed_command_is_the_module() -> None:
+    """The command `lockstep-broker` prints the same as the module."""
+    command = str(Path(sys.executable).with_name("lockstep-broker"))
+    check_one_line(run(command, "--nonsense"), 2, NONSENSE["--nonsense"])
+    assert run(command, "--help").stdout == run(*MODULE, "--help").stdout != ""

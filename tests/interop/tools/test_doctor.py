@@ -1,0 +1,116 @@
+"""`lockstep doctor` looks at Java's consumers, on either broker."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.client import Message
+from tests.commands import Lockstep, Result
+from tests.interop.harness.drivers import Driver, Drivers
+from tests.interop.harness.installed import version_of
+from tests.interop.harness.servers import Server
+from tests.interop.harness.table import RowMaker
+from tests.interop.stories.python_story import PythonStory, eventually
+
+pytestmark = pytest.mark.timeout(540)
+Fresh = Callable[[], str]
+
+
+class Patient:
+    """A consumer group of Java members on a topic of four queues, and the doctor."""
+
+    def __init__(self, story: PythonStory, drivers: Drivers, topic: str, group: str) -> None:
+        self.story = story
+        self.topic = topic
+        self.group = group
+        self._drivers = drivers
+        self._lockstep = Lockstep(story.server.name_server)
+
+    async def join(self, main_class: str = "OrderlyConsumer", **arguments: Any) -> Driver:
+        """Start a member and wait until it is ready."""
+        who: dict[str, Any] = {"name_server": self.story.server.name_server, "topic": self.topic, "group": self.group}
+        driver = self._drivers.java(main_class, **{**who, **arguments})
+        await driver.wait_for("ready", 60)
+        return driver
+
+    async def look(self, *options: str) -> Result:
+        return await asyncio.to_thread(self._lockstep, "doctor", "-g", self.group, *options)
+
+    async def rules(self) -> set[str]:
+        """The rules that found something."""
+        return {row["rule"] for row in (await self.look("-o", "json")).rows}
+
+    async def found(self, *rules: str) -> None:
+        """Wait until exactly these rules find something."""
+
+        async def same() -> bool:
+            return await self.rules() == set(rules)
+
+        try:
+            await eventually(same, f"the doctor finds {rules}")
+        except AssertionError:
+            raise AssertionError(f"not what was expected, {rules}: {(await self.look()).out}") from None
+
+
+@pytest.fixture
+async def patient(
+    either: Server, drivers: Drivers, tmp_path: Path, interop_row: RowMaker, fresh_topic: Fresh, fresh_group: Fresh
+) -> Patient:
+    version = version_of("java", "rocketmq-client")
+    interop_row("Lockstep", "0.1.0", f"doctor -> {either.name} {either.version}", f"Java {version} members")
+    topic = await either.create_topic(fresh_topic(), 4)
+    return Patient(PythonStory(either, tmp_path, interop_row), drivers, topic, fresh_group())
+
+
+async def test_a_healthy_group(patient: Patient) -> None:
+    """Two orderly members of Java: nothing is found. Of Apache's broker it is said what it cannot tell."""
+    await patient.join()
+    await patient.join()
+    await patient.story.send_keyed(patient.topic, 400)
+    await patient.story.drain(patient.topic, patient.group)
+    await patient.found()
+    told, looks = await patient.look(), 1
+    while told.status and looks < 10:  # a renewal may be late on a busy machine
+        told, looks = await patient.look(), looks + 1
+    assert told.status == 0
+    assert told.out.startswith("nothing found: ")
+    blind = "lockstep: flapping, late-renewals and clocks-apart were not looked at: they need Lockstep's brokers\n"
+    assert told.err == (blind if patient.story.server.is_apache else "")
+
+
+async def test_a_sick_group(patient: Patient) -> None:
+    """A concurrent member with another subscription, and one key in two queues: each is found, with the members."""
+    orderly = await patient.join()
+    concurrent = await patient.join("ConcurrentConsumer", expression="TagA", batch=8)
+    async with patient.story.producer() as producer:
+        for queue in (await producer.queues(patient.topic))[:2]:
+            await producer.send(Message(patient.topic, b"x", sharding_key="order-7"), queue=queue)
+    await patient.found("mixed-order", "unequal-subscriptions", "unequal-settings", "key-in-several-queues")
+    told = await patient.look("-o", "json")
+    assert told.status == 4
+    seen = {row["rule"]: row["evidence"] for row in told.rows}
+    async with patient.story.server.admin() as admin:
+        ids = await admin.consumer_ids(patient.group)
+    one, other = (next(name for name in ids if f"@driver-{driver.pid}-" in name) for driver in (orderly, concurrent))
+    assert seen["mixed-order"] == f"in order: {one}; concurrently: {other}"
+    assert f"{other} has {patient.topic} 'TagA'" in seen["unequal-subscriptions"]
+    assert seen["unequal-settings"] == f"consumeMessageBatchMaxSize: 1 at {one}; 8 at {other}"
+    assert seen["key-in-several-queues"].startswith(f"key 'order-7' of {patient.topic} in {patient.topic}@broker-a:")
+
+
+async def test_dead_letters(patient: Patient) -> None:
+    """A member that never handles its messages: a warning, with their number."""
+    await patient.join("ConcurrentConsumer", answer="LATER", delay_level=1, max_reconsume_times=1)
+    await patient.story.send_keyed(patient.topic, 8)
+    await patient.found("dead-letters")
+
+    async def all_given_up() -> bool:
+        return "8 dead letters, the last one" in (await patient.look()).out
+
+    await eventually(all_given_up, "eight dead letters")
+    told = await patient.look()
+    assert told.status == 3
+    assert f"warning  group {patient.group}: dead-letters" in told.out
