@@ -1,11 +1,13 @@
 """The tiers of tests: quick and rest are everything, and each thing is in quick once."""
 
+import re
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.mutants.__main__ import PASSED, pytest_run
 from tests.tidy.source import sources
 from tests.tiers import COLLECTED, Tier, select
 
@@ -87,3 +89,11 @@ def test_spark_is_in_quick() -> None:
     """A test that writes a topic and reads it through Spark is marked as a smoke test."""
     marked = [source.path.as_posix() for source in sources() if "@pytest.mark.smoke\n" in source.text]
     assert any(path.startswith("tests/pipeline/") for path in marked)
+
+
+def test_nothing_begins_after_the_time_of_until() -> None:
+    """A run that is out of time ends well, and its summary says how many tests did not begin."""
+    status, output = pytest_run(["tests/protocol/test_frame.py"], "--until=1")
+    assert status == PASSED
+    assert "not begun: the time of --until is over" in output
+    assert re.search(r"^\d+ skipped in", output, re.MULTILINE)
