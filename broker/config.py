@@ -142,7 +142,7 @@ class BrokerConfig:
     metrics_series_max: int = 5000  # of each metric in a scrape (docs/metrics.md)
     statistics_max: int = 50_000  # of topics, queues and groups; about 2.7 kB each
     filter_characters_max: int = 2_000_000  # of the SQL92 expressions of all groups
-    send_lanes_max: int = 100_000  # sequences of Lockstep's ordered sends: one for each producer and queue
+    send_sequences_max: int = 100_000  # sequences of Lockstep's ordered sends: one for each producer and queue
     lock_queues_per_request_max: int = 4096
     fenced_queues_per_request_max: int = 1024  # of lock requests with fenced locks, which cost more
     lock_entries_per_group_max: int = 20_000
@@ -371,7 +371,7 @@ _POSITIVE = (
     "index_slot_count", "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms",
     "reserved_hours", "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
     "fenced_queues_per_request_max", "batch_messages_max", "offset_entries_max", "statistics_max",
-    "filter_characters_max", "send_lanes_max", "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max",
+    "filter_characters_max", "send_sequences_max", "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max",
     "metrics_series_max", "acl_replay_window_ms",
 )  # fmt: skip
 

@@ -240,7 +240,7 @@ class ResponseCode(IntEnum):
     DELETE_ACL_CONFIG_FAILED = 210
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
     FLOW_CONTROL = 215
-    # Lockstep extension: an earlier send of the same lane was not stored, so this one is refused.
+    # Lockstep extension: an earlier send of the same sequence was not stored, so this one is refused.
     SEND_OUT_OF_SEQUENCE = 30001
     # Lockstep extensions, only for a request with a lock epoch (docs/fencing.md).
     FENCED = 30011  # another client has the queue, or had it since

@@ -168,10 +168,10 @@ def _number(text: str | None) -> int | None:
 
 
 def _sends(asked: Asked) -> _Found:
-    """Each topic of the frame, whose lanes are read as the handler reads them."""
+    """Each topic of the frame, whose queues are read as the handler reads them."""
     count = _number(asked.texts.get("messageCount")) or 0
-    lanes, _, _ = decode_sends(asked.command.body, count)
-    for topic in dict.fromkeys(lane.topic for lane in lanes):
+    queues, _, _ = decode_sends(asked.command.body, count)
+    for topic in dict.fromkeys(queue.topic for queue in queues):
         yield topic, SUB if is_retry_topic(topic) else PUB
 
 

@@ -173,14 +173,14 @@ def _answer(
         code = _UNSAFE.get(command.code, ResponseCode.SYSTEM_ERROR)
         if reply.code == ResponseCode.SUCCESS and code != ResponseCode.SUCCESS:
             reply.code, reply.remark = code, reason
-        _break_lane(broker, command)
+        _break_sequence(broker, command)
     _send(connection, command, reply)
 
 
-def _break_lane(broker: Broker, command: RemotingCommand) -> None:
+def _break_sequence(broker: Broker, command: RemotingCommand) -> None:
     """An unsafe message counts as not stored, so later messages of its send sequence are refused."""
     header_class = _SENDS.get(command.code)
     if header_class is not None:
         header = command.decode_header(header_class)
-        if header.lane_sequence is not None:
-            broker.send_sequences.failed((header.lane_id or "", header.topic, header.queue_id))
+        if header.send_sequence is not None:
+            broker.send_sequences.failed((header.sender_id or "", header.topic, header.queue_id))

@@ -74,10 +74,10 @@ def send_message(
         return refuse_unreadable(command, error)
     sequence_key = None
     try:
-        if header.lane_sequence is not None:
-            sequence_key = (header.lane_id or "", header.topic, header.queue_id)
+        if header.send_sequence is not None:
+            sequence_key = (header.sender_id or "", header.topic, header.queue_id)
             refusal = broker.send_sequences.refusal(
-                sequence_key, header.lane_generation or 0, header.lane_sequence, connection, now_ms
+                sequence_key, header.send_generation or 0, header.send_sequence, connection, now_ms
             )
             if refusal is not None:
                 raise Refusal(ResponseCode.SEND_OUT_OF_SEQUENCE, refusal)
@@ -162,7 +162,7 @@ def _store_one(
     if (
         run is not None
         and (run.waiting or connection.reads_on)
-        and header.lane_sequence is None
+        and header.send_sequence is None
         and not (place or half)
     ):
         reply = command.reply(_SUCCESS)

@@ -16,7 +16,14 @@ from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.properties import decode_properties, encode_properties
-from lockstep.protocol.messages.together import NO_NUMBERS, PROPERTIES_MAX, Lane, decode_rows, decode_sends, encode_rows
+from lockstep.protocol.messages.together import (
+    NO_NUMBERS,
+    PROPERTIES_MAX,
+    FrameQueue,
+    decode_rows,
+    decode_sends,
+    encode_rows,
+)
 from lockstep.protocol.names import is_retry_topic
 from lockstep.store import AppendResult, Record, StoreFull
 
@@ -38,14 +45,14 @@ Place = tuple[int, int, int]  # response code, queue offset, commit log offset
 _NOWHERE: Final = (_SUCCESS, -1, -1)
 
 
-class _Lane:
+class _QueueState:
     """The queue of some messages of a frame. It is checked when its first message comes."""
 
     __slots__ = ("_refusal", "entry", "generation", "is_good", "key", "queue_id", "topic")
 
-    def __init__(self, lane: Lane, lane_id: str) -> None:
-        self.topic, self.queue_id, self.generation = lane
-        self.key = (lane_id, self.topic, self.queue_id)
+    def __init__(self, queue: FrameQueue, sender_id: str) -> None:
+        self.topic, self.queue_id, self.generation = queue
+        self.key = (sender_id, self.topic, self.queue_id)
         self.entry: SendSequence | None = None
         self.is_good = False  # it was checked
         self._refusal: Refusal | None = None
@@ -79,7 +86,7 @@ class _Lane:
 
 
 class _Frame:
-    """One request: its lanes, and what becomes of its messages."""
+    """One request: its queues, and what becomes of its messages."""
 
     def __init__(self, broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> None:
         self.broker = broker
@@ -88,14 +95,14 @@ class _Frame:
         self.now_ms = now_ms
         self.header = command.decode_header(SendTogetherRequestHeader)
         try:
-            lanes, self.heads, self._texts = decode_sends(command.body, self.header.message_count)
+            queues, self.heads, self._texts = decode_sends(command.body, self.header.message_count)
         except BatchTooLong as error:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-        self.lanes = [_Lane(lane, self.header.lane_id or "") for lane in lanes]
+        self.queues = [_QueueState(queue, self.header.sender_id or "") for queue in queues]
         self.rows: list[Place] = [_NOWHERE] * len(self.heads)
         self._remarks: dict[int, str] = {}
         self._records: list[Record] = []
-        self._accepted: list[tuple[int, _Lane, int]] = []  # of each record: its row, lane and number
+        self._accepted: list[tuple[int, _QueueState, int]] = []  # of each record: its row, queue and number
 
     def answer(self) -> RemotingCommand:
         self._accept_all()
@@ -110,48 +117,48 @@ class _Frame:
 
     def _accept_all(self) -> None:
         """Check each message. Those that may be stored become records, and take their numbers."""
-        body, position, lanes, now_ms = self.command.body, self._texts, self.lanes, self.now_ms
+        body, position, queues, now_ms = self.command.body, self._texts, self.queues, self.now_ms
         records, accepted, config = self._records, self._accepted, self.broker.config
         born_host, born_port = self.broker.born_host(self.connection)
         cluster, body_bytes_max = config.cluster, config.max_message_bytes
         cluster_pair = f"{names.CLUSTER}{names.NAME_END}{cluster}".encode("utf-8", "replace")
         for row, (index, sequence, born_ms, flag, sys_flag, body_bytes, properties_bytes) in enumerate(self.heads):
-            lane, body_end = lanes[index], position + body_bytes
+            queue, body_end = queues[index], position + body_bytes
             end = body_end + properties_bytes
             content, text = body[position:body_end], body[body_end:end]
-            position, entry = end, lane.entry
+            position, entry = end, queue.entry
             try:
-                if lane.generation != NO_NUMBERS and (
-                    entry is None or entry.next_sequence != sequence or entry.generation != lane.generation
+                if queue.generation != NO_NUMBERS and (
+                    entry is None or entry.next_sequence != sequence or entry.generation != queue.generation
                 ):
-                    entry = self._check_turn(lane, sequence)
-                if not lane.is_good:
-                    lane.check(self)
+                    entry = self._check_turn(queue, sequence)
+                if not queue.is_good:
+                    queue.check(self)
                 if body_bytes > body_bytes_max:
                     check_body(self.broker, content)
                 if sys_flag & _TRANSACTION:
                     raise _cannot_go_with_others("transactional")
                 text, code = _stored_properties(text, cluster_pair, cluster)
             except Refusal as why:
-                self._refuse(row, lane, why.code, str(why))
+                self._refuse(row, queue, why.code, str(why))
                 continue
             fields = (
-                lane.topic, lane.queue_id, flag, sys_flag & IPV4_HOSTS, born_ms, born_host, born_port, now_ms,
+                queue.topic, queue.queue_id, flag, sys_flag & IPV4_HOSTS, born_ms, born_host, born_port, now_ms,
                 0, 0, content, text, code,
             )  # fmt: skip
             records.append(_new_record(Record, fields))
-            accepted.append((row, lane, sequence))
+            accepted.append((row, queue, sequence))
             if entry is not None:
                 entry.next_sequence += 1
 
-    def _check_turn(self, lane: _Lane, sequence: int) -> SendSequence:
+    def _check_turn(self, queue: _QueueState, sequence: int) -> SendSequence:
         """As a single send's number. Raises Refusal."""
         sequences = self.broker.send_sequences
-        why = sequences.refusal(lane.key, lane.generation, sequence, self.connection, self.now_ms)
+        why = sequences.refusal(queue.key, queue.generation, sequence, self.connection, self.now_ms)
         if why is not None:
             raise Refusal(ResponseCode.SEND_OUT_OF_SEQUENCE, why)
-        lane.entry = sequences.of(lane.key)
-        return lane.entry
+        queue.entry = sequences.of(queue.key)
+        return queue.entry
 
     def _stored(self, results: Sequence[AppendResult]) -> None:
         rows = self.rows
@@ -161,24 +168,24 @@ class _Frame:
     def _store_one_by_one(self) -> None:
         """The store takes not all of them, but perhaps some. None overtakes an earlier one of its sequence."""
         failed = set[tuple[str, str, int]]()
-        for record, (row, lane, sequence) in zip(self._records, self._accepted, strict=True):
-            if lane.generation != NO_NUMBERS and lane.key in failed:
+        for record, (row, queue, sequence) in zip(self._records, self._accepted, strict=True):
+            if queue.generation != NO_NUMBERS and queue.key in failed:
                 why = f"number {sequence} would overtake an earlier one, which was not stored"
-                self._refuse(row, lane, ResponseCode.SEND_OUT_OF_SEQUENCE, why)
+                self._refuse(row, queue, ResponseCode.SEND_OUT_OF_SEQUENCE, why)
                 continue
             try:
                 commit_log_offset, queue_offset = self.broker.put(record)
             except StoreFull as why:
-                self._refuse(row, lane, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
-                if lane.generation != NO_NUMBERS:
-                    failed.add(lane.key)
-                    self.broker.send_sequences.failed(lane.key)
+                self._refuse(row, queue, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
+                if queue.generation != NO_NUMBERS:
+                    failed.add(queue.key)
+                    self.broker.send_sequences.failed(queue.key)
             else:
                 self.rows[row] = (_SUCCESS, queue_offset, commit_log_offset)
 
-    def _refuse(self, row: int, lane: _Lane, code: ResponseCode, reason: str) -> None:
+    def _refuse(self, row: int, queue: _QueueState, code: ResponseCode, reason: str) -> None:
         peer = self.connection.address
-        self.broker.log.info("send_refused", topic=lane.topic, code=code.name, reason=reason, peer=peer)
+        self.broker.log.info("send_refused", topic=queue.topic, code=code.name, reason=reason, peer=peer)
         self.rows[row] = (int(code), -1, -1)
         self._remarks[row] = reason
 
@@ -191,10 +198,10 @@ def send_together(broker: Broker, connection: Connection, command: RemotingComma
 def as_unsafe(broker: Broker, command: RemotingCommand, reply: RemotingCommand, reason: str) -> None:
     """The messages of a frame may not be on the disk: change the reply so, and end their send sequences."""
     header = command.decode_header(SendTogetherRequestHeader)
-    lanes, _, _ = decode_sends(command.body, header.message_count)
-    for topic, queue_id, generation in lanes:
+    queues, _, _ = decode_sends(command.body, header.message_count)
+    for topic, queue_id, generation in queues:
         if generation != NO_NUMBERS:
-            broker.send_sequences.failed((header.lane_id or "", topic, queue_id))
+            broker.send_sequences.failed((header.sender_id or "", topic, queue_id))
     rows, remarks = decode_rows(reply.body, header.message_count)
     left = iter(remarks)
     unsafe = int(ResponseCode.FLUSH_DISK_TIMEOUT)

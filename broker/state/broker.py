@@ -126,7 +126,7 @@ class Broker:
         if config.property_filter:
             self.work.start(self.filters, load_sql(self.work.soon))
         self.producers = ProducerManager()
-        self.send_sequences = SendSequences(config.send_lanes_max)
+        self.send_sequences = SendSequences(config.send_sequences_max)
         self.send_run: SendRun | None = None  # while sends of one read may wait for each other; the server sets it
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.topics = TopicConfigManager(config, met, self._on_topics_changed)

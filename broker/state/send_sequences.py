@@ -14,9 +14,9 @@ __all__ = ["SendSequences", "Sequence"]
 
 IDLE_LIFE_MS: Final = 600_000
 _LOOKED_AT_MAX: Final = 1000
-_NAMES_LENGTH_MAX: Final = 1024  # of a lane id and a topic: a header of 256 KiB must not stay in the table
+_NAMES_LENGTH_MAX: Final = 1024  # of a sender id and a topic: a header of 256 KiB must not stay in the table
 
-SequenceKey = tuple[str, str, int]  # the request's lane id, topic and queue id
+SequenceKey = tuple[str, str, int]  # the request's sender id, topic and queue id
 
 
 class Sequence:
@@ -49,7 +49,7 @@ class SendSequences:
         entry = self._sequences.get(key)
         if entry is None:
             if len(key[0]) + len(key[1]) > _NAMES_LENGTH_MAX:
-                return f"a lane id and a topic may have {_NAMES_LENGTH_MAX} characters together"
+                return f"a sender id and a topic may have {_NAMES_LENGTH_MAX} characters together"
             entry = self._begin(key, generation, connection)
         elif generation > entry.generation:  # the same object: a frame of sends keeps it
             entry.generation, entry.next_sequence = generation, 0

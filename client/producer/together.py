@@ -24,7 +24,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, HeaderError, LocalProtocolError
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
 from lockstep.protocol.messages.properties import PAIR_END
-from lockstep.protocol.messages.together import NO_NUMBERS, PROPERTIES_MAX, Lane, decode_rows, encode_sends
+from lockstep.protocol.messages.together import NO_NUMBERS, PROPERTIES_MAX, FrameQueue, decode_rows, encode_sends
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
@@ -263,14 +263,14 @@ class _Link:
         self._last_single = future
 
     def _command(self, waiting: list[OneSend]) -> RemotingCommand:
-        lanes, indexes = list[Lane](), dict[tuple[MessageQueue, int], int]()
+        queues, indexes = list[FrameQueue](), dict[tuple[MessageQueue, int], int]()
         heads, texts = list[tuple[int, ...]](), list[bytes]()
         for queue, outgoing, _, number, _ in waiting:
             generation, sequence = (NO_NUMBERS, 0) if number is None else (number[0], number[1])
             index = indexes.get((queue, generation))
             if index is None:
-                index = indexes[queue, generation] = len(lanes)
-                lanes.append(Lane(outgoing.topic, queue.queue_id, generation))
+                index = indexes[queue, generation] = len(queues)
+                queues.append(FrameQueue(outgoing.topic, queue.queue_id, generation))
             body, properties = outgoing.body, outgoing.properties.encode("utf-8", "replace")
             heads.append(
                 (index, sequence, outgoing.born_timestamp_ms, outgoing.flag, outgoing.sys_flag, len(body),
@@ -278,7 +278,7 @@ class _Link:
             )  # fmt: skip
             texts += (body, properties)
         header = self._together.header._replace(message_count=len(waiting), broker_name=waiting[0].queue.broker_name)
-        return RemotingCommand(_SEND_TOGETHER, header, encode_sends(lanes, heads, texts))
+        return RemotingCommand(_SEND_TOGETHER, header, encode_sends(queues, heads, texts))
 
 
 class _Frame:

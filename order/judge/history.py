@@ -98,7 +98,7 @@ class QueueHistory:
             if ordering == "queue":
                 stale = self._explain_repeat(period, record, offset)
             else:
-                self._explain_lane_repeat(period, record, offset, ordering)
+                self._explain_repeat_in_scope(period, record, offset, ordering)
         if ordering == "none":
             if not failed:
                 period.own_done.add(offset)
@@ -110,7 +110,7 @@ class QueueHistory:
             self.done.add(offset)
         period.note_attempt(record, offset)
         if ordering != "queue":
-            period.lanes.note(record, offset, failed)
+            period.scopes.note(record, offset, failed)
 
     def taken_care_of(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `dead_lettered` or `sent_back` record: the broker stored the message in a topic of the group."""
@@ -349,12 +349,12 @@ class QueueHistory:
         else:
             finding()
 
-    def _explain_lane_repeat(self, period: Period, record: Record, offset: int, ordering: str) -> None:
+    def _explain_repeat_in_scope(self, period: Period, record: Record, offset: int, ordering: str) -> None:
         """Rule (b) for calls that keep the order of a key only, or no order: see repeats.py."""
-        if period.lanes.is_second_attempt(record, offset):
+        if period.scopes.is_second_attempt(record, offset):
             self.findings.duplicates[Cause.SUSPEND] += 1
             return
-        stands_at = period.lanes.stands_at(record, offset)
+        stands_at = period.scopes.stands_at(record, offset)
         kind, evidence, sentence, sure = Kind.UNEXPLAINED_REPEAT, period.last_handled, "", Confidence.CERTAIN
         if offset < period.floor:
             kind, evidence = Kind.REWIND_BELOW_COMMIT, period.floor_record

@@ -118,7 +118,7 @@ class Ownership:
     def _runs_beside(period: Period, record: Record, begin: int) -> bool:
         if record.get("ordering", "queue") == "queue":
             return begin < period.last_end_ns
-        return period.lanes.runs_beside(record, record["offset"], begin)
+        return period.scopes.runs_beside(record, record["offset"], begin)
 
     def _two_at_once(self, period: Period, record: Record, begin: int) -> None:
         self._findings.violation(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.order.judge.activity import Activity
-from lockstep.order.judge.repeats import Lanes
+from lockstep.order.judge.repeats import Scopes
 from lockstep.order.kinds import Cause
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.traces.reader import Record
@@ -66,7 +66,7 @@ class Period:
     call_begin: Any = None
     call_first: int = 0
     last_handled: Record | None = None
-    lanes: Lanes = field(default_factory=Lanes)
+    scopes: Scopes = field(default_factory=Scopes)
 
     @property
     def gave_up(self) -> bool:

@@ -1,19 +1,19 @@
-"""Rule (b) for calls that do not keep the order of a whole queue: the repeats that a period may do in each *lane*.
+"""Rule (b) for calls that do not keep the order of a whole queue: the repeats that a period may do in each *scope*.
 
-A lane is a sequence that must stay in order: the messages of one key (`ordering` "key") or a single message ("none"). A
-failed attempt allows its own lane to go back and delays no other lane. A new period begins at the stored commit and
-repeats every lane from there. Messages above the commit that were already handled are duplicates of that takeover.
+A scope is what must stay in order: the messages of one key (`ordering` "key"), or a single message ("none"). A failed
+attempt allows its own scope to go back and delays no other scope. A new period begins at the stored commit and
+repeats every scope from there. Messages above the commit that were already handled are duplicates of that takeover.
 """
 
 from typing import Any, NamedTuple
 
 from lockstep.order.traces.reader import Record
 
-__all__ = ["Lanes"]
+__all__ = ["Scopes"]
 
 
-class _Lane(NamedTuple):
-    """The position of a lane: one past the last handled offset, and one past the highest handled offset."""
+class _Scope(NamedTuple):
+    """The position of a scope: one past the last handled offset, and one past the highest handled offset."""
 
     stands_at: int = -1
     end: int = -1
@@ -23,42 +23,42 @@ class _Lane(NamedTuple):
     call_end: int = -(1 << 63)
 
 
-_UNTOUCHED = _Lane()
+_UNTOUCHED = _Scope()
 
 
-class Lanes:
-    """The lanes of one ownership period. Memory grows with its keys; with ordering "none", with failed messages."""
+class Scopes:
+    """The scopes of one ownership period. Memory grows with its keys; with ordering "none", with failed messages."""
 
-    __slots__ = ("_lanes",)
+    __slots__ = ("_scopes",)
 
     def __init__(self) -> None:
-        self._lanes: dict[tuple[str, str | int | None], _Lane] = {}
+        self._scopes: dict[tuple[str, str | int | None], _Scope] = {}
 
     def stands_at(self, record: Record, offset: int) -> int:
-        """One past the last handled offset in the lane of a record; -1 before the first."""
-        return self._lanes.get(_name(record, offset), _UNTOUCHED).stands_at
+        """One past the last handled offset in the scope of a record; -1 before the first."""
+        return self._scopes.get(_name(record, offset), _UNTOUCHED).stands_at
 
     def is_second_attempt(self, record: Record, offset: int) -> bool:
         """Whether the record repeats a failed call: from its first message up to the highest handled offset."""
-        lane = self._lanes.get(_name(record, offset), _UNTOUCHED)
-        return 0 <= lane.rewinds_to <= offset < lane.end or 0 <= lane.stands_at <= offset < lane.end
+        scope = self._scopes.get(_name(record, offset), _UNTOUCHED)
+        return 0 <= scope.rewinds_to <= offset < scope.end or 0 <= scope.stands_at <= offset < scope.end
 
     def runs_beside(self, record: Record, offset: int, begin: int) -> bool:
-        """Whether the previous call of the lane was still running when this one began."""
-        lane = self._lanes.get(_name(record, offset), _UNTOUCHED)
-        return begin < lane.call_end and begin != lane.call_begin
+        """Whether the previous call of the scope was still running when this one began."""
+        scope = self._scopes.get(_name(record, offset), _UNTOUCHED)
+        return begin < scope.call_end and begin != scope.call_begin
 
     def note(self, record: Record, offset: int, failed: bool) -> None:
-        """Update the lane after a call for a message, successful or failed."""
+        """Update the scope after a call for a message, successful or failed."""
         name = _name(record, offset)
         if record["ordering"] == "none" and not failed:
-            self._lanes.pop(name, None)  # its only message is done
+            self._scopes.pop(name, None)  # its only message is done
             return
         begin = record.get("begin_mono_ns")
-        lane = self._lanes.get(name, _UNTOUCHED)
-        first = lane.call_first if begin is not None and begin == lane.call_begin else offset
-        self._lanes[name] = _Lane(
-            offset + 1, max(lane.end, offset + 1), first if failed else -1, begin, first, record.get("mono_ns", -1)
+        scope = self._scopes.get(name, _UNTOUCHED)
+        first = scope.call_first if begin is not None and begin == scope.call_begin else offset
+        self._scopes[name] = _Scope(
+            offset + 1, max(scope.end, offset + 1), first if failed else -1, begin, first, record.get("mono_ns", -1)
         )
 
 

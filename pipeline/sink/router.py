@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from lockstep.pipeline.errors import RowError
-from lockstep.pipeline.sink.sequencer import Lane
+from lockstep.pipeline.sink.sequencer import QueueSends
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.messages import properties as names
@@ -27,14 +27,14 @@ Combination = tuple[str | None, ...]  # topic, key, sharding key, tags of a row
 
 
 class Shard:
-    """A sharding key in a topic, whose rows must stay in order. `lane` is None without a key: such rows take turns."""
+    """A sharding key in a topic, whose rows must stay in order. `sends` is None without a key: such rows take turns."""
 
-    __slots__ = ("key", "lane", "last", "topic")
+    __slots__ = ("key", "last", "sends", "topic")
 
-    def __init__(self, topic: str, key: str | None, lane: Lane | None) -> None:
+    def __init__(self, topic: str, key: str | None, sends: QueueSends | None) -> None:
         self.topic = topic
         self.key = key
-        self.lane = lane
+        self.sends = sends
         self.last: Any = None  # order value of its last row
 
 
@@ -46,10 +46,13 @@ class Place(NamedTuple):
 
 
 class Places:
-    """`lanes_of(topic)` gives the lanes of a topic's queues, sorted by queue; `topic` is used instead of a column."""
+    """Where the rows go. `topic` is used instead of a column.
 
-    def __init__(self, lanes_of: Callable[[str], Sequence[Lane]], topic: str | None) -> None:
-        self._lanes_of = lanes_of
+    `queues_of(topic)` gives what a task sends to each queue of a topic, sorted by queue.
+    """
+
+    def __init__(self, queues_of: Callable[[str], Sequence[QueueSends]], topic: str | None) -> None:
+        self._queues_of = queues_of
         self._topic = topic
         self._places: dict[Combination, Place] = {}
         self.shards: dict[tuple[str, str | None], Shard] = {}
@@ -79,9 +82,9 @@ class Places:
             raise RowError(f"row {row}: key, shardingKey and tags have over {_HEAD_BYTES_MAX} bytes together")
         shard = self.shards.get((topic, shard_key))
         if shard is None:
-            lanes = self._lanes_of(topic)
-            lane = None if shard_key is None else queue_of_hash(lanes, shard_key)
-            shard = self.shards[topic, shard_key] = Shard(topic, shard_key, lane)
+            queues = self._queues_of(topic)
+            sends = None if shard_key is None else queue_of_hash(queues, shard_key)
+            shard = self.shards[topic, shard_key] = Shard(topic, shard_key, sends)
         return Place(head, shard)
 
 

@@ -17,7 +17,7 @@ from lockstep.protocol.messages.properties import decode_properties
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
-__all__ = ["CHUNK_BYTES", "Lane", "Sender"]
+__all__ = ["CHUNK_BYTES", "QueueSends", "Sender"]
 
 CHUNK_BYTES: Final = 512 * 1024  # a broker takes 4 MiB by default
 _UNDER_WAY_MAX: Final = 8  # chunks: their replies fit the buffers of a socket, so a write never waits for a read
@@ -37,7 +37,7 @@ _BUSY: Final = frozenset({
 Chunk = list[bytes]  # records of a batch's body
 
 
-class Lane:
+class QueueSends:
     """One queue: `records` and `size_bytes` are the growing chunk; the caller that appends also updates the size."""
 
     __slots__ = ("chunk", "generation", "queue", "records", "sequence", "size_bytes", "ticket")
@@ -53,58 +53,60 @@ class Lane:
 
 
 class Sender:
-    """All lanes of a task. `mark` is the properties of all its messages, `lane_id` identifies it to the broker.
+    """What a task sends to its queues.
 
-    `generation` is the first one of its lanes. Lockstep brokers refuse a generation below that of a later attempt: a
+    `mark` is the properties of all its messages, `sender_id` identifies the task to the broker.
+
+    `generation` is the first one of its queues. Lockstep brokers refuse a generation below that of a later attempt: a
     task that Spark gave up, but that still runs, can send nothing.
 
     Raises (all calls):
         SendFailed: Not stored within `retries` times the request's timeout, with the pauses between.
     """
 
-    def __init__(self, client: BlockingClient, mark: str, lane_id: str, generation: int = 0) -> None:
+    def __init__(self, client: BlockingClient, mark: str, sender_id: str, generation: int = 0) -> None:
         self._client = client
         self._mark = mark
-        self._lane_id = lane_id
+        self._sender_id = sender_id
         self._generation = generation
-        self._lanes: dict[MessageQueue, Lane] = {}
-        self._under_way: deque[Lane] = deque()
+        self._queues: dict[MessageQueue, QueueSends] = {}
+        self._under_way: deque[QueueSends] = deque()
 
-    def lane(self, queue: MessageQueue) -> Lane:
-        lane = self._lanes.get(queue)
-        if lane is None:
-            lane = self._lanes[queue] = Lane(queue, self._generation)
-        return lane
+    def sends_to(self, queue: MessageQueue) -> QueueSends:
+        sends = self._queues.get(queue)
+        if sends is None:
+            sends = self._queues[queue] = QueueSends(queue, self._generation)
+        return sends
 
-    def flush(self, lane: Lane) -> None:
+    def flush(self, sends: QueueSends) -> None:
         """Send the growing chunk, once the one before it is stored."""
-        if lane.chunk is not None:
-            self._under_way.remove(lane)
-            self._settle(lane)
+        if sends.chunk is not None:
+            self._under_way.remove(sends)
+            self._settle(sends)
         elif len(self._under_way) >= _UNDER_WAY_MAX:
             self._settle(self._under_way.popleft())
-        lane.chunk, lane.records, lane.size_bytes = lane.records, [], 0
+        sends.chunk, sends.records, sends.size_bytes = sends.records, [], 0
         try:
-            lane.ticket = self._start(lane, lane.chunk)
+            sends.ticket = self._start(sends, sends.chunk)
         except (RemotingError, TopicError):
-            lane.ticket = None  # sent again when it is settled
-        self._under_way.append(lane)
+            sends.ticket = None  # sent again when it is settled
+        self._under_way.append(sends)
 
     def finish(self) -> None:
         """Wait until everything that was appended is stored."""
-        for lane in self._lanes.values():
-            if lane.records:
-                self.flush(lane)
+        for sends in self._queues.values():
+            if sends.records:
+                self.flush(sends)
         while self._under_way:
             self._settle(self._under_way.popleft())
 
-    def _settle(self, lane: Lane) -> None:
-        chunk, ticket = lane.chunk, lane.ticket
+    def _settle(self, sends: QueueSends) -> None:
+        chunk, ticket = sends.chunk, sends.ticket
         assert chunk is not None
-        lane.chunk = lane.ticket = None
-        self._store(lane, chunk, ticket)
+        sends.chunk = sends.ticket = None
+        self._store(sends, chunk, ticket)
 
-    def _store(self, lane: Lane, chunk: Chunk, ticket: Ticket | None) -> None:
+    def _store(self, sends: QueueSends, chunk: Chunk, ticket: Ticket | None) -> None:
         """Send until a broker has stored it; `ticket` is of a send in flight."""
         tries = self._client.addresses.retries + 1
         failure: Exception | None = None
@@ -113,30 +115,30 @@ class Sender:
                 if ticket is None:
                     self._pause(attempt)
                     if attempt:
-                        self._client.route(lane.queue.topic, fresh=True)
-                    ticket = self._start(lane, chunk)
-                return self._finish(lane, chunk, ticket)
+                        self._client.route(sends.queue.topic, fresh=True)
+                    ticket = self._start(sends, chunk)
+                return self._finish(sends, chunk, ticket)
             except RequestRefused as error:
                 if error.code not in _BUSY:
-                    raise SendFailed(f"{_counted(chunk)} for queue {lane.queue}: {error}") from None
+                    raise SendFailed(f"{_counted(chunk)} for queue {sends.queue}: {error}") from None
                 failure = error
             except (RemotingError, TopicError) as error:
                 failure = error
             ticket = None
-            lane.generation += 1
-            lane.sequence = 0
+            sends.generation += 1
+            sends.sequence = 0
         raise SendFailed(
-            f"{_counted(chunk)} for queue {lane.queue} may not be stored after {tries} tries; the last: {failure}"
+            f"{_counted(chunk)} for queue {sends.queue} may not be stored after {tries} tries; the last: {failure}"
         )
 
-    def _finish(self, lane: Lane, chunk: Chunk, ticket: Ticket) -> None:
+    def _finish(self, sends: QueueSends, chunk: Chunk, ticket: Ticket) -> None:
         reply = self._client.finish(ticket)
         if reply.code in _STORED:
-            lane.sequence += 1
+            sends.sequence += 1
         elif reply.code == ResponseCode.MESSAGE_ILLEGAL and len(chunk) > 1:
             middle = len(chunk) // 2  # this broker has a lower limit, or one message is too large
-            self._store(lane, chunk[:middle], None)
-            self._store(lane, chunk[middle:], None)
+            self._store(sends, chunk[:middle], None)
+            self._store(sends, chunk[middle:], None)
         else:
             raise RequestRefused(ticket.wire.address, "a send", reply.code, reply.remark)
 
@@ -145,8 +147,8 @@ class Sender:
         if attempt:
             time.sleep(min(self._client.addresses.retry_interval_ms / 1000 * 2 ** (attempt - 1), _PAUSE_S_MAX))
 
-    def _start(self, lane: Lane, chunk: Chunk) -> Ticket:
-        queue, is_batch = lane.queue, len(chunk) > 1
+    def _start(self, sends: QueueSends, chunk: Chunk) -> Ticket:
+        queue, is_batch = sends.queue, len(chunk) > 1
         if is_batch:
             body, properties = b"".join(chunk), self._mark
         else:
@@ -154,7 +156,7 @@ class Sender:
             body, properties = alone.body, alone.properties + self._mark
         place: tuple[int | None, int | None, str | None] = (None, None, None)
         if self._client.agrees(queue):
-            place = (lane.generation, lane.sequence, self._lane_id)
+            place = (sends.generation, sends.sequence, self._sender_id)
         now_ms = int(time.time() * 1000)
         group = self._client.addresses.group
         command = send_command(group, queue, body, properties, now_ms, is_batch=is_batch, place=place)

@@ -13,7 +13,7 @@ from lockstep.pipeline.options import Options
 from lockstep.pipeline.sink.columns import SinkColumns, bodies, order_values, texts
 from lockstep.pipeline.sink.dedup import ROW_PROPERTY, TASK_PROPERTY
 from lockstep.pipeline.sink.router import Place, Places, Shard, header_text
-from lockstep.pipeline.sink.sequencer import CHUNK_BYTES, Lane, Sender
+from lockstep.pipeline.sink.sequencer import CHUNK_BYTES, QueueSends, Sender
 from lockstep.pipeline.sink.topics import writable_queues
 from lockstep.protocol.codes import FRAME_BYTES_MAX
 from lockstep.protocol.messages.batch import encode_batch_record
@@ -73,16 +73,16 @@ class TaskWriter:
         task: Task,
     ) -> None:
         mark = f"{TASK_PROPERTY}{NAME_END}{task.query}/{task.batch}/{task.partition}"
-        lane_id = f"{client.addresses.group}@{task.app}/{task.query}/{task.partition}"
+        sender_id = f"{client.addresses.group}@{task.app}/{task.query}/{task.partition}"
         self.rows = 0
         self._client = client
         self._columns = columns
         self._task = task
         self._batch_size = options.send_batch_size
         self._topic = options.topic
-        self._sender = Sender(client, mark, lane_id, task.attempt * _GENERATIONS)
-        self._lanes = {options.topic: self._lanes_to(queues)} if options.topic and queues else {}
-        self._places = Places(self._lanes_of, options.topic)
+        self._sender = Sender(client, mark, sender_id, task.attempt * _GENERATIONS)
+        self._queues = {options.topic: self._sends_to(queues)} if options.topic and queues else {}
+        self._places = Places(self._queues_of, options.topic)
         self._unique_keys = UniqueKeyMaker(
             blake2b(task.query.encode(), digest_size=4).digest(), os.getpid(), task.attempt
         )
@@ -104,14 +104,14 @@ class TaskWriter:
             if shard.key is not None:
                 yield "" if self._topic else shard.topic, shard.key
 
-    def _lanes_of(self, topic: str) -> Sequence[Lane]:
-        lanes = self._lanes.get(topic)
-        if lanes is None:
-            lanes = self._lanes[topic] = self._lanes_to(writable_queues(self._client, topic))
-        return lanes
+    def _queues_of(self, topic: str) -> Sequence[QueueSends]:
+        queues = self._queues.get(topic)
+        if queues is None:
+            queues = self._queues[topic] = self._sends_to(writable_queues(self._client, topic))
+        return queues
 
-    def _lanes_to(self, queues: Sequence[MessageQueue]) -> list[Lane]:
-        return [self._sender.lane(queue) for queue in queues]
+    def _sends_to(self, queues: Sequence[MessageQueue]) -> list[QueueSends]:
+        return [self._sender.sends_to(queue) for queue in queues]
 
     def _add(self, batch: "pa.RecordBatch") -> None:
         """Add rows. All rows are checked before the first one is sent."""
@@ -150,16 +150,16 @@ class TaskWriter:
         flush = self._sender.flush
         most = self._batch_size
         for value, (head, shard) in zip(values, places, strict=True):
-            lane = shard.lane or self._turn(shard, row)
+            sends = shard.sends or self._turn(shard, row)
             text = (
                 f"{head}{UNIQ_KEY}{NAME_END}{unique}{row & 0xFFFF:04X}{PAIR_END}{ROW_PROPERTY}{NAME_END}{row}{PAIR_END}"
             )
             record = encode_batch_record(0, value, text.encode())
             size = len(record)
-            if lane.records and (lane.size_bytes + size > CHUNK_BYTES or len(lane.records) >= most):
-                flush(lane)
-            lane.records.append(record)
-            lane.size_bytes += size
+            if sends.records and (sends.size_bytes + size > CHUNK_BYTES or len(sends.records) >= most):
+                flush(sends)
+            sends.records.append(record)
+            sends.size_bytes += size
             row += 1
         self.rows = row
 
@@ -168,20 +168,20 @@ class TaskWriter:
         self._now_ms = max(int(time.time() * 1000), self._now_ms + 1)
         return self._unique_keys.next(self._now_ms)[:-4]
 
-    def _turn(self, shard: Shard, row: int) -> Lane:
+    def _turn(self, shard: Shard, row: int) -> QueueSends:
         """Rows without a key go to the queues in turn, a chunk each.
 
         The same row goes to the same queue in each attempt.
         """
-        lanes = self._lanes_of(shard.topic)
-        return lanes[(row // self._batch_size + self._task.partition) % len(lanes)]
+        queues = self._queues_of(shard.topic)
+        return queues[(row // self._batch_size + self._task.partition) % len(queues)]
 
     def _check_order(self, batch: "pa.RecordBatch", places: list[Place], first_row: int) -> None:
         names = [name for name, _ in self._columns.order_by]
         found = [order_values(batch.column(position), name, first_row) for name, position in self._columns.order_by]
         values = found[0] if len(found) == 1 else list(zip(*found, strict=True))
         for number, (value, (_, shard)) in enumerate(zip(values, places, strict=True)):
-            if shard.lane is None:
+            if shard.sends is None:
                 continue
             if shard.last is not None and value < shard.last:
                 raise OrderError(

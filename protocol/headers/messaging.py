@@ -49,8 +49,9 @@ __all__ = [
 class SendMessageRequestHeader(NamedTuple):
     """SEND_MESSAGE (10), with long field names.
 
-    The `lane_` fields are a Lockstep extension, sent only to a peer that agreed. `lane_id` names a producer; the other
-    two number its sends to one queue. With them the broker refuses a send that would overtake a failed one.
+    `send_generation`, `send_sequence` and `sender_id` are a Lockstep extension, sent only to a peer that agreed.
+    `sender_id` names a producer; the other two number its sends to one queue. With them the broker refuses a send that
+    would overtake a failed one.
 
     The `lock_` fields are one too, of dead letters that an ordered consumer sends: the epoch under which it has the
     message, its client id, and the queue of the message (docs/fencing.md).
@@ -70,9 +71,9 @@ class SendMessageRequestHeader(NamedTuple):
     max_reconsume_times: Int32 | None = None
     batch: bool | None = None
     broker_name: str | None = None
-    lane_generation: int | None = None
-    lane_sequence: int | None = None
-    lane_id: str | None = None
+    send_generation: int | None = None
+    send_sequence: int | None = None
+    sender_id: str | None = None
     lock_epoch: int | None = None
     lock_client_id: str | None = None
     lock_topic: str | None = None
@@ -301,9 +302,9 @@ rename_on_wire(
     SendMessageRequestHeaderV2,
     dict(
         zip(SendMessageRequestHeader._fields, "abcdefghijklmn", strict=False),
-        lane_generation="lg",
-        lane_sequence="ls",
-        lane_id="li",
+        send_generation="lg",
+        send_sequence="ls",
+        sender_id="li",
         lock_epoch="le",
         lock_client_id="lc",
         lock_topic="lt",

@@ -23,7 +23,7 @@ class SendTogetherRequestHeader(NamedTuple):
     message_count: Int32
     broker_name: str | None = None
     unit_mode: bool | None = None
-    lane_id: str | None = None
+    sender_id: str | None = None
 
 
 class SendTogetherResponseHeader(NamedTuple):

@@ -2,8 +2,9 @@
 
 A send frame has three parts, so that each is read by one call of `struct` and not by one call a message:
 
-    lanes: count H, then each: queueId i | generation q | topicLength B | topic
-    heads, one a message: lane H | sequence q | bornTimestamp q | flag i | sysFlag i | bodyLength i | propertiesLength H
+    queues: count H, then each: queueId i | generation q | topicLength B | topic
+    heads, one a message: index of its queue H | sequence q | bornTimestamp q | flag i | sysFlag i | bodyLength i |
+        propertiesLength H
     texts, one a message: body | properties
 """
 
@@ -21,7 +22,7 @@ __all__ = [
     "SENDS_BYTES_MAX",
     "SENDS_MAX",
     "Commit",
-    "Lane",
+    "FrameQueue",
     "SendHead",
     "SendRow",
     "decode_commits",
@@ -39,17 +40,17 @@ SENDS_BYTES_MAX: Final = 2 * 1024 * 1024
 PROPERTIES_MAX: Final = 64  # of each message: to read half a million tiny ones would keep the loop for 80 ms
 COMMITS_MAX: Final = 1000
 _REMARK_MAX: Final = 1000  # characters; the length has 16 bits
-NO_NUMBERS: Final = -1  # the generation of a lane without send sequence
+NO_NUMBERS: Final = -1  # the generation of a queue without send sequence
 NO_EPOCH: Final = -1  # of a commit without a fenced lock
 _COUNT = struct.Struct(">H")
-_LANE = struct.Struct(">iqB")
+_QUEUE = struct.Struct(">iqB")
 _HEAD = struct.Struct(">HqqiiiH")
 _ROW = struct.Struct(">iqq")
 _COMMIT = struct.Struct(">iqqB")
 _new_tuple = tuple.__new__
 
 
-class Lane(NamedTuple):
+class FrameQueue(NamedTuple):
     """The queue of some messages of a frame. `generation`: of their send sequence, or NO_NUMBERS."""
 
     topic: str
@@ -58,9 +59,9 @@ class Lane(NamedTuple):
 
 
 class SendHead(NamedTuple):
-    """A message of a frame without its texts. `lane`: the index of its Lane."""
+    """A message of a frame without its texts. `queue`: the index of its FrameQueue."""
 
-    lane: int
+    queue: int
     sequence: int
     born_timestamp: int
     flag: int
@@ -77,39 +78,39 @@ class SendRow(NamedTuple):
     commit_log_offset: int
 
 
-def encode_sends(lanes: Sequence[Lane], heads: Sequence[tuple[int, ...]], texts: Sequence[bytes]) -> bytes:
+def encode_sends(queues: Sequence[FrameQueue], heads: Sequence[tuple[int, ...]], texts: Sequence[bytes]) -> bytes:
     """Encode a frame.
 
     Args:
-        lanes: Each queue and generation once.
+        queues: Each queue and generation once.
         heads: As SendHead.
         texts: Body and properties of each message, one after the other.
 
     Raises:
         struct.error: A number does not fit its field.
     """
-    parts = [_COUNT.pack(len(lanes))]
-    for topic, queue_id, generation in lanes:
+    parts = [_COUNT.pack(len(queues))]
+    for topic, queue_id, generation in queues:
         name = topic.encode("utf-8", "replace")
-        parts += (_LANE.pack(queue_id, generation, len(name)), name)
+        parts += (_QUEUE.pack(queue_id, generation, len(name)), name)
     pack = _HEAD.pack
     parts += [pack(*head) for head in heads]
     parts += texts
     return b"".join(parts)
 
 
-def decode_sends(body: bytes, count: int) -> tuple[list[Lane], list[tuple[int, ...]], int]:
-    """Decode lanes and heads of a frame.
+def decode_sends(body: bytes, count: int) -> tuple[list[FrameQueue], list[tuple[int, ...]], int]:
+    """Decode queues and heads of a frame.
 
     Args:
         count: How many messages the header says.
 
     Returns:
-        The lanes; the heads, as SendHead; and where the first text begins.
+        The queues; the heads, as SendHead; and where the first text begins.
 
     Raises:
         BatchTooLong: More messages than SENDS_MAX, or more bytes than SENDS_BYTES_MAX.
-        BodyError: The lengths do not add up to the body, a lane does not exist, or there is no message.
+        BodyError: The lengths do not add up to the body, a queue does not exist, or there is no message.
     """
     if count > SENDS_MAX:
         raise BatchTooLong(f"a frame may hold at most {SENDS_MAX} messages, not {count}")
@@ -118,29 +119,29 @@ def decode_sends(body: bytes, count: int) -> tuple[list[Lane], list[tuple[int, .
     if count < 1:
         raise BodyError("a frame holds at least one message")
     try:
-        (lane_count,) = _COUNT.unpack_from(body)
-        if not 0 < lane_count <= count:
-            raise BodyError(f"a frame of {count} messages has 1 to {count} lanes, not {lane_count}")
-        position, lanes = _COUNT.size, list[Lane]()
-        for _ in range(lane_count):
-            queue_id, generation, length = _LANE.unpack_from(body, position)
-            start = position + _LANE.size
+        (queue_count,) = _COUNT.unpack_from(body)
+        if not 0 < queue_count <= count:
+            raise BodyError(f"a frame of {count} messages has 1 to {count} queues, not {queue_count}")
+        position, queues = _COUNT.size, list[FrameQueue]()
+        for _ in range(queue_count):
+            queue_id, generation, length = _QUEUE.unpack_from(body, position)
+            start = position + _QUEUE.size
             position = start + length
-            lanes.append(Lane(body[start:position].decode("utf-8", "replace"), queue_id, generation))
+            queues.append(FrameQueue(body[start:position].decode("utf-8", "replace"), queue_id, generation))
         texts = position + count * _HEAD.size
         if texts > len(body):
             raise BodyError(f"{count} heads do not fit a body of {len(body)} bytes")
         heads = list(_HEAD.iter_unpack(memoryview(body)[position:texts]))
     except struct.error as error:
-        raise BodyError(f"the lanes of a frame: {error}") from None
+        raise BodyError(f"the queues of a frame: {error}") from None
     end = texts
-    for lane, _, _, _, _, body_bytes, properties_bytes in heads:
-        if lane >= lane_count or body_bytes < 0:
-            raise BodyError(f"a message with lane {lane} of {lane_count} and {body_bytes} bytes")
+    for queue, _, _, _, _, body_bytes, properties_bytes in heads:
+        if queue >= queue_count or body_bytes < 0:
+            raise BodyError(f"a message with queue {queue} of {queue_count} and {body_bytes} bytes")
         end += body_bytes + properties_bytes
     if end != len(body):
         raise BodyError(f"a frame has {len(body)} bytes, and its lengths add up to {end}")
-    return lanes, heads, texts
+    return queues, heads, texts
 
 
 def encode_rows(rows: Sequence[tuple[int, int, int]], remarks: Sequence[str]) -> bytes:

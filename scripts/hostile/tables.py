@@ -14,7 +14,7 @@ FENCED_QUEUES = 1000
 OFFSETS = 100_000
 TOPICS = 20_000
 PAIRS = 20_000
-LANES = 20_000
+SEQUENCES = 20_000
 
 
 def lock_body(group: str, queues: range, client_id: str = "hostile@1") -> bytes:

@@ -52,16 +52,16 @@ class Database:
         if text in self._void:
             self.texts.add(text)
             return True
-        lane, effect = (queue, message.sharding_key), _Effect(offset, epoch, process)
-        last = self._last.get(lane)
-        if text not in self.texts and offset < self._highest.get(lane, -1):
-            text = f"{queue} key {lane[1]}: {effect}, handled for the first time after offset {self._highest[lane]}"
+        scope, effect = (queue, message.sharding_key), _Effect(offset, epoch, process)
+        last = self._last.get(scope)
+        if text not in self.texts and offset < self._highest.get(scope, -1):
+            text = f"{queue} key {scope[1]}: {effect}, handled for the first time after offset {self._highest[scope]}"
             self.findings.add(Wrong.EFFECT_OUT_OF_ORDER, text, queue=place_of(queue))
         elif epoch and last is not None and offset <= last.offset and epoch == last.epoch and not self.resets:
-            text = f"{queue} key {lane[1]}: {effect} after {last}"
+            text = f"{queue} key {scope[1]}: {effect} after {last}"
             self.findings.add(Wrong.EFFECT_AGAIN, text, queue=place_of(queue))
-        self._highest[lane] = max(offset, self._highest.get(lane, -1))
-        self._last[lane] = effect
+        self._highest[scope] = max(offset, self._highest.get(scope, -1))
+        self._last[scope] = effect
         self.texts.add(text)
         return True
 

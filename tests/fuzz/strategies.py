@@ -45,7 +45,7 @@ from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADER
 from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.messages.batch import BatchRecord
 from lockstep.protocol.messages.message import Record, encode_stored_message
-from lockstep.protocol.messages.together import Lane, encode_sends
+from lockstep.protocol.messages.together import FrameQueue, encode_sends
 from lockstep.protocol.model import MessageQueue
 
 _EXAMPLES = int(os.environ.get("LOCKSTEP_FUZZ", "0"))
@@ -240,14 +240,14 @@ batches = st.lists(st.builds(BatchRecord, int32s, st.binary(max_size=20), texts)
 
 @st.composite
 def _send_frames(draw: st.DrawFn) -> tuple[bytes, int]:
-    lanes = draw(st.lists(st.builds(Lane, texts, int32s, int64s), min_size=1, max_size=3))
+    queues = draw(st.lists(st.builds(FrameQueue, texts, int32s, int64s), min_size=1, max_size=3))
     contents = draw(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), min_size=3, max_size=5))
-    lane = st.integers(0, len(lanes) - 1)
+    queue = st.integers(0, len(queues) - 1)
     heads = [
-        (draw(lane), draw(int64s), draw(int64s), draw(int32s), draw(int32s), len(body), len(properties))
+        (draw(queue), draw(int64s), draw(int64s), draw(int32s), draw(int32s), len(body), len(properties))
         for body, properties in contents
     ]
-    return encode_sends(lanes, heads, [text for pair in contents for text in pair]), len(heads)
+    return encode_sends(queues, heads, [text for pair in contents for text in pair]), len(heads)
 
 
 send_frames = _send_frames()

@@ -181,17 +181,17 @@ def test_a_trusting_reader_is_caught() -> None:
 def test_frames_of_sends_lawful_cut_and_changed(frame: tuple[bytes, int], noise: bytes, count: int) -> None:
     """A lawful frame is read; whatever else comes, its lengths add up to its bytes, or it is refused as a whole."""
     body, messages = frame
-    lanes, heads, texts = decode_sends(body, messages)
+    queues, heads, texts = decode_sends(body, messages)
     assert len(heads) == messages
     assert texts + sum(head[5] + head[6] for head in heads) == len(body)
     for changed in (body + noise, noise + body, body[: len(noise)], noise):
         try:
-            lanes, heads, texts = decode_sends(changed, count)
+            queues, heads, texts = decode_sends(changed, count)
         except BodyError:
             continue
         assert len(heads) == count
         assert texts + sum(head[5] + head[6] for head in heads) == len(changed)
-        assert all(head[0] < len(lanes) and head[5] >= 0 for head in heads)
+        assert all(head[0] < len(queues) and head[5] >= 0 for head in heads)
 
 
 @given(st.lists(st.tuples(int32s, int64s, int64s), max_size=5), texts, st.binary(max_size=60), st.integers(0, 9))

@@ -242,7 +242,7 @@ def test_names_can_be_given() -> None:
 
 
 def test_v2_sends_use_letters() -> None:
-    """The fields of SEND_MESSAGE_V2 are a to n in the order of wire.md 4.1; those of lane and lock follow."""
+    """The fields of SEND_MESSAGE_V2 are a to n in the order of wire.md 4.1; those of sequence and lock follow."""
     wire_names = [field.wire_name for field in spec_of(SendMessageRequestHeaderV2).fields]
     assert wire_names[:14] == list("abcdefghijklmn")
     assert all(name.startswith("l") and len(name) == 2 for name in wire_names[14:])

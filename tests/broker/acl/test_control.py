@@ -16,7 +16,7 @@ from lockstep.protocol.command import RemotingCommand, decode_command, encode_co
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.protocol.messages.message import Record, encode_stored_message
-from lockstep.protocol.messages.together import NO_NUMBERS, Lane, encode_sends
+from lockstep.protocol.messages.together import NO_NUMBERS, FrameQueue, encode_sends
 from lockstep.protocol.names import TRACE_TOPIC
 from lockstep.protocol.signature import ONCE, SIGNATURE, Credentials, sign
 from tests.broker.acl.accounts import ACCOUNT, ADMIN, HOST, RULES, control, files, signed
@@ -54,8 +54,8 @@ def locks(group: str, topic: str = "both") -> bytes:
 
 def frame(*topics: str) -> bytes:
     """A message for each."""
-    heads = [(lane, 0, 0, 0, 0, 1, 0) for lane in range(len(topics))]
-    return encode_sends([Lane(topic, 0, NO_NUMBERS) for topic in topics], heads, [b"x"] * len(topics))
+    heads = [(queue, 0, 0, 0, 0, 1, 0) for queue in range(len(topics))]
+    return encode_sends([FrameQueue(topic, 0, NO_NUMBERS) for topic in topics], heads, [b"x"] * len(topics))
 
 
 def test_order(tmp_path: Path) -> None:

@@ -346,14 +346,14 @@ def test_properties_with_a_lone_surrogate_are_stored_readable() -> None:
     assert stored(peer)[0].properties["k"] == "?"
 
 
-# Lanes ------------------------------------------------------------------------------------------------------------
+# Send sequences ----------------------------------------------------------------------------------------------------
 
 
-def test_sends_of_a_lane_are_stored_in_their_turn_or_refused(peer: Peer) -> None:
+def test_sends_of_a_sequence_are_stored_in_their_turn_or_refused(peer: Peer) -> None:
     """A refused one stops all behind it, until it is repeated or a new generation begins."""
 
     def numbered(generation: int, sequence: int, **fields: Any) -> int:
-        return peer.send(lane_id="p1", lane_generation=generation, lane_sequence=sequence, **fields).code
+        return peer.send(sender_id="p1", send_generation=generation, send_sequence=sequence, **fields).code
 
     assert [numbered(0, 0), numbered(0, 1)] == [0, 0]
     assert numbered(0, 2, body=bytes(5 << 20)) == C.MESSAGE_ILLEGAL
@@ -363,12 +363,12 @@ def test_sends_of_a_lane_are_stored_in_their_turn_or_refused(peer: Peer) -> None
     assert peer.send().code == 0
 
 
-def test_a_batch_is_one_step_of_a_lane(peer: Peer) -> None:
+def test_a_batch_is_one_step_of_a_sequence(peer: Peer) -> None:
     """Two messages, one number."""
-    fields: dict[str, Any] = {"lane_id": "p1", "lane_generation": 0}
-    header = send_header(batch=True, lane_sequence=0, **fields)
+    fields: dict[str, Any] = {"sender_id": "p1", "send_generation": 0}
+    header = send_header(batch=True, send_sequence=0, **fields)
     assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, BLOB).code == 0
-    assert peer.send(lane_sequence=1, **fields).code == 0
+    assert peer.send(send_sequence=1, **fields).code == 0
 
 
 def test_a_send_without_a_topic_is_refused_in_good_order() -> None:

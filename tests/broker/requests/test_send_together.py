@@ -20,7 +20,7 @@ from lockstep.protocol.messages.together import (
     NO_NUMBERS,
     SENDS_BYTES_MAX,
     SENDS_MAX,
-    Lane,
+    FrameQueue,
     SendHead,
     SendRow,
     decode_rows,
@@ -52,16 +52,16 @@ def peer(request: pytest.FixtureRequest) -> Peer:
 
 
 def frame_of(messages: "list[One]") -> bytes:
-    lanes: dict[Lane, int] = {}
+    queues: dict[FrameQueue, int] = {}
     heads, texts = list[SendHead](), list[bytes]()
     for one in messages:
-        lane = Lane(one.topic, one.queue_id, NO_NUMBERS if one.sequence is None else one.generation)
+        queue = FrameQueue(one.topic, one.queue_id, NO_NUMBERS if one.sequence is None else one.generation)
         text = one.properties.encode()
         sizes = (len(one.body), len(text))
-        index = lanes.setdefault(lane, len(lanes))
+        index = queues.setdefault(queue, len(queues))
         heads.append(SendHead(index, one.sequence or 0, NOW_MS - 5, one.flag, one.sys_flag, *sizes))
         texts += (one.body, text)
-    return encode_sends(list(lanes), heads, texts)
+    return encode_sends(list(queues), heads, texts)
 
 
 def ask(peer: Peer, *messages: One, **command_fields: Any) -> RemotingCommand:
@@ -168,11 +168,11 @@ def test_properties_that_do_not_fit(peer: Peer) -> None:
 
 def test_numbers_are_those_of_single_sends(peer: Peer) -> None:
     """A frame goes on where single sends ended, and single sends where a frame ended."""
-    lane: dict[str, Any] = {"lane_generation": 0, "lane_id": "producer-1"}
-    assert peer.send(lane_sequence=0, **lane).code == 0
+    queue: dict[str, Any] = {"send_generation": 0, "sender_id": "producer-1"}
+    assert peer.send(send_sequence=0, **queue).code == 0
     assert [row.code for row in send(peer, *numbered(1, 2, 3))[0]] == [0, 0, 0]
-    assert peer.send(lane_sequence=5, **lane).code == C.SEND_OUT_OF_SEQUENCE
-    assert peer.send(lane_sequence=4, **lane).code == 0
+    assert peer.send(send_sequence=5, **queue).code == C.SEND_OUT_OF_SEQUENCE
+    assert peer.send(send_sequence=4, **queue).code == 0
 
 
 def test_none_overtakes_one_that_was_not_stored(peer: Peer) -> None:
@@ -207,8 +207,8 @@ def test_any_frames_do_what_single_sends_do(arrivals: list[tuple[int, int, bool,
     expected, frames = list[tuple[int, str]](), list[list[One]]()
     for at, (generation, sequence, good, begins) in enumerate(arrivals):
         body = b"%d" % at if good else bytes(11)
-        lane: dict[str, Any] = {"lane_generation": generation, "lane_sequence": sequence, "lane_id": "producer-1"}
-        reply = single.send(body=body, **lane)
+        queue: dict[str, Any] = {"send_generation": generation, "send_sequence": sequence, "sender_id": "producer-1"}
+        reply = single.send(body=body, **queue)
         expected.append((reply.code, reply.remark or ""))
         if begins or not frames:
             frames.append([])
@@ -252,17 +252,17 @@ GOOD = frame_of([One(b"a"), One(b"b", queue_id=1)])
     [
         (GOOD, 0, "at least one"),
         (GOOD, -1, "at least one"),
-        (GOOD, 1, "1 to 1 lanes"),
-        (GOOD, 3, "add up|heads|lane"),
+        (GOOD, 1, "1 to 1 queues"),
+        (GOOD, 3, "add up|heads|queue"),
         (GOOD[:-1], 2, "add up"),
         (GOOD + b"x", 2, "add up"),
-        (b"", 1, "lanes"),
-        (b"\0\1", 1, "lanes"),
-        (b"\0\0", 1, "lanes"),
+        (b"", 1, "queues"),
+        (b"\0\1", 1, "queues"),
+        (b"\0\0", 1, "queues"),
         (struct.pack(">HiqB", 1, 0, -1, 200), 1, "heads"),
-        (b"\xff" * 100, 2, "lanes"),
-        (encode_sends([Lane("T", 0, -1)], [(1, 0, 0, 0, 0, 0, 0)], []), 1, "lane 1 of 1"),
-        (encode_sends([Lane("T", 0, -1)], [(0, 0, 0, 0, 0, -1, 1)], []), 1, "-1 bytes"),
+        (b"\xff" * 100, 2, "queues"),
+        (encode_sends([FrameQueue("T", 0, -1)], [(1, 0, 0, 0, 0, 0, 0)], []), 1, "queue 1 of 1"),
+        (encode_sends([FrameQueue("T", 0, -1)], [(0, 0, 0, 0, 0, -1, 1)], []), 1, "-1 bytes"),
     ],
 )
 def test_a_frame_whose_lengths_are_wrong_stores_nothing(peer: Peer, body: bytes, count: int, reason: str) -> None:
@@ -297,9 +297,9 @@ def test_hostile_topics_are_refused_as_single_ones(peer: Peer) -> None:
     ]
 
 
-def test_a_lane_id_that_is_too_long(peer: Peer) -> None:
+def test_a_sender_id_that_is_too_long(peer: Peer) -> None:
     """Its numbered messages are refused, the others are stored."""
-    header = HEADER._replace(message_count=3, lane_id="p" * 2000)
+    header = HEADER._replace(message_count=3, sender_id="p" * 2000)
     reply = peer.answer(RequestCode.SEND_TOGETHER, header, frame_of([*numbered(0, 1), One()]))
     assert [row.code for row in decode_rows(reply.body, 3)[0]] == [C.SEND_OUT_OF_SEQUENCE] * 2 + [0]
     assert len(peer.broker.send_sequences) == 0

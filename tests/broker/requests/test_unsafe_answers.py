@@ -12,7 +12,7 @@ from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.headers.together import SendTogetherRequestHeader
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
-from lockstep.protocol.messages.together import NO_NUMBERS, Lane, decode_rows, encode_sends
+from lockstep.protocol.messages.together import NO_NUMBERS, FrameQueue, decode_rows, encode_sends
 from tests.broker.helpers import NOW_MS, over_the_wire, pull_header, send_header
 from tests.broker.kept.kept_broker import Kept, kept, until
 
@@ -38,7 +38,7 @@ async def unsafe_reply(opened: Kept, code: RequestCode, header: tuple[Any, ...],
         (BATCH, {"batch": True}, TWO),
         (SEND, {"properties": "DELAY\x013"}, b"x"),
         (SEND, HALF, b"x"),
-        (SEND, {"lane_id": "p", "lane_generation": 0, "lane_sequence": 0}, b"x"),
+        (SEND, {"sender_id": "p", "send_generation": 0, "send_sequence": 0}, b"x"),
     ],
     ids=["one", "batch", "delayed", "half", "numbered"],
 )
@@ -60,22 +60,22 @@ async def test_a_send_that_may_not_be_on_the_disk(
 
 async def test_nothing_follows_a_numbered_send_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
     """Later sends of its producer are refused until a new generation begins."""
-    lane: dict[str, Any] = {"lane_id": "p", "lane_generation": 0}
+    queue: dict[str, Any] = {"sender_id": "p", "send_generation": 0}
     async with kept(tmp_path) as opened:
-        await unsafe_reply(opened, SEND, send_header(**lane, lane_sequence=0), b"x")
+        await unsafe_reply(opened, SEND, send_header(**queue, send_sequence=0), b"x")
         opened.disk.sync_error = 0
         await until(lambda: not opened.store.refusal, "the disk works again")
-        late = opened.send(b"late", **lane, lane_sequence=1)
+        late = opened.send(b"late", **queue, send_sequence=1)
         assert late is not None
         assert late.code == ResponseCode.SEND_OUT_OF_SEQUENCE
-        assert opened.send(b"again", lane_id="p", lane_generation=1, lane_sequence=0) is None
+        assert opened.send(b"again", sender_id="p", send_generation=1, send_sequence=0) is None
 
 
 async def test_sends_of_one_frame_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
     """Each that was stored gets FLUSH_DISK_TIMEOUT with its place, the refused one keeps its code; sequences end."""
-    lanes = [Lane("T", 0, 0), Lane("T", 9, NO_NUMBERS)]
-    body = encode_sends(lanes, [(0, 0, 1, 0, 0, 1, 0), (1, 0, 1, 0, 0, 1, 0), (0, 1, 1, 0, 0, 1, 0)], [b"abc"])
-    header = SendTogetherRequestHeader("PG", "TBW102", 4, 3, lane_id="p")
+    queues = [FrameQueue("T", 0, 0), FrameQueue("T", 9, NO_NUMBERS)]
+    body = encode_sends(queues, [(0, 0, 1, 0, 0, 1, 0), (1, 0, 1, 0, 0, 1, 0), (0, 1, 1, 0, 0, 1, 0)], [b"abc"])
+    header = SendTogetherRequestHeader("PG", "TBW102", 4, 3, sender_id="p")
     async with kept(tmp_path) as opened:
         opened.send(b"first")
         await opened.durable.flush()
@@ -87,7 +87,7 @@ async def test_sends_of_one_frame_that_may_not_be_on_the_disk(tmp_path: Path) ->
         assert ["Input/output error" in remark for remark in remarks] == [True, False, True]
         opened.disk.sync_error = 0
         await until(lambda: not opened.store.refusal, "the disk works again")
-        late = opened.send(b"late", lane_id="p", lane_generation=0, lane_sequence=2)
+        late = opened.send(b"late", sender_id="p", send_generation=0, send_sequence=2)
         assert late is not None
         assert late.code == ResponseCode.SEND_OUT_OF_SEQUENCE
 

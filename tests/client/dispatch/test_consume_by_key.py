@@ -232,7 +232,7 @@ async def test_generations_of_a_queue_never_meet(stage: Stage) -> None:
 
 
 @on_stage
-async def test_a_lock_that_ran_out_is_asked_for_and_lanes_go_on(stage: Stage) -> None:
+async def test_a_lock_that_ran_out_is_asked_for_and_keys_go_on(stage: Stage) -> None:
     """Refused it is asked for again after 3 s, granted every key queue goes on where it was."""
     service = Service(stage, lambda m, _: SUSPEND if m.queue_offset == 0 and stage.world.elapsed_ms < 5000 else None)
     service.lock_answers = [False, True]

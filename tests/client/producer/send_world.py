@@ -227,16 +227,16 @@ class SendWorld:
         """(number, generation, sequence) of each message of a request."""
         if command.code == RequestCode.SEND_TOGETHER:
             count = cast("SendTogetherRequestHeader", command.header).message_count
-            lanes, heads, position = decode_sends(command.body, count)
+            queues, heads, position = decode_sends(command.body, count)
             found = list[tuple[int, int | None, int | None]]()
-            for lane, sequence, _, _, _, body_bytes, properties_bytes in heads:
-                found.append((int(command.body[position : position + body_bytes]), lanes[lane].generation, sequence))
+            for queue, sequence, _, _, _, body_bytes, properties_bytes in heads:
+                found.append((int(command.body[position : position + body_bytes]), queues[queue].generation, sequence))
                 position += body_bytes + properties_bytes
             return found
         header = cast("SendMessageRequestHeaderV2", command.header)
         if command.code == RequestCode.SEND_BATCH_MESSAGE:
             return [(int(record.body), None, None) for record in decode_batch(command.body)]
-        return [(int(command.body), header.lane_generation, header.lane_sequence)]
+        return [(int(command.body), header.send_generation, header.send_sequence)]
 
     def broker_takes(self, link: Link, command: RemotingCommand, refuse_with: int | None) -> RemotingCommand:
         """`refuse_with`: the first message of the request is refused; of a batch all are."""

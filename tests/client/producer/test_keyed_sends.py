@@ -95,7 +95,7 @@ async def test_64_keyed_sends_in_flight_to_a_peer_that_agreed(stage: Stage) -> N
         sends = [asyncio.ensure_future(producer.send(Message(TOPIC, b"%d" % i), sharding_key="k")) for i in range(64)]
         await stage.world.until(lambda: len(held) == 64)
         assert [command.body for command in held] == [b"%d" % i for i in range(64)]
-        assert [header_of(command).lane_sequence for command in held] == list(range(1, 65))
+        assert [header_of(command).send_sequence for command in held] == list(range(1, 65))
         for i, command in enumerate(held):
             broker.endpoints[-1].reply(command.reply(0, STORED._replace(queue_offset=i)))
         results = await asyncio.gather(*sends)
@@ -121,7 +121,7 @@ async def test_one_keyed_send_at_a_time_to_any_other_peer(stage: Stage) -> None:
             broker.endpoints[-1].reply(held[answered].reply(0, STORED))
         await asyncio.gather(*sends)
     assert [command.body for command in held] == [b"%d" % i for i in range(8)]
-    assert {header_of(command).lane_id for command in held} == {None}
+    assert {header_of(command).sender_id for command in held} == {None}
 
 
 @on_stage
@@ -139,7 +139,7 @@ async def test_a_refusal_in_the_middle(stage: Stage) -> None:
         if command.body == b"3":
             broken = True
             return command.reply(ResponseCode.SYSTEM_BUSY, remark="busy")
-        if broken and header_of(command).lane_generation == 0 and header_of(command).queue_id == 0:
+        if broken and header_of(command).send_generation == 0 and header_of(command).queue_id == 0:
             return command.reply(ResponseCode.SEND_OUT_OF_SEQUENCE, remark="would overtake")
         return take(command)
 
@@ -202,7 +202,7 @@ async def test_retry_keyed_waits_for_flow_control(stage: Stage) -> None:
     broken: set[int] = set()
 
     def limited(command: RemotingCommand) -> RemotingCommand | None:
-        generation = header_of(command).lane_generation or 0
+        generation = header_of(command).send_generation or 0
         if generation in broken:
             return command.reply(ResponseCode.SEND_OUT_OF_SEQUENCE, remark="would overtake")
         if not tokens[0]:
@@ -295,7 +295,7 @@ async def test_one_way_sends_keep_their_place_and_take_no_number(stage: Stage) -
         await producer.send_one_way(Message(TOPIC, b"4"))
         await producer.send(Message(TOPIC, b"5"), sharding_key="k")
     assert stored == [b"%d" % i for i in range(6)]
-    numbers = [(header_of(c).lane_generation, header_of(c).lane_sequence) for c in broker.requests(SEND)]
+    numbers = [(header_of(c).send_generation, header_of(c).send_sequence) for c in broker.requests(SEND)]
     assert numbers == [(0, 0), (None, None), (0, 1), (None, None), (None, None), (0, 2)]
 
 

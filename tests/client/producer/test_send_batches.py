@@ -31,7 +31,7 @@ async def test_what_waits_for_an_answer_leaves_in_one_batch(stage: Stage, rocket
     assert [result.queue_offset for result in results] == [1, 2, 3, 4]
     assert [result.offset_msg_id for result in results] == ["ID1", "ID2", "ID3", "ID4"]
     (batch,) = rocketmq.batches
-    assert (header_of(batch).batch, header_of(batch).queue_id, header_of(batch).lane_id) == (True, 0, None)
+    assert (header_of(batch).batch, header_of(batch).queue_id, header_of(batch).sender_id) == (True, 0, None)
     properties = [decode_properties(record.properties) for record in decode_batch(batch.body)]
     assert [one["UNIQ_KEY"] for one in properties] == [result.msg_id for result in results[1:]]
     assert {one["WAIT"] for one in properties} == {"true"}

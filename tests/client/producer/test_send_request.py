@@ -45,7 +45,7 @@ async def test_a_message_becomes_a_send() -> None:
     assert (header.default_topic_queue_nums, header.queue_id, header.flag, header.sys_flag) == (4, 2, 5, 0)
     assert (header.batch, header.unit_mode, header.reconsume_times) == (False, False, 0)
     assert header.born_timestamp == 1_700_000_000_000
-    assert (header.lane_generation, header.lane_sequence, header.lane_id) == (None, None, None)
+    assert (header.send_generation, header.send_sequence, header.sender_id) == (None, None, None)
     assert decode_properties(header.properties or "") == {
         "colour": "red",
         "KEYS": "k1 k2",
@@ -63,7 +63,7 @@ async def test_a_numbered_send_names_its_sequence() -> None:
     command = maker.command(QUEUE, maker.outgoing(Message("T", b"x"), None), SequenceNumber(3, 17, 99))
     header = command.header
     assert isinstance(header, SendMessageRequestHeaderV2)
-    assert (header.lane_id, header.lane_generation, header.lane_sequence) == ("producers@10.0.0.1@7#9", 3, 17)
+    assert (header.sender_id, header.send_generation, header.send_sequence) == ("producers@10.0.0.1@7#9", 3, 17)
 
 
 async def test_every_message_has_an_id_of_its_own() -> None:

@@ -23,7 +23,7 @@ def waiting(sequence: SendSequence, cargo: object = None) -> "tuple[int, asyncio
     return ticket, asyncio.ensure_future(sequence.turn(ticket, cargo))
 
 
-async def test_sends_to_a_free_lane_are_numbered_in_call_order() -> None:
+async def test_sends_to_a_free_sequence_are_numbered_in_call_order() -> None:
     """Any number may be in flight; each carries the generation and the next number."""
     sequence = SendSequence(QUEUE)
     numbers = []

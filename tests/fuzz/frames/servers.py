@@ -55,7 +55,8 @@ accounts:
 # Small, so that an attack of some thousand frames meets each of them.
 LIMITS: Final[dict[str, Any]] = {
     "memory_limit_bytes": 8 << 20, "connections_max": 40, "offset_entries_max": 600, "statistics_max": 400,
-    "filter_characters_max": 30_000, "send_lanes_max": 100, "lock_entries_max": 500, "lock_entries_per_group_max": 200,
+    "filter_characters_max": 30_000, "send_sequences_max": 100, "lock_entries_max": 500,
+    "lock_entries_per_group_max": 200,
     "lock_queues_per_request_max": 100, "lock_changes_max": 200, "heartbeat_groups_max": 30, "metrics_series_max": 100,
     "heartbeat_subscriptions_max": 60, "groups_per_connection_max": 60, "memberships_max": 400, "groups_max": 500,
     "brokers_max": 30, "routes_max": 500, "kv_configs_max": 200, "topics_max": 400, "held_pulls_max": 300,

@@ -41,7 +41,7 @@ _TOPICS: Final = frozenset({"topic", "default_topic", "lock_topic", "origin_topi
 _GROUPS: Final = frozenset(
     {"producer_group", "consumer_group", "group", "group_name", "compare_group", "src_group", "dest_group"}
 )
-_CLIENTS: Final = frozenset({"client_id", "lock_client_id", "lane_id"})
+_CLIENTS: Final = frozenset({"client_id", "lock_client_id", "sender_id"})
 _STORED: Final = frozenset({"commit_log_offset", "tran_state_table_offset"})
 _ADDRESSES: Final = frozenset({"broker_addr", "client_addr", "ha_server_addr"})
 _IDS: Final = frozenset({"msg_id", "origin_msg_id", "transaction_id"})

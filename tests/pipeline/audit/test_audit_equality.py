@@ -12,7 +12,7 @@ import pytest
 from lockstep.order import Confidence, OrderReport, Violation, check_traces
 from lockstep.pipeline.audit import transform
 from lockstep.pipeline.audit.survey import LINE, TIME
-from tests.order import test_contents, test_lanes, test_legal, test_owners, test_violations
+from tests.order import test_contents, test_legal, test_owners, test_scopes, test_violations
 from tests.order.content_mutations import MUTATIONS
 from tests.order.good_histories import GOOD
 from tests.order.mutation_table import RUNS
@@ -74,7 +74,7 @@ def unique(histories: Iterable[History]) -> list[History]:
 
 def test_the_stories_of_the_judge(spark: "SparkSession") -> None:
     """Every history that the judge's own tests tell has the same report here."""
-    modules = (test_contents, test_lanes, test_legal, test_owners, test_violations)
+    modules = (test_contents, test_scopes, test_legal, test_owners, test_violations)
     found = unique(told_histories(*modules))
     assert len(found) > 60
     assert_equal(spark, found)

@@ -63,11 +63,11 @@ class Broker:
 
 
 def send(broker: Broker, chunks: list[tuple[int, list[str]]]) -> None:
-    sender = Sender(cast("BlockingClient", broker), "SPARK_TASK\x01q/0/1", "lane", 7)
+    sender = Sender(cast("BlockingClient", broker), "SPARK_TASK\x01q/0/1", "sends", 7)
     for number, bodies in chunks:
-        lane = sender.lane(QUEUES[number])
-        lane.records += [encode_batch([BatchRecord(0, body.encode(), f"SPARK_ROW\x01{body}\x02")]) for body in bodies]
-        sender.flush(lane)
+        sends = sender.sends_to(QUEUES[number])
+        sends.records += [encode_batch([BatchRecord(0, body.encode(), f"SPARK_ROW\x01{body}\x02")]) for body in bodies]
+        sender.flush(sends)
     sender.finish()
 
 
@@ -84,12 +84,12 @@ def test_chunks_of_several_queues_are_under_way_together() -> None:
     "failure", [LOST, RequestTimeout("a:1", "a send", 3), ResponseCode.SYSTEM_BUSY, ResponseCode.FLUSH_DISK_TIMEOUT]
 )
 def test_a_chunk_that_failed_is_sent_again_before_the_next(failure: Any) -> None:
-    """Nothing overtakes it, and to a broker that knows lanes it has a new generation."""
+    """Nothing overtakes it, and to a broker that knows send sequences it has a new generation."""
     fates: list[Any] = [OK, failure, failure, OK, OK]
     broker = Broker(lambda _: fates.pop(0))
     send(broker, [(0, ["0"]), (0, ["1", "2"]), (0, ["3"])])
     assert broker.stored == {QUEUES[0]: ["0", "1", "2", "3"]}
-    numbers = [(header.lane_generation, header.lane_sequence) for header in broker.headers]
+    numbers = [(header.send_generation, header.send_sequence) for header in broker.headers]
     assert numbers == [(7, 0), (7, 1), (8, 0), (9, 0), (9, 1)]
 
 
@@ -98,7 +98,7 @@ def test_rocketmq_gets_no_numbers() -> None:
     broker = Broker(lambda _: ResponseCode.FLUSH_SLAVE_TIMEOUT, agrees=False)
     send(broker, [(0, ["0"])])
     (header,) = broker.headers
-    assert (header.lane_generation, header.lane_sequence, header.lane_id) == (None, None, None)
+    assert (header.send_generation, header.send_sequence, header.sender_id) == (None, None, None)
     assert broker.stored == {QUEUES[0]: ["0"]}
 
 
