@@ -379,7 +379,7 @@ class BrokerServer:
             wake_held_pulls(broker, self._runtime.now_ms())
         self._check_due_timers()
         if self._durable is not None:
-            self._durable.flusher.check()
+            self._durable.flusher.after_read()
 
     def _check_due_timers(self) -> None:
         for timer in self._due_timers:

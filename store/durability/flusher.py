@@ -124,6 +124,11 @@ class StoreFlusher:
         if ready and log.max_offset > log.synced_offset:
             self._begin(self._due())
 
+    def after_read(self) -> None:
+        """Call it after the requests of a read: the index gives way to them."""
+        self._keys.asked()
+        self.check()
+
     # Rounds --------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:

@@ -7,18 +7,22 @@ from lockstep.store.file.store import FileStore
 
 __all__ = ["KeyIndexer"]
 
-_AT_ONCE_IDLE: Final = 1000  # messages: about 10 ms of work
+_AT_ONCE_IDLE: Final = 1000  # messages, at most: about 10 ms of work on a quiet machine
 _AT_ONCE_BUSY: Final = 100
+_AT_ONCE_MIN: Final = 10
+_PIECE_IDLE_NS: Final = 10_000_000  # so long may a request wait for a piece
+_PIECE_BUSY_NS: Final = 2_000_000
 _PAUSE_MS: Final = 20  # between two pieces, and at least ...
 _PAUSE_TIMES: Final = 19  # ... so many times the duration of a busy broker's last piece
-_IDLE_AFTER_MS: Final = 200  # on a busy machine a sender may pause without being idle
+_IDLE_AFTER_MS: Final = 200  # on a busy machine a client may pause without being idle
 _NS_PER_MS: Final = 1_000_000
 
 
 class KeyIndexer:
-    """Gives the index about a twentieth of a busy broker's time, and half of an idle one's.
+    """Gives the index a twentieth of the time of a broker that serves requests, and a third of an idle one's.
 
-    On a shared machine a piece takes longer; then the pause grows with it. Without work it looks every `interval_ms`.
+    The number of messages of a piece follows the time that they took before: with many keys, or on a shared machine,
+    one takes several times as long. Without work it looks every `interval_ms`.
     """
 
     def __init__(self, runtime: Runtime, store: FileStore, interval_ms: int) -> None:
@@ -28,7 +32,9 @@ class KeyIndexer:
         self._events = store.events
         self._timer: TimerHandle | None = None
         self._seen_end = 0
-        self._grown_ns = 0  # when growth was last seen
+        self._was_asked = False  # since the last piece
+        self._busy_ns = 0  # when growth or a request was last seen
+        self._message_ns = 0  # what a message took in the last full piece
         self._failing = False
 
     def start(self) -> None:
@@ -43,15 +49,27 @@ class KeyIndexer:
     def _arm(self, wait_ms: int) -> None:
         self._timer = self._runtime.call_later_ms(wait_ms, self._tick)
 
+    def asked(self) -> None:
+        """A request came: the broker is not idle."""
+        self._was_asked = True
+
     def _tick(self) -> None:
         end, began_ns = self._store.visible_end, self._runtime.monotonic_ns()
-        if end != self._seen_end:
-            self._seen_end, self._grown_ns = end, began_ns
-        is_idle = began_ns - self._grown_ns >= _IDLE_AFTER_MS * _NS_PER_MS
-        more = self._enter(end, _AT_ONCE_IDLE if is_idle else _AT_ONCE_BUSY)
-        took_ms = (self._runtime.monotonic_ns() - began_ns) // _NS_PER_MS
-        pause_ms = _PAUSE_MS if is_idle else max(_PAUSE_MS, _PAUSE_TIMES * took_ms)
+        if self._was_asked or end != self._seen_end:
+            self._was_asked, self._seen_end, self._busy_ns = False, end, began_ns
+        is_idle = began_ns - self._busy_ns >= _IDLE_AFTER_MS * _NS_PER_MS
+        count = self._at_once(is_idle)
+        more = self._enter(end, count)
+        took_ns = self._runtime.monotonic_ns() - began_ns
+        if more:
+            self._message_ns = took_ns // count
+        pause_ms = _PAUSE_MS if is_idle else max(_PAUSE_MS, -(-_PAUSE_TIMES * took_ns // _NS_PER_MS))
         self._arm(min(pause_ms, self._interval_ms) if more else self._interval_ms)
+
+    def _at_once(self, is_idle: bool) -> int:
+        """How many messages to enter now."""
+        most, piece_ns = (_AT_ONCE_IDLE, _PIECE_IDLE_NS) if is_idle else (_AT_ONCE_BUSY, _PIECE_BUSY_NS)
+        return max(_AT_ONCE_MIN, min(most, piece_ns // max(self._message_ns, 1)))
 
     def enter_all(self) -> None:
         """Index everything at the shutdown, so that Apache's broker finds it too."""
