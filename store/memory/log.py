@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from mmap import mmap
 
 from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES
+from lockstep.store.base import StoreFull
 from lockstep.store.format.record import STORED_AT_BYTES, parse_record, size_at, stored_at
 from lockstep.store.keys.search import find_key
 
@@ -47,29 +48,45 @@ class CommitLog:
         """The capacity of all segments; the memory limit applies to it."""
         return sum(segment.capacity for segment in self._segments)
 
-    def make_room(self, record_bytes: int) -> bool:
-        """Make room for the next message. True if old messages were dropped: those below `min_offset`."""
-        active = self._active
-        if active is not None and active.used + record_bytes <= active.capacity:
-            return False
+    def make_room(self, record_bytes: int) -> None:
+        """Make room for the next message. Old messages are dropped for it: those below `min_offset`.
+
+        Raises:
+            StoreFull: The system gives no memory. What was dropped before stays dropped.
+        """
+        if self.has_room(record_bytes):
+            return
         capacity = max(self._segment_bytes, record_bytes)
         assert capacity <= self._memory_limit_bytes, "the largest message must fit; BrokerConfig checks it"
         spare: _Segment | None = None
-        evicted = False
         while self._segments and self.reserved_bytes + capacity > self._memory_limit_bytes:
             spare = self._segments.pop(0)
-            evicted = True
             if spare.capacity != capacity:
                 spare.buffer.close()
         if spare is not None and spare.capacity == capacity:
             spare.start, spare.used = self.max_offset, 0
+            self._segments.append(spare)
         else:
-            spare = _Segment(self.max_offset, capacity)
-        self._segments.append(spare)
+            self._segments_changed()  # what is dropped is gone, whatever the system answers
+            try:
+                self._segments.append(_Segment(self.max_offset, capacity))
+            except OSError as error:
+                raise StoreFull(f"no memory for {capacity} bytes of messages: {error.strerror}") from None
+        self._segments_changed()
+
+    def _segments_changed(self) -> None:
         self._starts = [segment.start for segment in self._segments]
-        self._active = spare
-        self.min_offset = self._segments[0].start
-        return evicted
+        self._active = self._segments[-1] if self._segments else None
+        self.min_offset = self._segments[0].start if self._segments else self.max_offset
+
+    def truncate(self, log_offset: int) -> None:
+        """Remove messages from `log_offset` on, which nobody has read; those that are dropped already stay so."""
+        while self._segments and self._segments[-1].start >= log_offset:
+            self._segments.pop().buffer.close()
+        if self._segments:
+            self._segments[-1].used = log_offset - self._segments[-1].start
+        self.max_offset = log_offset
+        self._segments_changed()
 
     def has_room(self, record_bytes: int) -> bool:
         """Whether messages of so many bytes fit where the next one goes."""

@@ -22,7 +22,7 @@ from lockstep.store.base import (
 from lockstep.store.keys.query import find_by_key
 from lockstep.store.memory.log import CommitLog
 from lockstep.store.memory.queue import ConsumeQueue
-from lockstep.store.run import bytes_at_most, encode_run
+from lockstep.store.run import encode_run
 
 __all__ = ["MemoryStore", "MemoryStoreSettings"]
 
@@ -64,8 +64,8 @@ class MemoryStore:
         log = self._log
         topic_bytes, queue_offset = self._next_of(topic, queue_id)
         size_bytes = self._overhead_bytes + len(born_host) + len(body) + len(topic_bytes) + len(properties)
-        if log.make_room(size_bytes):
-            self._untrimmed = list(reversed(self._queues))
+        if not log.has_room(size_bytes):
+            self._make_room(size_bytes)
         if self._untrimmed:
             self._trim_some()
         commit_log_offset = log.max_offset
@@ -79,17 +79,40 @@ class MemoryStore:
 
     def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
         log = self._log
-        if self._untrimmed:
-            self._trim_some()
-        if not log.has_room(bytes_at_most(records)):
-            return [self.append(record) for record in records]
         host = self.store_host, self.store_port
         pieces, places = encode_run(records, self._next_of, log.max_offset, host)
-        log.append(b"".join(pieces))
+        run = b"".join(pieces)
+        if log.has_room(len(run)):
+            log.append(run)
+        else:
+            self._append_each(pieces)
         queues = self._queues
         for record, piece, (commit_log_offset, _) in zip(records, pieces, places, strict=True):
             queues[record[:2]].append(commit_log_offset, len(piece), record[12])
+        if self._untrimmed:
+            self._trim_some()
         return places
+
+    def _append_each(self, pieces: Sequence[bytes]) -> None:
+        """Write the messages of a batch to several segments: all, or none. Raises StoreFull."""
+        log = self._log
+        start = log.max_offset
+        try:
+            for piece in pieces:
+                self._make_room(len(piece))
+                log.append(piece)
+        except BaseException:
+            log.truncate(start)
+            raise
+
+    def _make_room(self, size_bytes: int) -> None:
+        log = self._log
+        before = log.min_offset
+        try:
+            log.make_room(size_bytes)
+        finally:
+            if log.min_offset != before:
+                self._untrimmed = list(reversed(self._queues))
 
     def _next_of(self, topic: str, queue_id: int) -> tuple[bytes, int]:
         """The encoded topic, and the offset of the next message of its queue, which is made if needed."""

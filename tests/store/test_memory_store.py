@@ -1,10 +1,17 @@
 """The store in memory: which messages are dropped when it is full, and which stay (wire.md 6.3, 8.2)."""
 
+import errno
+import struct
+from collections.abc import Callable
+from mmap import mmap
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.protocol.messages.message import decode_messages
-from lockstep.store import GetStatus
+from lockstep.store import GetStatus, StoreFull
+from lockstep.store.memory import log
 from tests.store.stores import Evictions, fill, get, memory_store, queried, record
 
 S = GetStatus
@@ -95,3 +102,74 @@ def test_a_query_names_the_newest_message_of_all_queues() -> None:
         store.append(record(b"x", queue_id=queue_id))
     newest = store.append(record(b"x", queue_id=0))
     assert queried(store, "T", "absent", 32, 0, 2**62).last_commit_log_offset == newest.commit_log_offset
+
+
+@pytest.fixture
+def memory_ends(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let the system give memory for so many more segments."""
+
+    def ends(segments: int) -> None:
+        left = iter(range(segments))
+
+        def allocate(_file: int, size: int) -> mmap:
+            if next(left, None) is None:
+                raise OSError(errno.ENOMEM, "Cannot allocate memory")
+            return mmap(-1, size)
+
+        monkeypatch.setattr(log, "mmap", allocate)
+
+    return ends
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(memory_ends: Callable[[int], None]) -> None:
+    """The system gives no memory in its midst: nothing of it stays, and the next batch has its offsets."""
+    store = memory_store(memory_limit_bytes=8192, segment_bytes=1024)
+    fill(store, 3)
+    end, batch = store.max_commit_log_offset, [record(b"x" * 300, queue_id=i % 2) for i in range(8)]
+    memory_ends(1)
+    with pytest.raises(StoreFull, match="Cannot allocate memory"):
+        store.append_all(batch)
+    assert (store.max_offset("T", 0), store.max_offset("T", 1), store.max_commit_log_offset) == (3, 0, end)
+    assert get(store, 0).message_count == 3
+    memory_ends(9)
+    assert [place.queue_offset for place in store.append_all(batch)] == [3, 0, 4, 1, 5, 2, 6, 3]
+    assert [len(message.body) for message in decode_messages(get(store, 3).body)] == [300] * 4
+
+
+def test_a_batch_with_a_message_that_cannot_be_encoded_leaves_nothing() -> None:
+    """Also when it needs a new segment."""
+    store = memory_store(memory_limit_bytes=8192, segment_bytes=1024)
+    fill(store, 3)
+    end = store.max_commit_log_offset
+    with pytest.raises(struct.error):
+        store.append_all([*[record(b"x" * 300)] * 4, record(queue_id=2**40)])
+    assert (store.max_offset("T", 0), store.max_commit_log_offset) == (3, end)
+
+
+def test_a_store_reads_on_when_the_memory_for_another_size_is_not_given(memory_ends: Callable[[int], None]) -> None:
+    """A large message drops old segments first; what is left can be read, and smaller messages are stored."""
+    evictions: Evictions = []
+    store = memory_store(evictions, memory_limit_bytes=4096, segment_bytes=1024)
+    fill(store, 40)
+    low = store.min_offset("T", 0)
+    memory_ends(0)
+    with pytest.raises(StoreFull):
+        store.append(record(b"y" * 1800))
+    assert low < store.min_offset("T", 0) < 40
+    assert get(store, 39).message_count == 1
+    with pytest.raises(StoreFull):
+        store.append(record(b"y" * 3900))
+    assert store.min_offset("T", 0) == store.max_offset("T", 0) == 40
+    memory_ends(1)
+    assert store.append(record(b"z")).queue_offset == 40
+    assert get(store, 40).message_count == 1
+    assert evictions[-1][3] == 40
+
+
+def test_a_batch_of_more_than_the_limit_keeps_its_last_messages() -> None:
+    """As if its messages had come one by one."""
+    alone, together = (memory_store(memory_limit_bytes=4096, segment_bytes=1024) for _ in range(2))
+    batch = [record(b"%d" % i * 300) for i in range(9)] * 3
+    assert together.append_all(batch) == [alone.append(one) for one in batch]
+    assert together.min_offset("T", 0) == alone.min_offset("T", 0) > 10
+    assert get(together, 26) == get(alone, 26)
