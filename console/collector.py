@@ -58,6 +58,7 @@ class Collector:
         groups: By name.
         handovers, refusals: The last ones, the newest last.
         limits: The bounds that were met; pages show them.
+        groups_unnamed: Which brokers and name server did not say the last time which groups they have, and why.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Collector:
         self.refusals: deque[tuple[QueueKey, Mark]] = deque(maxlen=_REFUSALS_MAX)
         self._numbers: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()  # group -> owner -> number
         self.limits = limits or Limits(StdlibLog("lockstep.console"))
+        self.groups_unnamed: dict[str, str] = {}
         self._queues_max = queues_max
         self._readings_bytes_max = readings_bytes_max
         self._history_max = history_max
@@ -260,7 +262,7 @@ class Collector:
         """Members and progress of a group.
 
         Args:
-            is_whole: False: an answer was too large, so offsets are missing, and no lag is noted.
+            is_whole: False: an answer was too large or did not come, so offsets are missing, and no lag is noted.
         """
         whole, reading = reading, self._within_bounds(reading, now_ms)
         state = self.groups.get(reading.name)
@@ -291,6 +293,10 @@ class Collector:
             self.limits.met("readings", self._readings_bytes_max, now_ms, f"group {reading.name}")
         self._reading_bytes[reading.name] = size
         return one
+
+    def groups_not_named(self, errors: Mapping[str, str]) -> None:
+        """These did not say which groups they have, and why; all others did."""
+        self.groups_unnamed = {name: errors[name][:TEXT_MAX] for name in sorted(errors)}
 
     def forget_groups(self, known: Iterable[str]) -> None:
         """Groups that no broker names any more are dropped."""

@@ -43,6 +43,7 @@ _UNNAMED_MS: Final = 900_000  # a broker that the name server does not name for 
 _GROUPS_MAX: Final = 10_000
 _AT_ONCE: Final = 4  # groups that are read at the same time
 
+_NO_ANSWER: Final = "no answer"
 _FAILURES: Final = (RemotingError, ClientError, ProtocolError, TimeoutError)
 
 _AskGroups = Callable[[], Awaitable[Mapping[str, Sequence[str]]]]
@@ -165,7 +166,7 @@ class _Gather:
         except _FAILURES as error:
             if isinstance(error, AnswerTooLargeError):
                 self._too_large(error, LOOK_BYTES_MAX)
-            self._failed(watched, str(error) or "no answer")
+            self._failed(watched, str(error) or _NO_ANSWER)
 
     def _failed(self, watched: _Watched, text: str) -> None:
         data = watched.data
@@ -244,36 +245,39 @@ class _Gather:
             if watched.is_lockstep is not None and not self._collector.is_gone(name)
         ]
 
-    def _who_names_groups(self, live: Sequence[_Watched]) -> list[_AskGroups]:
-        """Each broker, and the name server once for all of Apache's. Each has a bound of its own."""
-        asked: list[_AskGroups] = []
+    def _who_names_groups(self, live: Sequence[_Watched]) -> list[tuple[str, _AskGroups]]:
+        """Each broker, and the name server once for all of Apache's, by name. Each has a bound of its own."""
+        asked: list[tuple[str, _AskGroups]] = []
         for watched in live:
             admin = self._admin.bounded(READ_BYTES_MAX).at(watched.data)
-            asked.append(admin.groups if watched.is_lockstep else admin.groups_with_offsets)
+            ask = admin.groups if watched.is_lockstep else admin.groups_with_offsets
+            asked.append((watched.data.broker_name, ask))
         if not all(watched.is_lockstep for watched in live):
-            asked.append(self._admin.bounded(READ_BYTES_MAX).groups_with_retry_topic)
+            asked.append((self._console.name_server, self._admin.bounded(READ_BYTES_MAX).groups_with_retry_topic))
         return asked
 
     async def _group_names(self) -> dict[str, list[str]]:
-        """Topics by group, of all brokers that answer; sorted."""
+        """Topics by group, of all brokers that answer; sorted. The collector gets to know who did not."""
         names = GroupNames(_GROUPS_MAX, NAMES_BYTES_MAX)
         live, is_whole = self._live(), True
-        for ask in self._who_names_groups(live):
+        failed: dict[str, str] = {}
+        for name, ask in self._who_names_groups(live):
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     names.add(await ask())
             except AnswerTooLargeError as error:
                 self._too_large(error)
                 is_whole = False
-            except _FAILURES:
-                return {}
+            except _FAILURES as error:
+                failed[name] = str(error) or _NO_ANSWER
+        self._collector.groups_not_named(failed)
         if names.groups_left_out:
             self._limits.met("groups", _GROUPS_MAX, self._runtime.now_ms())
             is_whole = False
         if names.topics_left_out:
             self._limits.met("answers", NAMES_BYTES_MAX, self._runtime.now_ms(), "the topics of all groups")
         found = names.by_name()
-        if live and is_whole and len(live) == len(self._watched):
+        if live and is_whole and not failed and len(live) == len(self._watched):
             self._collector.forget_groups(found)
         return found
 
@@ -295,6 +299,7 @@ class _Gather:
                 is_whole = False
                 continue
             except _FAILURES:
+                is_whole = False
                 continue
             is_answered = True
             offsets |= progress.offsets

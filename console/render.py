@@ -64,6 +64,7 @@ def html_of(console: Console, template: str, language: str, context: dict[str, A
         "pages": PAGES,
         "layout": "base.html",
         "brokers": console.collector.brokers(),
+        "groups_unnamed": console.collector.groups_unnamed,
         "limits": console.collector.limits.shown(now_ms),
         "name_server": console.name_server,
         "now_ms": now_ms,

@@ -23,7 +23,7 @@ from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.runtime import AsyncioRuntime
-from tests.console.pages_inside import NOWHERE
+from tests.console.pages_inside import NOWHERE, ask
 from tests.console.readings import GROUP, NOW_MS, TOPIC, lock_row
 from tests.remoting.helpers import RecordingLog
 
@@ -180,6 +180,66 @@ async def test_no_lag_is_noted_while_an_answer_is_too_large() -> None:
         await gather.once()
     state = console.collector.groups[GROUP]
     assert list(state.lag) == [(NOW_MS, 14), (NOW_MS + 2 * MINUTE_MS, 14)]
+
+
+class Half(Named):
+    """The brokers of `silent` answer everything but which groups they have; those of `mute` nothing about a group."""
+
+    silent: tuple[str, ...] = ()
+    mute: tuple[str, ...] = ()
+    names_fail = False
+
+    async def groups_with_offsets(self) -> dict[str, list[str]]:
+        assert self.only is not None
+        name = self.only.broker_name
+        if name in self.silent:
+            raise ClientError("no answer")
+        return {GROUP: [TOPIC], f"g-{name}": [TOPIC]}
+
+    async def groups_with_retry_topic(self) -> dict[str, list[str]]:
+        if self.names_fail:
+            raise ClientError("")
+        return {}
+
+    async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
+        if self.only is not None and self.only.broker_name in self.mute:
+            raise ClientError("no answer")
+        return await super().progress(group, topic)
+
+
+async def test_a_broker_that_names_no_groups_does_not_hide_those_of_others() -> None:
+    """It is named on each page until it answers; no group is forgotten meanwhile."""
+    admin = Half(name_server=NOWHERE)
+    admin.datas = (broker("a"), broker("b"), broker("c"))
+    admin.silent, admin.names_fail = ("a",), True
+    gather, console, _ = watch(admin)
+    await gather.once()
+    assert set(console.collector.groups) == {GROUP, "g-b", "g-c"}
+    assert console.collector.groups_unnamed == {"a": "no answer", NOWHERE: "no answer"}
+    page = (await ask(console, "/groups")).text
+    assert "a did not say which consumer groups it has: no answer" in page
+    assert f"{NOWHERE} did not say which consumer groups it has: no answer" in page
+    admin.silent, admin.names_fail = (), False
+    await gather.once()
+    assert "g-a" in console.collector.groups
+    admin.silent = ("a",)
+    await gather.once()
+    assert "g-a" in console.collector.groups
+    admin.silent = ()
+    await gather.once()
+    assert console.collector.groups_unnamed == {}
+
+
+async def test_no_lag_is_noted_while_a_broker_does_not_answer_about_the_group() -> None:
+    """That of the other brokers alone would look as if the group had caught up."""
+    admin = Half(name_server=NOWHERE)
+    admin.datas = (broker("a"), broker("b"))
+    gather, console, clock = watch(admin)
+    await gather.once()
+    for admin.mute in (("b",), ()):
+        clock.ms += MINUTE_MS
+        await gather.once()
+    assert list(console.collector.groups[GROUP].lag) == [(NOW_MS, 14), (NOW_MS + 2 * MINUTE_MS, 14)]
 
 
 class Answering(AdminClient):
