@@ -7,7 +7,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["Bounds", "last_messages", "read_range"]
+__all__ = ["Bounds", "last_messages", "last_messages_so_far", "read_range"]
 
 Bounds = Mapping[MessageQueue, tuple[int, int]]
 """The first and the next offset of each queue."""
@@ -36,6 +36,16 @@ async def last_messages(
         bytes_max: Of the bodies that are kept of a queue, and of all queues: beyond it older messages are left out.
     """
     found: list[MessageExt] = []
+    async for newest in last_messages_so_far(admin, bounds, count, tags=tags, bytes_max=bytes_max):
+        found = newest
+    return found
+
+
+async def last_messages_so_far(
+    admin: AdminClient, bounds: Bounds, count: int, *, tags: str = "*", bytes_max: int | None = None
+) -> AsyncIterator[list[MessageExt]]:
+    """As `last_messages`: after each queue the last messages of those that were read, in the order of `bounds`."""
+    found: list[MessageExt] = []
     for queue, (low, end) in bounds.items():
         of_queue = _Newest(count, bytes_max)
         window, high = count, end
@@ -51,7 +61,7 @@ async def last_messages(
         for message in sorted((*found, *of_queue.messages), key=_by_time):
             newest.add(message)
         found = list(newest.messages)
-    return found
+        yield found
 
 
 class _Newest:

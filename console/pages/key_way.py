@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.client.admin.client import AdminClient
-from lockstep.client.admin.stored_messages import last_messages
-from lockstep.console.bounds import MESSAGE_BYTES_MAX
 from lockstep.console.collector import Collector
 from lockstep.console.model import QueueState
+from lockstep.console.pages.looked import Looked, newest
 from lockstep.console.pages.questions import answer_of
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
@@ -48,19 +47,17 @@ class KeyWay(NamedTuple):
     looked_at: int
 
 
-async def find_key(admin: AdminClient, topic: str, key: str) -> tuple[list[MessageExt], int]:
+async def find_key(admin: AdminClient, topic: str, key: str) -> tuple[Looked, int]:
     """Messages with this sharding key or this word among their keys, oldest first, and how many were looked at.
 
     The brokers index the words of KEYS; a sharding key is looked for in the topic's last messages.
     """
     indexed = await answer_of(admin.query_messages(topic, key))
-    stats = await admin.topic_stats(topic)
-    bounds = {queue: (max(of.min_offset, 0), of.max_offset) for queue, of in stats.items()}
-    recent = await last_messages(admin, bounds, _LOOKED_AT, bytes_max=MESSAGE_BYTES_MAX)
-    with_key = [one for one in recent if key == one.sharding_key or key in (one.keys or "").split(" ")]
+    recent = await newest(admin, topic, _LOOKED_AT)
+    with_key = [one for one in recent.messages if key == one.sharding_key or key in (one.keys or "").split(" ")]
     found = {(one.broker_name, one.queue_id, one.queue_offset): one for one in (*(indexed or ()), *with_key)}
     in_order = sorted(found.values(), key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset))
-    return in_order[-_STEPS_MAX:], len(recent)
+    return Looked(in_order[-_STEPS_MAX:], recent.queues_left_out), len(recent.messages)
 
 
 def key_way(messages: Iterable[MessageExt], looked_at: int, group: str, collector: Collector) -> KeyWay:

@@ -11,13 +11,12 @@ from starlette.routing import Route
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.message_track import track_message
 from lockstep.client.admin.messages import id_address
-from lockstep.client.admin.stored_messages import last_messages, read_range
 from lockstep.client.errors import TopicNotFoundError
-from lockstep.console.bounds import MESSAGE_BYTES_MAX
 from lockstep.console.console import Console, console_of
 from lockstep.console.pages.asked import moment_ms, number_of, queue_of, text_of
 from lockstep.console.pages.bodies import View, excerpt, shown
 from lockstep.console.pages.key_way import find_key, key_way
+from lockstep.console.pages.looked import Looked, first_from, newest
 from lockstep.console.pages.questions import answer_of
 from lockstep.console.pages.topics import consumer_rows
 from lockstep.console.render import render
@@ -31,7 +30,7 @@ WAYS: Final = ("tail", "key", "id", "time")
 _COUNT: Final = 50
 
 
-async def find(admin: AdminClient, topic: str, way: str, text: str) -> list[MessageExt]:
+async def find(admin: AdminClient, topic: str, way: str, text: str) -> Looked:
     """Messages of a topic, oldest first, at most 50.
 
     Args:
@@ -43,34 +42,15 @@ async def find(admin: AdminClient, topic: str, way: str, text: str) -> list[Mess
         TopicNotFoundError: For "tail" and "time".
     """
     if way == "key":
-        return await admin.query_messages(topic, text, count_max=_COUNT)
+        return Looked(await admin.query_messages(topic, text, count_max=_COUNT))
     if way == "id":
-        return await _by_id(admin, topic, text)
-    stats = await admin.topic_stats(topic)
-    bounds = {queue: (max(of.min_offset, 0), of.max_offset) for queue, of in stats.items()}
+        return Looked(await _by_id(admin, topic, text))
     if way == "tail":
-        return await last_messages(admin, bounds, _COUNT, bytes_max=MESSAGE_BYTES_MAX)
+        return await newest(admin, topic, _COUNT)
     from_ms = moment_ms(text)
     if from_ms is None:
         raise HTTPException(400, "give a date and time such as 2026-01-31T12:00, in UTC, or epoch milliseconds")
-    found: list[MessageExt] = []
-    for queue, (low, end) in bounds.items():
-        begin = max(await admin.search_offset(queue, from_ms), low)
-        read = [one async for one in read_range(admin, queue, begin, min(begin + _COUNT, end))]
-        found += [one for one in read if one.store_timestamp >= from_ms]
-        found = _first(sorted(found, key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset)))
-    return found
-
-
-def _first(messages: Sequence[MessageExt]) -> list[MessageExt]:
-    """The first 50, and of large ones fewer."""
-    kept, size = list[MessageExt](), 0
-    for message in messages[:_COUNT]:
-        size += len(message.body)
-        if kept and size > MESSAGE_BYTES_MAX:
-            break
-        kept.append(message)
-    return kept
+    return await first_from(admin, topic, from_ms, _COUNT)
 
 
 async def _by_id(admin: AdminClient, topic: str, text: str) -> list[MessageExt]:
@@ -101,14 +81,16 @@ async def _messages(request: Request) -> Response:
     if topic:
         check_topic(topic)
     topics: Sequence[str] = await answer_of(console.admin.user_topics()) or ()
-    found, problem = await _found(console, topic, way, text)
+    looked, problem = await _found(console, topic, way, text)
+    found = looked.messages if looked is not None else None
     return render(
         request, "messages.html", page="messages", is_live=way == "tail" and bool(found), found=found,
         problem=problem, topics=topics, topic=topic, way=way, text=text, ways=WAYS, excerpt=excerpt,
+        queues_left_out=looked.queues_left_out if looked is not None else 0,
     )  # fmt: skip
 
 
-async def _found(console: Console, topic: str, way: str, text: str) -> tuple[list[MessageExt] | None, str]:
+async def _found(console: Console, topic: str, way: str, text: str) -> tuple[Looked | None, str]:
     """What was found, None before anything was looked for; and what is wrong with what was asked."""
     if not topic and way != "id":
         return None, ""
@@ -154,9 +136,12 @@ async def _key(request: Request) -> Response:
         raise HTTPException(400, "give a key")
     groups = _groups_of(console, topic)
     group = group or (groups[0] if groups else "")
-    messages, looked_at = await find_key(console.admin, topic, key)
-    way = key_way(messages, looked_at, group, console.collector)
-    return render(request, "key.html", page="messages", topic=topic, key=key, way=way, groups=groups, excerpt=excerpt)
+    looked, looked_at = await find_key(console.admin, topic, key)
+    way = key_way(looked.messages, looked_at, group, console.collector)
+    return render(
+        request, "key.html", page="messages", topic=topic, key=key, way=way, groups=groups, excerpt=excerpt,
+        queues_left_out=looked.queues_left_out,
+    )  # fmt: skip
 
 
 def _groups_of(console: Console, topic: str) -> list[str]:

@@ -33,6 +33,10 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "messages.caption.key": ("{count} messages of this key, the oldest first", "该键的 {count} 条消息，旧的在前"),
     "messages.caption.id": ("{count} messages of this id", "该 ID 的 {count} 条消息"),
     "messages.caption.time": ("{count} messages from then on", "该时间起的 {count} 条消息"),
+    "messages.left_out": (
+        "Time was over before {count} queues were read: their messages are missing here.",
+        "时间已到，还有 {count} 个队列未读取：这里缺少它们的消息。",
+    ),
     "messages.stored": ("Stored", "存储时间"),
     "messages.born": ("Sent", "发送时间"),
     "messages.offset": ("Offset", "位点"),

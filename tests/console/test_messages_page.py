@@ -1,15 +1,22 @@
 """The pages of messages: bodies as text, JSON and hex, the way of one key, and what is asked wrongly."""
 
+import asyncio
+from typing import Any, Self
+
 import pytest
 
+from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.messages import QueueSlice
 from lockstep.console.model import QueueState, Span
+from lockstep.console.pages import looked
 from lockstep.console.pages.asked import moment_ms
 from lockstep.console.pages.bodies import Shown, View, excerpt, shown
 from lockstep.console.pages.key_way import key_way
+from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.messages.message import MessageExt, Record, encode_stored_message
 from lockstep.protocol.messages.pulled import decode_records
 from lockstep.protocol.model import MessageQueue
-from tests.console.pages_inside import ask, make_console
+from tests.console.pages_inside import NOWHERE, ask, make_console
 from tests.console.readings import GROUP, NOW_MS, QUEUES, reading, watched
 
 
@@ -58,10 +65,10 @@ def test_times(text: str, ms: int | None) -> None:
     assert moment_ms(text) == ms
 
 
-def message(queue: MessageQueue, offset: int, stored_ms: int) -> MessageExt:
+def message(queue: MessageQueue, offset: int, stored_ms: int, properties: bytes = b"") -> MessageExt:
     topic = queue.topic.encode()
     host = b"\x7f\x00\x00\x01"
-    record = Record(queue.topic, queue.queue_id, 0, 0, stored_ms, host, 1, stored_ms, 0, 0, b"{}", b"", 0)
+    record = Record(queue.topic, queue.queue_id, 0, 0, stored_ms, host, 1, stored_ms, 0, 0, b"{}", properties, 0)
     stored = encode_stored_message(record, topic, offset, 0, host, 1)
     return decode_records(stored, queue.broker_name).messages[0]
 
@@ -94,3 +101,39 @@ async def test_what_is_asked_wrongly() -> None:
     assert (await ask(console, "/message?topic=orders&queue=0")).status == 400
     assert (await ask(console, "/key?topic=orders")).status == 400
     assert (await ask(console, "/messages?topic=orders")).status == 502
+
+
+class Endless(AdminClient):
+    """A topic of a thousand queues, the newest message in queue 0. From queue 2 on the broker does not answer."""
+
+    count = 1000
+
+    def bounded(self, bytes_max: int) -> Self:
+        return self
+
+    async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
+        numbers = reversed(range(self.count))
+        return {MessageQueue(topic, "broker-a", number): TopicOffset(0, 1, NOW_MS - number) for number in numbers}
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        return 0
+
+    async def read_queue(self, queue: MessageQueue, offset: int, **_: Any) -> QueueSlice:
+        if queue.queue_id > 1:
+            await asyncio.Event().wait()
+        return QueueSlice([message(queue, 0, NOW_MS, b"KEYS\x01k\x02")], 1, 0, 1)
+
+
+@pytest.mark.parametrize("path", ["/messages?topic=T", "/messages?topic=T&by=time&text=1", "/key?topic=T&key=k"])
+async def test_a_page_looks_through_queues_for_a_bounded_time(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows what was found, and says how many queues are missing."""
+    monkeypatch.setattr(looked, "_LOOK_S", 0)
+    answer = await ask(make_console(admin=Endless(name_server=NOWHERE)), path)
+    assert answer.status == 200
+    assert "broker-a:0" in answer.text
+    assert "broker-a:1" in answer.text
+    assert "Time was over before 998 queues were read" in answer.text
+    admin = Endless(name_server=NOWHERE)
+    admin.count = 1
+    monkeypatch.undo()
+    assert "Time was over" not in (await ask(make_console(admin=admin), path)).text
