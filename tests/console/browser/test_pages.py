@@ -159,3 +159,17 @@ def test_a_form_of_another_site(site: Site, page: Page) -> None:
     page.set_content(f'<form method="post" action="{site.address}/reset"><button>go</button></form>')
     page.get_by_role("button").click()
     expect(page.locator("body")).to_contain_text("A form must come from a page of this console.")
+
+
+def test_long_names_fit_a_phone(site: Site, page: Page) -> None:
+    """A choice of groups or topics is as wide as the window at most, however long their names are."""
+    long = "the-topic-and-the-group-of-the-payments-department-of-the-northern-region"
+    site.lockstep("produce", long, "--key", "1", stdin='{"paid": 1}\n')
+    reader = site.running.enter_context(site.lockstep.start("consume", long, "-g", long, "--from", "first"))
+    reader.line()
+    page.set_viewport_size({"width": 390, "height": 900})
+    for path in ("/", "/doctor", f"/key?topic={long}&key=1"):
+        page.goto(site.address + path)
+        choice = page.locator("select option", has_text=long).first
+        expect(choice).to_be_attached(timeout=TIMEOUT_MS)
+        assert not faults(page), path
