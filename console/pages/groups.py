@@ -73,15 +73,16 @@ class QueueRow(NamedTuple):
     Args:
         owners: The holder of the lock, or the members that report the queue.
         epoch: Of a fenced lock; None: it cannot be released.
-        why: What the members' last rebalances did with it.
+        committed, end, lag: None before the group has committed an offset of the topic to the broker.
+        why: What the members' last rebalances did with it, that of the owner first.
     """
 
     queue: MessageQueue
     owners: tuple[str, ...]
     epoch: str | None
-    committed: int
-    end: int
-    lag: int
+    committed: int | None
+    end: int | None
+    lag: int | None
     last_ms: int
     why: Sequence[Mapping[str, Any]]
 
@@ -163,7 +164,9 @@ def _number(text: str | None) -> int | None:
 def queue_rows(collector: Collector, reading: GroupReading) -> list[QueueRow]:
     """The queues of the group's topics; of an empty retry topic none."""
     offsets = reading.offsets
-    shown = [queue for queue in sorted(offsets) if offsets[queue].broker_offset or not is_retry_topic(queue.topic)]
+    held = {queue for info in reading.infos.values() for queue, of in info.mq_table.items() if not of.dropped}
+    has_messages = {queue for queue, of in offsets.items() if of.broker_offset}
+    shown = sorted(queue for queue in held.union(offsets) if queue in has_messages or not is_retry_topic(queue.topic))
     locks = {queue: row for queue in shown if (row := collector.row_of((reading.name, queue))) is not None}
     why = _why(reading, shown, locks)
     return [_queue_row(reading, queue, locks.get(queue), why.get(queue, [])) for queue in shown]
@@ -185,8 +188,6 @@ def _why(
 def _queue_row(
     reading: GroupReading, queue: MessageQueue, lock: LockTableRow | None, why: Sequence[Mapping[str, Any]]
 ) -> QueueRow:
-    of = reading.offsets[queue]
-    lag = of.lag
     owners = tuple(
         client_id
         for client_id, info in sorted(reading.infos.items())
@@ -196,7 +197,11 @@ def _queue_row(
     if lock is not None and lock.remaining_ms >= 0:
         owners = (lock.client_id,)
         epoch = epoch_text(lock.epoch) if lock.epoch is not None else None
-    return QueueRow(queue, owners, epoch, of.consumer_offset, of.broker_offset, lag, of.last_timestamp, why)
+    why = sorted(why, key=lambda row: row["client_id"] not in owners)
+    of = reading.offsets.get(queue)
+    if of is None:
+        return QueueRow(queue, owners, epoch, None, None, None, 0, why)
+    return QueueRow(queue, owners, epoch, of.consumer_offset, of.broker_offset, of.lag, of.last_timestamp, why)
 
 
 def lag_line(state: GroupState, now_ms: int) -> LagLine | None:

@@ -7,7 +7,7 @@ from lockstep.protocol.bodies.heartbeat import ConsumeType
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
 from tests.console.pages_inside import ask, make_console
-from tests.console.readings import GROUP, NOW_MS, QUEUES, info, reading, watched
+from tests.console.readings import GROUP, NOW_MS, QUEUES, info, lock_row, reading, watched
 
 RETRY = MessageQueue(retry_topic(GROUP), "broker-a", 0)
 
@@ -50,11 +50,30 @@ def test_queues_with_owners_and_reasons() -> None:
     assert queue_rows(watched(reading()), reading())[0].epoch is None
 
 
+def test_a_queue_that_has_no_offset_yet() -> None:
+    """A broker tells no progress before the group commits there: the members' queues are shown all the same."""
+    offsets = {queue: of for queue, of in reading().offsets.items() if queue != QUEUES[3]}
+    infos = {"a": info([*QUEUES[:2], RETRY]), "b": info(QUEUES[2:])}
+    rows = queue_rows(watched(found := reading(offsets=offsets, infos=infos)), found)
+    assert [row.queue for row in rows] == QUEUES
+    assert rows[3][1:7] == (("b",), None, None, None, None, 0)
+
+
+def test_the_reason_of_the_owner_comes_first() -> None:
+    """The page shows one word beside the owner: it must not be that of another member."""
+    locks = [lock_row(QUEUES[0], "b")]
+    collector = watched(reading())
+    collector.locked("broker-a", locks, NOW_MS)
+    row = queue_rows(collector, reading())[0]
+    assert row.owners == ("b",)
+    assert [(why["client_id"], why["did"]) for why in row.why] == [("b", "locked"), ("a", "refused")]
+
+
 def test_an_empty_retry_topic_is_left_out() -> None:
     """It is shown as soon as it has a message."""
-    empty = reading(offsets={RETRY: OffsetWrapper(0, 0, 0)})
+    empty = reading(offsets={RETRY: OffsetWrapper(0, 0, 0)}, infos={"a": info([RETRY])})
     assert queue_rows(watched(empty), empty) == []
-    waiting = reading(offsets={RETRY: OffsetWrapper(1, 0, 0)})
+    waiting = reading(offsets={RETRY: OffsetWrapper(1, 0, 0)}, infos={})
     assert [row.queue for row in queue_rows(watched(waiting), waiting)] == [RETRY]
 
 

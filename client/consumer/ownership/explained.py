@@ -193,6 +193,9 @@ class Explanations:
             if last.did in _OWNED and queue not in of.round and queue not in table:
                 why = last.why if last.did is Did.DRAINING else of.ended.get(queue, "its period ended")
                 of.round[queue] = _Result(Did.DROPPED, why, owner=last.owner)
+        refused = {queue for queue, last in of.results.items() if last.did is Did.REFUSED}
+        for queue in refused.difference(of.share, of.round):  # out of the share: nothing to explain
+            del of.results[queue]
         of.ended.clear()
 
     def keep(self, topics: Iterable[str]) -> None:

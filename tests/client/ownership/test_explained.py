@@ -77,6 +77,19 @@ async def test_a_refusal_that_goes_on_is_no_event(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_refusal_ends_with_the_share(stage: Stage) -> None:
+    """A queue that was refused and went to another member is nothing that this member has to explain."""
+    it = await rebalancing(stage, queues=2)
+    it.taken = [queue_at(1)]
+    await it.run()
+    assert '"did":"refused"' in it.rebalance.explanations.text()
+    it.members = [it.me, LAST]
+    await it.run()
+    assert '"did":"refused"' not in it.rebalance.explanations.text()
+    assert told(it)[-1]["share_after"] == "broker-a:0"
+
+
+@on_stage
 async def test_a_round_reckons_a_strategy_once_for_each_member(stage: Stage) -> None:
     """Not once more for each queue that moves: a strategy may take milliseconds, and hundreds of queues may move."""
     calls = []
