@@ -289,7 +289,10 @@ class _Gather:
         is_answered = False
         is_whole = True
         bounded = self._admin.bounded(READ_BYTES_MAX)
-        for admin in [bounded.at(watched.data) for watched in self._live()]:
+        state = self._collector.groups.get(name)
+        known_offsets = state.reading.offsets if state is not None else {}
+        for broker in [watched.data for watched in self._live()]:
+            admin = bounded.at(broker)
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     here = await admin.members(name)
@@ -298,7 +301,8 @@ class _Gather:
                 self._too_large(error)
                 is_whole = False
                 continue
-            except _FAILURES:
+            except _FAILURES:  # what is known of its queues stays
+                offsets |= {q: of for q, of in known_offsets.items() if q.broker_name == broker.broker_name}
                 is_whole = False
                 continue
             is_answered = True

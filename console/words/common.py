@@ -73,6 +73,7 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "table.none": ("none", "无"),
     "table.all": ("all", "全部"),
     "table.filter": ("Show", "显示"),
+    "table.name_has": ("Name contains", "名称包含"),
     "table.rows": ("{first} to {last} of {count}", "第 {first} 至 {last} 行，共 {count} 行"),
     "table.previous": ("Previous", "上一页"),
     "table.next": ("Next", "下一页"),

@@ -36,8 +36,8 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "groups.examine": ("Let the doctor look at this group", "诊断此消费组"),
     "groups.lag_over_time": ("Lag over time", "积压变化"),
     "groups.lag_text": (
-        "Messages behind in the last {minutes} min: {newest} now, {largest} at most.",
-        "最近 {minutes} 分钟的积压：现在 {newest}，最多 {largest}。",
+        "Messages behind in the last {minutes} min: {newest} at the last point, {largest} at most.",
+        "最近 {minutes} 分钟的积压：最后一点 {newest}，最多 {largest}。",
     ),
     "groups.lag_soon": ("The first points come within 20 seconds.", "20 秒内会有最初的数据点。"),
     "groups.client_id": ("Client id", "客户端 ID"),

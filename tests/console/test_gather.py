@@ -7,12 +7,16 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import GroupProgress
 from lockstep.client.errors import ClientError
 from lockstep.console.gather import gather_once
+from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.broker import BrokerData
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.codes import LanguageCode
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 from tests.console.pages_inside import NOWHERE, make_console
-from tests.console.readings import GROUP, TOPIC, reading, watched
+from tests.console.readings import GROUP, NOW_MS, TOPIC, info, reading, watched
+
+BROKERS = ("broker-a", "broker-b")
 
 
 class EndsMeanwhile(AdminClient):
@@ -45,6 +49,42 @@ async def test_a_broker_that_ends_while_groups_are_read() -> None:
     console = make_console(watched(reading()), EndsMeanwhile(name_server=NOWHERE))
     await gather_once(console)
     assert console.collector.groups[GROUP].reading == reading()
+
+
+class OneIsSilent(EndsMeanwhile):
+    """Two brokers. The second one answers, but for questions about groups."""
+
+    silent = False
+
+    async def brokers(self) -> list[BrokerData]:
+        return [BrokerData(name, "c", {0: NOWHERE}) for name in BROKERS]
+
+    def at(self, broker: BrokerData) -> Self:
+        self.silent = broker.broker_name == BROKERS[1]
+        return self
+
+    async def members(self, group: str) -> ConsumerConnection | None:
+        if self.silent:
+            raise TimeoutError
+        return reading().members
+
+    async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
+        return GroupProgress({MessageQueue(TOPIC, BROKERS[0], 0): OffsetWrapper(50, 50, 0)}, 1.5)
+
+    async def running_info(
+        self, group: str, client_id: str, *, stacks: bool = False, timeout_ms: int = 0
+    ) -> ConsumerRunningInfo:
+        return info([])
+
+
+async def test_a_broker_that_is_silent_keeps_its_queues() -> None:
+    """What the group had consumed there stays as it was, and no lag is noted that leaves it out."""
+    offsets = {MessageQueue(TOPIC, name, 0): OffsetWrapper(50, 20, 0) for name in BROKERS}
+    console = make_console(watched(reading(offsets=offsets)), OneIsSilent(name_server=NOWHERE))
+    await gather_once(console)
+    state = console.collector.groups[GROUP]
+    assert {queue.broker_name: of.lag for queue, of in state.reading.offsets.items()} == {"broker-a": 0, "broker-b": 30}
+    assert not [lag for at_ms, lag in state.lag if at_ms > NOW_MS]
 
 
 class Many(EndsMeanwhile):
