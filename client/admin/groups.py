@@ -192,7 +192,9 @@ class GroupAdmin(AdminBase):
             header = ConsumeStatsRequestHeader(group, topic)
             try:
                 body = await self._ask_for(ConsumeStats, address, RequestCode.GET_CONSUME_STATS, header)
-            except RequestRefused:
+            except RequestRefused as error:
+                if error.code == ResponseCode.SYSTEM_BUSY:
+                    raise
                 continue  # the broker does not have the topic
             table |= body.offset_table
             tps += body.consume_tps
