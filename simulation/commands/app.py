@@ -5,6 +5,8 @@ Exit status: 0; 1 when a seed failed, or what must happen sometimes did not; 2 f
 
 import signal
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -24,8 +26,19 @@ for commands in (run.app, search.app, timeline.app, museum.app, articles.app):
     app.add_typer(commands)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lockstep-sim {version('lockstep-mq')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _first(context: typer.Context) -> None:
+def _first(
+    context: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Brokers and consumers on virtual time, with faults, and the search for broken order.
 
     Without a command: a takeover, and what it shows.

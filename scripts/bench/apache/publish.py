@@ -1,4 +1,4 @@
-"""Write the tables of docs/benchmarks.md and README.md from the figures of a run.
+"""Write the tables of docs/benchmarks.md and of both READMEs from the figures of a run.
 
     python -m scripts.bench.apache.publish [build/bench.json]
 
@@ -9,7 +9,8 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,14 @@ __all__ = ["FIGURES", "PAGES", "main", "published", "rewritten"]
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 FIGURES: Final = ROOT / "docs" / "benchmarks.json"
+_ENGLISH: Final = (
+    "a second", "Lockstep, our client", "Apache 4.9.7, Java's",
+    "sends in order, 64 in flight", "the same, Java's client with both", "drained in order, batches of 32", "memory",
+)  # fmt: skip
+_CHINESE: Final = (
+    "每秒", "Lockstep 自带客户端", "Apache 4.9.7 的 Java 客户端",
+    "顺序发送 (64 条在途)", "同上 (两边都用 Java 客户端)", "顺序消费积压 (每批 32 条)", "内存",
+)  # fmt: skip
 BLOCK: Final = re.compile(r"(<!-- bench -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 
@@ -85,24 +94,26 @@ def _benchmarks(report: Report) -> Iterator[str]:
         yield from (f"- {one}" for one in better)
 
 
-def _readme(report: Report) -> Iterator[str]:
+def _readme(report: Report, words: Sequence[str] = _ENGLISH) -> Iterator[str]:
     """A short one: README has little room."""
+    *head, sends, sends_by_java, drained, memory = words
 
     def row(text: str, ours: str, theirs: str) -> list[str]:
         return [text, rate_text(report.cases[ours].median(FILES)), rate_text(report.cases[theirs].median(APACHE))]
 
     rows = [
-        row("sends in order, 64 in flight", "client_send_64", "java_send_64"),
-        row("the same, Java's client with both", "java_send_64", "java_send_64"),
-        row("drained in order, batches of 32", "client_drain_32", "java_drain_32"),
-        ["memory", *[f"{report.start_of(key, 'rss_mb'):.0f} MB" for key in (MEMORY, APACHE)]],
+        row(sends, "client_send_64", "java_send_64"),
+        row(sends_by_java, "java_send_64", "java_send_64"),
+        row(drained, "client_drain_32", "java_drain_32"),
+        [memory, *[f"{report.start_of(key, 'rss_mb'):.0f} MB" for key in (MEMORY, APACHE)]],
     ]
-    yield from _table(["a second", "Lockstep, our client", "Apache 4.9.7, Java's"], rows)
+    yield from _table(head, rows)
 
 
 PAGES: Final[dict[Path, Callable[[Report], Iterator[str]]]] = {
     ROOT / "docs" / "benchmarks.md": _benchmarks,
     ROOT / "README.md": _readme,
+    ROOT / "README.zh.md": partial(_readme, words=_CHINESE),
 }
 
 
