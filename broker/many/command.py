@@ -3,10 +3,11 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from lockstep.broker.many.pipe import Lines, Said, decode_said, encode_said
+from lockstep.broker.many.pipe import Said
 from lockstep.broker.many.plan import Member, encode_member, local_host, name_server_config, plan
+from lockstep.broker.many.process import BrokerProcess
 from lockstep.broker.many.supervisor import Action, Supervisor
 from lockstep.broker.many.topics import SharedTopics
 from lockstep.broker.options import Options
@@ -20,50 +21,6 @@ __all__ = ["ManyBrokers"]
 # -P: a module of any name may be in the current folder, and none of them is ours.
 _PROGRAM: Final = (sys.executable, "-P", "-m", "lockstep.broker")
 _NOT_STARTED: Final = 126  # as shells have it: the program could not be run
-
-
-class _Process(asyncio.SubprocessProtocol):
-    """A running broker, as the command sees it."""
-
-    def __init__(self, name: str, said: Callable[["_Process", Said], None], died: Callable[["_Process"], None]) -> None:
-        self.name = name
-        self._said = said
-        self._died = died
-        self._lines = Lines()
-        self._transport: asyncio.SubprocessTransport | None = None
-        self._end: Action | None = None  # came before the process ran
-        self.status: int | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.SubprocessTransport", transport)
-        if self._end is not None:
-            self.end(self._end)
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            if self.status is None:
-                self._said(self, decode_said(line))
-
-    def process_exited(self) -> None:
-        assert self._transport is not None
-        status = self._transport.get_returncode()
-        self.status = -1 if status is None else status
-        self._died(self)
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._transport is None else self._transport.get_pid()
-
-    def say(self, said: Said) -> None:
-        pipe = None if self._transport is None else self._transport.get_pipe_transport(0)
-        if pipe is not None and self.status is None:
-            cast("asyncio.WriteTransport", pipe).write(encode_said(said))
-
-    def end(self, action: Action) -> None:
-        if self._transport is None:
-            self._end = action
-        elif self.status is None:
-            (self._transport.kill if action is Action.KILL else self._transport.terminate)()
 
 
 class ManyBrokers:
@@ -84,7 +41,7 @@ class ManyBrokers:
         self._log = log
         self._members = {member.name: member for member in plan(options, runtime.storage)}
         self._addresses: dict[str, dict[str, str]] = {}
-        self._processes: dict[str, _Process] = {}
+        self._processes: dict[str, BrokerProcess] = {}
         self._timer: TimerHandle | None = None
         self._supervisor = Supervisor(list(self._members), runtime.now_ms())
         self._name_server: BrokerServer | None = None
@@ -147,7 +104,7 @@ class ManyBrokers:
         supervisor, now_ms = self._supervisor, self._runtime.now_ms()
         for action, name in supervisor.tick(now_ms):
             if action is Action.START:
-                process = self._processes[name] = _Process(name, self._on_said, self._on_died)
+                process = self._processes[name] = BrokerProcess(name, self._on_said, self._on_died)
                 self._runtime.create_task(self._start(process), name=f"start {name}")
             else:
                 self._processes[name].end(action)
@@ -156,7 +113,7 @@ class ManyBrokers:
         if supervisor.all_ended and not self._ended.done():
             self._ended.set_result(None)
 
-    async def _start(self, process: _Process) -> None:
+    async def _start(self, process: BrokerProcess) -> None:
         loop = asyncio.get_running_loop()
         member = self._members[process.name]
         command = (*_PROGRAM, *self._arguments, "--member", encode_member(member))
@@ -168,10 +125,10 @@ class ManyBrokers:
             self._on_died(process)
             return
         assert self._topics is not None
-        process.say(Said(topics=self._topics.of(member.name)))
+        process.greet(self._topics.of(member.name))
         self._log.info("broker_process_started", process=member.name, pid=process.pid)
 
-    def _on_said(self, process: _Process, said: Said) -> None:
+    def _on_said(self, process: BrokerProcess, said: Said) -> None:
         assert self._topics is not None
         name = process.name
         if said.topics:
@@ -188,7 +145,7 @@ class ManyBrokers:
                 then, self._on_serving = self._on_serving, None
                 then()
 
-    def _on_died(self, process: _Process) -> None:
+    def _on_died(self, process: BrokerProcess) -> None:
         assert process.status is not None
         delay_ms = self._supervisor.died(process.name, process.status, self._runtime.now_ms())
         fields: dict[str, Any] = {"process": process.name, "pid": process.pid, "status": process.status}

@@ -36,7 +36,8 @@ class CommandLink(asyncio.Protocol):
         self._closed = closed
         self._lines = Lines()
         self._broker: Broker | None = None
-        self._greeted: asyncio.Future[tuple[TopicConfig, ...]] = asyncio.get_running_loop().create_future()
+        self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._early: list[TopicConfig] = []  # came before the broker was there
         self._spreading = 0
         self._spread = asyncio.Event()
         self._spread.set()
@@ -49,8 +50,9 @@ class CommandLink(asyncio.Protocol):
 
     async def join(self, broker: Broker) -> None:
         """Wait for the topics that the broker begins with, and create them. From now on topics are spread."""
+        await self._greeted
         self._broker = broker
-        for config in await self._greeted:
+        for config in self._early:
             self._create(config)
         inner = broker.on_topics_changed
 
@@ -80,11 +82,13 @@ class CommandLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             said = decode_said(line)
+            if self._broker is None:
+                self._early += said.topics
+            else:
+                for config in said.topics:
+                    self._create(config)
             if not self._greeted.done():
-                self._greeted.set_result(said.topics)
-                continue
-            for config in said.topics:
-                self._create(config)
+                self._greeted.set_result(None)
             if said.spread:
                 self._spreading -= 1
                 if not self._spreading:
@@ -92,7 +96,7 @@ class CommandLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._greeted.done():
-            self._greeted.set_result(())
+            self._greeted.set_result(None)
         self._spread.set()
         self._closed()
 

@@ -27,3 +27,13 @@ async def test_an_answer_that_is_late_stands_for_its_own_topic() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert registering.done()
+
+
+async def test_a_topic_that_is_spread_before_the_broker_joins() -> None:
+    """The command greets a broker that it started, and may spread a topic before that broker has read its store."""
+    link, broker = CommandLink(AsyncioRuntime(), False, lambda: None), Peer().broker
+    link.data_received(
+        encode_said(Said(topics=(TopicConfig("known"),))) + encode_said(Said(topics=(TopicConfig("new"),)))
+    )
+    await link.join(broker)
+    assert {"known", "new"} <= {config.topic_name for config in broker.topics.topics}
