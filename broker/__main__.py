@@ -238,8 +238,16 @@ def _addresses(
 
 
 def _print_addresses(addresses: dict[str, str]) -> None:
-    sys.stdout.write(" ".join(["listening", *(f"{what}={address}" for what, address in addresses.items())]) + "\n")
-    sys.stdout.flush()
+    """Raises SettingError when nobody can read them."""
+    from lockstep.remoting.settings import SettingError
+
+    line = " ".join(["listening", *(f"{what}={address}" for what, address in addresses.items())])
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stdout = None  # else the interpreter writes the line again at its end, and fails again
+        raise SettingError(f"stdout: cannot write the addresses: {error.strerror}") from None
 
 
 def _facts(options: "Options") -> dict[str, object]:

@@ -47,7 +47,7 @@ class ManyBrokers:
         self._name_server: BrokerServer | None = None
         self._topics: SharedTopics | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_serving: Callable[[], None] | None = None
+        self._serving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def failure(self) -> str:
@@ -70,12 +70,12 @@ class ManyBrokers:
 
         Args:
             stopped: When it is done all end.
-            on_serving: Called once, when all serve.
+            on_serving: Called once, when all serve. All end when it fails.
 
         Raises:
             CannotListen: The name server's port.
+            Exception: What `on_serving` raised.
         """
-        self._on_serving = on_serving
         config, first = self._options.config, next(iter(self._members.values()))
         if config.serve_name_server:
             self._name_server = BrokerServer(name_server_config(config, first.acl_file), self._runtime, self._log)
@@ -87,8 +87,13 @@ class ManyBrokers:
         try:
             stopped.add_done_callback(lambda _: self._stop())
             self._act()
+            await asyncio.wait((self._serving, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            if self._serving.done():
+                on_serving()
             await self._ended
         finally:
+            self._stop()
+            await self._ended
             if self._name_server is not None:
                 await self._name_server.shutdown()
 
@@ -141,9 +146,8 @@ class ManyBrokers:
             self._addresses[name] = said.listening
             self._members[name] = _at_its_ports(self._members[name], said.listening)
             self._supervisor.ready(name)
-            if self._supervisor.all_serving and self._on_serving is not None:
-                then, self._on_serving = self._on_serving, None
-                then()
+            if self._supervisor.all_serving and not self._serving.done():
+                self._serving.set_result(None)
 
     def _on_died(self, process: BrokerProcess) -> None:
         assert process.status is not None

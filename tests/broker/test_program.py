@@ -69,6 +69,23 @@ def test_a_port_in_use_ends_with_one_line_and_status_1() -> None:
     assert f"port {port} on 127.0.0.1 is in use" in ended.stderr
 
 
+@pytest.mark.parametrize("brokers", ["1", "2"])
+def test_an_end_when_nobody_can_read_the_addresses(brokers: str) -> None:
+    """The reader of stdout is gone: one line and status 1, and with `--brokers` no process is left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = (*PROGRAM, *FREE_PORTS, "--brokers", brokers)
+    try:
+        ended = subprocess.run(
+            command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False
+        )
+    finally:
+        os.close(writer)
+    assert ended.returncode == 1
+    lines = [line for line in ended.stderr.splitlines() if "process=" not in line]
+    assert lines == ["lockstep-broker: stdout: cannot write the addresses: Broken pipe"]
+
+
 def test_an_unknown_option_ends_with_one_line_and_status_2() -> None:
     """Before anything is opened."""
     ended = run("--nonsense")
