@@ -262,7 +262,8 @@ class Collector:
         """Members and progress of a group.
 
         Args:
-            is_whole: False: an answer was too large, or did not come, so offsets are missing or old, and no lag is noted.
+            is_whole: False: an answer was too large, or did not come, so offsets are missing or old. Then no lag is
+                noted.
         """
         whole, reading = reading, self._within_bounds(reading, now_ms)
         state = self.groups.get(reading.name)
