@@ -4,20 +4,26 @@ import asyncio
 import io
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
 from typing import Any
 
-__all__ = ["task_stacks", "thread_stacks"]
+__all__ = ["frame_lines", "task_stacks", "thread_stacks"]
 
 
-def task_stacks() -> str:
-    """The name and the stack of every task of the running loop, sorted by name."""
+def frame_lines(frame: FrameType) -> str:
+    """The place of a frame and its line of source."""
+    return "".join(traceback.format_stack(frame, limit=1))
+
+
+def task_stacks(tasks: Iterable[asyncio.Task[Any]], lines: Callable[[FrameType], str] = frame_lines) -> str:
+    """The name and the stack of every task, sorted by name."""
     text = io.StringIO()
-    for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
+    for task in sorted(tasks, key=asyncio.Task.get_name):
         text.write(f'"{task.get_name()}" task\n')
         awaited: Any = task.get_coro()
         while (frame := getattr(awaited, "cr_frame", None)) is not None:  # get_stack shows the outermost only
-            text.writelines(traceback.format_stack(frame, limit=1))
+            text.write(lines(frame))
             awaited = awaited.cr_await
         text.write("\n")
     return text.getvalue()

@@ -3,9 +3,12 @@
 import asyncio
 import contextvars
 import random
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import PurePath
+from types import FrameType
 from typing import Any, Final, Protocol, TypeVar
 
 from lockstep.remoting.host.clocks import ClockId
@@ -17,7 +20,7 @@ from lockstep.remoting.host.runtime import (
     WorkerPool,
 )
 from lockstep.remoting.host.storage import Storage
-from lockstep.remoting.thread_dump import task_stacks
+from lockstep.remoting.thread_dump import frame_lines, task_stacks
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.machine.disk import Disk
 from lockstep.simulation.machine.host import HOST, Host, host_context
@@ -30,6 +33,16 @@ __all__ = ["SimRuntime"]
 
 T = TypeVar("T")
 _WAKE_SEEN_MS: Final = 1000
+
+
+def _equal_lines(frame: FrameType) -> str:
+    """A frame as it is on every machine: without its folder, and nothing of Python's library, which has other lines in
+    each version. A consumer sends them, so they are a part of the run.
+    """
+    module, path = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return ""
+    return frame_lines(frame).replace(path, PurePath(path).name)
 
 
 class _JobTime(Protocol):
@@ -193,7 +206,7 @@ class SimRuntime:
         return _SimWorkerPool(self._loop, self.host, self.disk, self, name, threads)
 
     def stacks(self) -> str:
-        return task_stacks()
+        return task_stacks([task for task in self._loop.pending() if task.host is self.host], _equal_lines)
 
     def block_ms(self, duration_ms: int) -> None:
         """Like `time.sleep` in a job of a worker pool: its thread is busy for longer."""

@@ -274,4 +274,4 @@ class AsyncioRuntime:
 
     def stacks(self) -> str:
         names = {thread.ident or 0: thread.name for thread in threading.enumerate()}
-        return thread_stacks(names) + task_stacks()
+        return thread_stacks(names) + task_stacks(asyncio.all_tasks())

@@ -1,6 +1,7 @@
 """The Runtime of a simulated host: clocks, chance, identity, workers, storage."""
 
 import asyncio
+import re
 import sys
 import threading
 from functools import partial
@@ -207,3 +208,26 @@ def test_until_waits_and_gives_up() -> None:
         assert world.elapsed_ms == 5_210
 
     simulate(scenario)
+
+
+def test_stacks_are_those_of_the_process() -> None:
+    """Each task of the host is there by its name and with its lines, and none of another host."""
+
+    async def wait_for_nothing() -> None:
+        await asyncio.Event().wait()
+
+    async def scenario(world: World) -> str:
+        one, other = world.host("c1"), world.host("c2")
+        tasks = [one.create_task(wait_for_nothing(), name="mine"), other.create_task(wait_for_nothing(), name="theirs")]
+        await world.sleep_ms(1)
+        for task in tasks:
+            task.cancel()
+        return one.stacks()
+
+    text = re.sub(r"line \d+", "line N", simulate(scenario).value)
+    assert text.splitlines() == [
+        '"mine" task',
+        '  File "test_runtime.py", line N, in wait_for_nothing',  # a folder would make another run of each machine,
+        "    await asyncio.Event().wait()",  # and asyncio's own lines one of each version of Python
+        "",
+    ]
