@@ -138,6 +138,7 @@ class ManyBrokers:
         name = process.name
         if said.topics:
             self._topics.put(name, said.topics)
+        self._topics.delete(name, said.deleted)
         if said.sent_to is not None:
             self._topics.spread(said.sent_to, list(self._members))
             for other in self._processes.values():

@@ -37,6 +37,8 @@ class CommandLink(asyncio.Protocol):
         self._lines = Lines()
         self._broker: Broker | None = None
         self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._registers: Callable[[Sequence[TopicConfig]], None] = lambda _: None
+        self._names: set[str] = set()  # of the topics of the broker
         self._early: list[TopicConfig] = []  # came before the broker was there
         self._spreading = 0
         self._spread = asyncio.Event()
@@ -54,18 +56,13 @@ class CommandLink(asyncio.Protocol):
         self._broker = broker
         for config in self._early:
             self._create(config)
-        inner = broker.on_topics_changed
-
-        def on_topics_changed(changed: Sequence[TopicConfig]) -> None:
-            inner(changed)
-            if changed and broker.durable is None:  # a store in files has its topics after a restart
-                self._say(Said(topics=tuple(changed)))
-
-        broker.on_topics_changed = on_topics_changed
+        self._registers = broker.on_topics_changed
+        broker.on_topics_changed = self._on_topics_changed
         broker.on_created_by_send = self._on_created_by_send
         broker.before_registering = self._until_spread
         if broker.durable is None:
             self._say(Said(topics=tuple(broker.topics.topics)))
+        self._names = _names_of(broker)
 
     async def serving(self, server: BrokerServer, addresses: dict[str, str]) -> None:
         """The broker listens at these addresses. Tell it when it is registered too.
@@ -110,6 +107,18 @@ class CommandLink(asyncio.Protocol):
         if broker.topics.get(config.topic_name) is None:
             broker.topics.put(config, self._runtime.now_ms())
 
+    def _on_topics_changed(self, changed: Sequence[TopicConfig]) -> None:
+        broker = self._broker
+        assert broker is not None
+        self._registers(changed)
+        if changed:
+            self._names.update(config.topic_name for config in changed)
+            if broker.durable is None:  # a store in files has its topics after a restart
+                self._say(Said(topics=tuple(changed)))
+        else:
+            before, self._names = self._names, _names_of(broker)
+            self._say(Said(deleted=tuple(sorted(before - self._names))))
+
     def _on_created_by_send(self, config: TopicConfig) -> None:
         if is_retry_topic(config.topic_name):
             return  # each broker creates it when a member of the group comes
@@ -124,3 +133,7 @@ class CommandLink(asyncio.Protocol):
                 await self._spread.wait()
         except TimeoutError:
             self._spread.set()
+
+
+def _names_of(broker: Broker) -> set[str]:
+    return {config.topic_name for config in broker.topics.topics}

@@ -15,12 +15,14 @@ class Said(NamedTuple):
     Args:
         listening: From a broker: its addresses by name, "broker" and "metrics"; it serves now.
         topics: From a broker: those that it has now, new or changed. To a broker: those to create if they are absent.
+        deleted: From a broker: topics that it has no longer.
         sent_to: From a broker: a send created this topic, which is not registered before the answer.
         spread: To a broker: all brokers know a topic that a send to it created.
     """
 
     listening: dict[str, str] = {}  # noqa: RUF012 - never changed
     topics: tuple[TopicConfig, ...] = ()
+    deleted: tuple[str, ...] = ()
     sent_to: TopicConfig | None = None
     spread: bool = False
 
@@ -31,6 +33,8 @@ def encode_said(said: Said) -> bytes:
         wire["listening"] = said.listening
     if said.topics:
         wire["topics"] = [config.to_wire() for config in said.topics]
+    if said.deleted:
+        wire["deleted"] = said.deleted
     if said.sent_to is not None:
         wire["sentTo"] = said.sent_to.to_wire()
     if said.spread:
@@ -44,6 +48,7 @@ def decode_said(line: bytes) -> Said:
     return Said(
         wire.get("listening", {}),
         tuple(map(TopicConfig.from_wire, wire.get("topics", ()))),
+        tuple(wire.get("deleted", ())),
         None if sent_to is None else TopicConfig.from_wire(sent_to),
         bool(wire.get("spread")),
     )

@@ -20,6 +20,12 @@ class SharedTopics:
         """A broker has these topics, new or changed."""
         self._topics.setdefault(broker_name, {}).update({config.topic_name: config for config in topics})
 
+    def delete(self, broker_name: str, names: Iterable[str]) -> None:
+        """A broker has these topics no longer, and does not get them back."""
+        known = self._topics.get(broker_name, {})
+        for name in names:
+            known.pop(name, None)
+
     def of(self, broker_name: str) -> tuple[TopicConfig, ...]:
         """The topics of a broker that others still have. At a restart it creates those that it lost or missed."""
         known = self._topics.get(broker_name, {})

@@ -1,9 +1,13 @@
 """A broker's end of the pipe to the command of `--brokers N`."""
 
 import asyncio
+import os
+import sys
+
+import pytest
 
 from lockstep.broker.many.link import CommandLink
-from lockstep.broker.many.pipe import Said, encode_said
+from lockstep.broker.many.pipe import Said, decode_said, encode_said
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.helpers import Peer
@@ -37,3 +41,24 @@ async def test_a_topic_that_is_spread_before_the_broker_joins() -> None:
     )
     await link.join(broker)
     assert {"known", "new"} <= {config.topic_name for config in broker.topics.topics}
+
+
+async def test_a_topic_that_was_deleted_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command must not give it back to a broker that starts again."""
+    (command_reads, broker_writes), (broker_reads, command_writes) = os.pipe(), os.pipe()
+    closed = asyncio.Event()
+    with os.fdopen(command_reads, "rb") as said, os.fdopen(command_writes, "wb", 0) as to_broker:
+        monkeypatch.setattr(sys, "stdin", os.fdopen(broker_reads, "rb"))
+        monkeypatch.setattr(sys, "stdout", os.fdopen(broker_writes, "wb"))
+        link, broker = CommandLink(AsyncioRuntime(), False, closed.set), Peer().broker
+        await link.open()
+        to_broker.write(encode_said(Said(topics=(TopicConfig("old"),))))
+        await link.join(broker)
+        broker.topics.put(TopicConfig("new"), 1)
+        for topic in ("old", "new"):
+            broker.topics.delete(topic, 2)
+        lines = await asyncio.to_thread(lambda: [decode_said(said.readline()) for _ in range(4)])
+        to_broker.close()
+        await closed.wait()
+    assert "old" in {config.topic_name for config in lines[0].topics}
+    assert lines[1:] == [Said(topics=(TopicConfig("new"),)), Said(deleted=("old",)), Said(deleted=("new",))]

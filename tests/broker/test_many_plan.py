@@ -218,6 +218,17 @@ def test_a_broker_gets_back_what_others_still_have() -> None:
     assert SharedTopics(None).of("broker-b") == ()
 
 
+def test_a_broker_does_not_get_back_what_it_deleted() -> None:
+    """Also when the name server, which may be another's, still has the topic of other brokers."""
+    shared = SharedTopics(None)
+    shared.spread(TopicConfig("kept"), ["broker-a", "broker-b"])
+    shared.spread(TopicConfig("deleted"), ["broker-a", "broker-b"])
+    shared.delete("broker-b", ["deleted", "never seen"])
+    shared.delete("broker-c", ["deleted"])
+    assert shared.of("broker-b") == (TopicConfig("kept"),)
+    assert shared.of("broker-a") == (TopicConfig("kept"), TopicConfig("deleted"))
+
+
 def test_options_of_one_broker_are_as_before() -> None:
     """Without --brokers there is one, in this process."""
     options: Options = parse_options([])
