@@ -68,6 +68,7 @@ class ProcessQueue:
         self.message_accumulation = 0  # msgAccCnt: messages on the broker behind the last pulled one
         self.queue_offset_max = 0  # of all messages that were put
         self.arrivals: Arrivals | None = None  # of its messages, for metrics
+        self._passed = -1  # the offset behind dead letters that follow all messages that were put
         self._messages = OffsetMap()
         self._in_hand: dict[int, MessageExt] = {}  # taken by the listener and not committed yet
         self._idle: asyncio.Future[None] | None = None
@@ -110,7 +111,11 @@ class ProcessQueue:
         in_hand.clear()
         if self._below is not None:
             self._freed()
-        return offset
+        return offset if self._messages else max(offset, self._passed)
+
+    def pass_over(self, offset: int) -> None:
+        """What follows the cached messages below `offset` became dead letters: the last commit goes there."""
+        self._passed = offset
 
     def rollback(self) -> None:
         """Put all taken messages back."""
@@ -135,7 +140,7 @@ class ProcessQueue:
                 self.message_count -= 1
                 self.message_bytes -= message.body_bytes
         self._freed()
-        return held.first if held else self.queue_offset_max + 1
+        return held.first if held else max(self.queue_offset_max + 1, self._passed)
 
     def first_message(self) -> MessageExt | None:
         """Return the message with the lowest offset; taken messages are left out."""

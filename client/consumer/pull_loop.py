@@ -312,7 +312,10 @@ class PullLoop:
         return await self._calls.call(request, source, endpoint)
 
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        passed = -1
         if self._dead_letters is not None:
+            if result.messages and result.messages[-1].body_error is not None:
+                passed = result.messages[-1].queue_offset + 1
             result = await self._without_unreadable(self._dead_letters, process_queue, result)
         if process_queue.dropped or process_queue.draining:
             return  # these messages belong to the next owner
@@ -337,6 +340,8 @@ class PullLoop:
             await self._owner.offset_illegal(process_queue, result)
         else:
             self._owner.nothing_found(process_queue, result)
+        if passed >= 0:
+            process_queue.pass_over(passed)
 
     async def _without_unreadable(
         self, dead_letters: DeadLetters, process_queue: ProcessQueue, result: PullResult

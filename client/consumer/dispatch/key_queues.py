@@ -263,6 +263,9 @@ class KeyedProcessQueue(ProcessQueue):
         self.content_changed()
         return started
 
+    def pass_over(self, offset: int) -> None:
+        self.key_queues.highest = max(self.key_queues.highest, offset - 1)
+
     def content_changed(self) -> None:
         """Count again after the key queues changed, and wake the pull loop if it may pull."""
         content = self.key_queues
