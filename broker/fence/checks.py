@@ -101,6 +101,15 @@ class FenceChecks:
             denial = self._of_offset(claim, offset, stored, now_ms)
         return None if denial is None else self._counted(connection, claim, Act.COMMIT, denial, now_ms)
 
+    def deny_reset(
+        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int
+    ) -> Denial | None:
+        """May the owner, whom `deny` has allowed, move its offset there? Back, and up to the end of the queue."""
+        end = self._max_offset(claim.topic, claim.queue_id)
+        if offset <= end or offset == stored:
+            return None
+        return self._counted(connection, claim, Act.RESET, _beyond_end(claim, offset, end), now_ms)
+
     def deny_held(self, connection: Connection, claim: Claiming, now_ms: int) -> Denial | None:
         """As `deny`, for a pull that is held. Held pulls end with each change of owner, so that is not counted."""
         denial = self._of_owner(connection, claim, now_ms, needs_lease=True)
@@ -145,8 +154,7 @@ class FenceChecks:
             remark = f"the offset of {_name(claim)} was reset; until its owner commits the new one, no other is stored"
             return Denial(Reason.RESET, ResponseCode.SYSTEM_ERROR, remark)
         if offset > stored:
-            remark = f"{_name(claim)} ends at {end}, and {offset} is beyond it; its last messages were lost"
-            return Denial(Reason.BEYOND_END, ResponseCode.SYSTEM_ERROR, remark)
+            return _beyond_end(claim, offset, end)
         if stored > end:
             return None
         remark = f"{_name(claim)} is committed up to {stored}, and {offset} is lower; {_HOW_TO_RESET}"
@@ -216,6 +224,11 @@ def _key(claim: Claiming) -> tuple[str, str, int]:
 
 def _name(claim: Claiming) -> str:
     return f"queue {claim.topic}:{claim.queue_id} of group {claim.consumer_group!r}"
+
+
+def _beyond_end(claim: Claiming, offset: int, end: int) -> Denial:
+    remark = f"{_name(claim)} ends at {end}, and {offset} is beyond it; its last messages were lost"
+    return Denial(Reason.BEYOND_END, ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _about(claim: Claiming, lock: FencedLock | None, now_ms: int) -> str:

@@ -203,12 +203,16 @@ def commit_with_pull(broker: Broker, connection: Connection, header: PullMessage
 def reset_own_offset(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """The owner of a queue sets its offset, also back. A new epoch begins, so late commits of the old are refused."""
+    """The owner of a queue sets its offset, also back, but not beyond the end of the queue.
+
+    A new epoch begins, so late commits of the old one are refused.
+    """
     header = command.decode_header(ResetOwnOffsetRequestHeader)
     if broker.fence is None:
         raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no fenced locks (--lock-mode fenced)")
     check_owner(broker, connection, header, Act.RESET, now_ms)
-    _check_commit(broker, connection, header[:4], now_ms)
+    stored = _check_commit(broker, connection, header[:4], now_ms)
+    refuse_if(broker.fence.checks.deny_reset(connection, header, header.offset, stored, now_ms))
     broker.offsets.commit(*header[:4])
     grant = broker.fence.checks.begin_epoch(connection, header, now_ms)
     if isinstance(grant, Denial):

@@ -309,3 +309,21 @@ def test_a_reset_that_cannot_be_stored_changes_nothing(world: World) -> None:
     assert ours.lock()
     assert ours.reset(-2).code == C.SYSTEM_ERROR
     assert ours.commit(1).code == C.SUCCESS
+
+
+def test_an_owner_does_not_reset_beyond_the_end_of_its_queue(world: World) -> None:
+    """New messages would be skipped. The end itself, and an offset that is stored already, are taken."""
+    ours = world.ours("a")
+    assert ours.lock()
+    before = ours.epoch
+    reply = ours.reset(11)
+    assert reply.code == C.SYSTEM_ERROR
+    assert "ends at 10" in (reply.remark or "")
+    assert refused(world) == {(Act.RESET, Reason.BEYOND_END): 1}
+    assert (committed(world), ours.epoch) == (0, before)
+    assert ours.commit(1).code == C.SUCCESS
+    assert ours.reset(10).code == C.SUCCESS
+    assert committed(world) == 10
+    world.broker.offsets.commit("G", "T", 0, 12)
+    assert ours.reset(12).code == C.SUCCESS, "as a commit of it: the broker lost messages, and its pull says so"
+    assert ours.reset(0).code == C.SUCCESS
