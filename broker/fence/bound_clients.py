@@ -7,6 +7,8 @@ from lockstep.broker.connection import Connection
 __all__ = ["BoundClients"]
 
 _PAIRS_MAX: Final = 4096  # of one connection; above it the pair that was named longest ago is forgotten
+_ALL_MAX: Final = 100_000  # of all connections: from then on a new pair is kept in place of an older one, but for ...
+_FEW: Final = 16  # ... so many of each connection
 
 
 class BoundClients:
@@ -17,6 +19,7 @@ class BoundClients:
 
     def __init__(self) -> None:
         self._pairs: dict[Connection, dict[tuple[str, str], None]] = {}
+        self._count = 0  # of all pairs
 
     def bind(self, connection: Connection, consumer_group: str, client_id: str) -> bool:
         """Add a pair. Returns whether it is new to the connection."""
@@ -25,8 +28,10 @@ class BoundClients:
         is_new = pair not in pairs
         if not is_new:
             del pairs[pair]  # to the end of the line
-        elif len(pairs) >= _PAIRS_MAX:
+        elif len(pairs) >= (_PAIRS_MAX if self._count < _ALL_MAX else _FEW):
             del pairs[next(iter(pairs))]
+        else:
+            self._count += 1
         pairs[pair] = None
         return is_new
 
@@ -34,4 +39,4 @@ class BoundClients:
         return (consumer_group, client_id) in self._pairs.get(connection, ())
 
     def on_closed(self, connection: Connection) -> None:
-        self._pairs.pop(connection, None)
+        self._count -= len(self._pairs.pop(connection, ()))

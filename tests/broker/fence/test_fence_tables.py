@@ -2,6 +2,7 @@
 
 import pytest
 
+from lockstep.broker.fence import bound_clients
 from lockstep.broker.fence.bound_clients import BoundClients
 from lockstep.broker.fence.denial import Act, Denials, Reason
 from lockstep.broker.fence.reset_marks import ResetMarks
@@ -102,3 +103,25 @@ def test_a_faithful_broker_has_no_reset_by_the_owner(encoding: SerializeType) ->
     header = ResetOwnOffsetRequestHeader("G", "T", 0, 3, 1, "a")
     assert peer.answer(RequestCode.RESET_OWN_OFFSET, header).code == C.REQUEST_CODE_NOT_SUPPORTED
     assert peer.broker.offsets.query("G", "T", 0) == -1
+
+
+def test_the_clients_of_all_connections_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then each connection keeps its last few; what ends makes room."""
+    monkeypatch.setattr(bound_clients, "_ALL_MAX", 100)
+    clients, many, few = BoundClients(), FakeConnection(), FakeConnection()
+    for number in range(1000):
+        clients.bind(many, "G", f"m{number}")
+        clients.bind(few, "G", f"f{number}")
+    kept = {
+        name: sum(clients.has(one, "G", f"{name}{number}") for number in range(1000))
+        for name, one in (("m", many), ("f", few))
+    }
+    assert kept == {"m": 50, "f": 50}
+    late = FakeConnection()
+    for number in range(1000):
+        clients.bind(late, "G", f"l{number}")
+    assert sum(clients.has(late, "G", f"l{number}") for number in range(1000)) == 16
+    assert clients.has(late, "G", "l999")
+    clients.on_closed(many)
+    assert clients.bind(late, "G", "new")
+    assert clients.has(late, "G", "l984")
