@@ -20,6 +20,9 @@ __all__ = ["Routes"]
 B = TypeVar("B", bound=WireBody)
 TakeAnswer = Callable[[str, int, RemotingCommand], None]
 _BROKERS_KEPT: Final = 1000
+_UNKNOWN_MAX: Final = (
+    1000  # messages may name topics too: a reply goes to the one of the cluster that its request names
+)
 
 
 class Routes:
@@ -31,6 +34,7 @@ class Routes:
         self._routes: dict[str, TopicRouteData] = {}
         self._answers: dict[str, tuple[tuple[int, bytes], TopicRouteData]] = {}  # as they came, the last of each topic
         self._wanted: dict[str, None] = {}  # topics that a caller requested, also those without a route
+        self._unknown: dict[str, None] = {}  # those without a route, the one that was asked for longest ago first
         self._brokers: dict[str, dict[int, str]] = {}
         self.on_changed: list[Callable[[str], None]] = []
 
@@ -88,7 +92,7 @@ class Routes:
         Raises:
             NoRouteError: No name server answered with a route.
         """
-        self._wanted[topic] = None
+        self._want(topic)
         _, reply = await self._ask_route(topic)
         if reply is None:
             return None
@@ -98,6 +102,18 @@ class Routes:
             self._answers[topic] = answer, route
         self._remember(topic, route)
         return route
+
+    def _want(self, topic: str) -> None:
+        """Fetch it with every refresh, also while it has no route; of such topics the last 1,000."""
+        self._wanted[topic] = None
+        if topic not in self._routes:
+            self._unknown.pop(topic, None)
+            self._unknown[topic] = None
+            if len(self._unknown) > _UNKNOWN_MAX:
+                oldest = next(iter(self._unknown))
+                del self._unknown[oldest], self._wanted[oldest]
+                for callback in self.on_changed:  # what was derived from no route is not kept either
+                    callback(oldest)
 
     async def look_up(self, topic: str, take: TakeAnswer) -> TopicRouteData | None:
         """Get a route from a name server now, and remember no more of it than addresses.
@@ -164,6 +180,8 @@ class Routes:
         return decode_body(body_class, reply.body, reply.serialize_type)
 
     def _remember(self, topic: str, route: TopicRouteData) -> None:
+        self._wanted[topic] = None
+        self._unknown.pop(topic, None)
         for broker in route.broker_datas:
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
         if self._routes.get(topic) != route:

@@ -135,3 +135,21 @@ async def test_a_broker_that_no_route_names_any_more_is_forgotten(stage: Stage) 
     await routes.refresh()
     assert routes.broker_addresses(masters_only=True) == [first.address]
     assert routes.master_address("broker-b") is None
+
+
+@on_stage
+async def test_topics_without_a_route_have_a_bound(stage: Stage) -> None:
+    """A sender of requests names the topic of their replies: those asked for longest ago are not asked for again."""
+    server = await stage.broker()
+    stage.route_to({"broker-a": 3})
+    routes = routes_of(stage)
+    changed: list[str] = []
+    routes.on_changed.append(changed.append)
+    for topic in (TOPIC, *(f"made-up-{number}" for number in range(2000)), "made-up-1500"):
+        await routes.get(topic)
+    assert changed == [TOPIC, *(f"made-up-{number}" for number in range(1000))], "queues that a send found go too"
+    before = len(server.requests(ROUTE))
+    await routes.refresh()
+    asked = [request.decode_header(GetRouteInfoRequestHeader).topic for request in server.requests(ROUTE)[before:]]
+    assert sorted(asked) == sorted([TOPIC, *(f"made-up-{number}" for number in range(1000, 2000))])
+    assert await routes.get("made-up-0") is None, "it is asked for when it is used"
