@@ -20,6 +20,16 @@ _SIZE = re.compile(r"(\d+)\s*([a-zA-Z]*)")
 _ROLES = {"all": (True, True), "broker": (True, False), "name-server": (False, True)}
 _BROKERS_MAX = 26  # broker-a to broker-z
 _PATHS = ("DIR", "FILE")
+# What an error may name, and what the user types for it.
+_OPTION_OF_SETTING = {
+    "port": "--port", "name_server_port": "--name-server-port", "name_servers": "--name-server",
+    "broker_name": "--broker-name", "memory_limit_bytes": "--memory-limit", "data_dir": "--data-dir",
+    "flush_sync": "--flush", "lock_max_live_time_ms": "--lock-live-ms", "lock_mode": "--lock-mode",
+    "lock_delay_ms": "--lock-delay-ms", "lock_delay_legacy_ms": "--lock-delay-legacy-ms",
+    "lock_grace_ms": "--lock-grace-ms", "fence_legacy": "--fence-legacy", "acl_file": "--acl",
+    "acl_checks": "--acl-checks",
+    "tls_mode": "--tls", "tls_cert": "--tls-cert", "tls_key": "--tls-key", "tls_client_ca": "--tls-client-ca",
+}  # fmt: skip
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -244,7 +254,7 @@ def parse_options(arguments: list[str]) -> Options:
             log_debug=given.log_level == "debug",
         )
     except SettingError as error:
-        parser.error(str(error))
+        parser.error(_in_options(str(error), {name for name, _ in given.properties}))
     if config.acl_enable or config.acl_checks == "strict":
         _check_acl(parser, config)
     if given.control_port is not None and not 0 <= given.control_port <= PORT_MAX:
@@ -256,6 +266,15 @@ def parse_options(arguments: list[str]) -> Options:
         _check_several(parser, config, given.brokers, *ports)
     logs = (given.log_format, given.log_level)
     return Options(config, tuple(given.topics), *logs, *ports, given.end_with_stdin, given.brokers, given.member)
+
+
+def _in_options(text: str, properties: set[str]) -> str:
+    """The text with the names of options for those of settings; what -D named keeps its name."""
+
+    def name(match: re.Match[str]) -> str:
+        return match[0] if match[0] in properties else _OPTION_OF_SETTING.get(match[0], match[0])
+
+    return re.sub(r"^port(?=:)|\b[a-z]+(?:_[a-z]+)+\b", name, text)
 
 
 def _security(given: argparse.Namespace, defaults: BrokerConfig) -> dict[str, Any]:

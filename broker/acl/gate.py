@@ -39,7 +39,8 @@ def open_acl(config: BrokerConfig, runtime: Runtime, log: EventLog, broker: Brok
     except (RuleError, OSError) as error:
         if broker is not None:
             broker.abandon()
-        raise SettingError(f"acl_enable: {error}") from None
+        reason = f"{path}: {error.strerror or error}" if isinstance(error, OSError) else error
+        raise SettingError(f"acl_enable: {reason}") from None
     replay = ReplayWindow(config.acl_replay_window_ms) if strict else None
     rules, message_at = AclRules(files, RulesWorker(runtime)), None
     if broker is not None:

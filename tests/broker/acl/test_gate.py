@@ -170,7 +170,7 @@ def test_bad_rules_at_the_start() -> None:
     [
         (["--acl-checks", "strict"], "needs --acl FILE or -D aclEnable=true"),
         (["-D", "acl_checks=strict"], "needs --acl FILE or -D aclEnable=true"),
-        (["-D", "aclEnable=true"], "needs acl_file, or data_dir"),
+        (["-D", "aclEnable=true"], "needs --acl, or --data-dir"),
     ],
 )
 def test_options(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
