@@ -6,7 +6,7 @@ import json
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, BinaryIO, cast
@@ -63,9 +63,11 @@ class UsageError(CliError):
 
 
 def note(text: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write(f"lockstep: {printable(' '.join(text.split()))}\n")
-    sys.stderr.flush()
+    """One line on stderr, past its buffer as in `write_out`. Without a reader it is lost, and nothing else changes."""
+    line = f"lockstep: {printable(' '.join(text.split()))}\n"
+    with suppress(BrokenPipeError):
+        sys.stderr.flush()
+        unbuffered(sys.stderr.buffer).write(line.encode("utf-8", "replace"))
 
 
 def write_out(data: bytes) -> None:

@@ -8,7 +8,7 @@ import pytest
 from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
 from tests.cli.test_cli import one_line
-from tests.commands import Lockstep, running_broker
+from tests.commands import TIMEOUT_S, Lockstep, running_broker
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +129,14 @@ def test_a_watch_without_brokers_says_what_it_waits_for() -> None:
         assert (result.status, result.out) == (0, "")
         assert result.err == "lockstep: no broker is registered; asking again\n"
         assert result.err.count("\n") == 1
+
+
+def test_nobody_reading_the_errors_changes_no_status() -> None:
+    """As in `lockstep doctor 2>&1 | head`: the error cannot be written, and the status still says which it was."""
+    with Lockstep("127.0.0.1:1").start("topic", "creat") as running:
+        assert running.popen.stderr is not None
+        running.popen.stderr.close()
+        assert running.popen.wait(TIMEOUT_S) == 2
 
 
 def test_help_names_the_commands() -> None:
