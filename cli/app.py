@@ -129,6 +129,7 @@ def _status() -> int:
 
     from lockstep.cli.commands import app, root
     from lockstep.cli.output import CliError, note
+    from lockstep.remoting.host.exits import status_of
 
     app.callback(result_callback=_run)(root)
     try:
@@ -137,6 +138,8 @@ def _status() -> int:
         return stopped.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except SystemExit as ended:
+        return status_of(ended)
     except CliError as error:
         note(str(error))
         return error.exit_code

@@ -21,6 +21,7 @@ from lockstep.pipeline.cli.commands import app
 from lockstep.pipeline.cli.errors import note, one_line
 from lockstep.pipeline.errors import ColumnError, OptionError
 from lockstep.protocol.errors import LocalProtocolError
+from lockstep.remoting.host.exits import status_of
 from lockstep.remoting.settings import SettingError
 
 __all__ = ["main"]
@@ -70,6 +71,8 @@ def _status() -> int:
         return app(standalone_mode=False) or 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except SystemExit as ended:
+        return status_of(ended)
     except typer.TyperException as error:
         return _misused(error)
     except _MISUSED as error:

@@ -1,6 +1,7 @@
 """`lockstep-sim`: ordered consumption on virtual time.
 
-Exit status: 0; 1 when a seed failed, or what must happen sometimes did not; 2 for a wrong call; 130 after Ctrl-C.
+Exit status: 0; 1 when a seed failed, or what must happen sometimes did not; 2 for a wrong call; 130 after Ctrl-C;
+141 when the reader of stdout has closed it.
 """
 
 import signal
@@ -10,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from lockstep.remoting.host.exits import status_of
 from lockstep.simulation.commands import articles, museum, run, search, timeline
 
 __all__ = ["app", "main"]
@@ -50,9 +52,11 @@ def _first(
 def main() -> None:
     """The entry point. A wrong call is one line on stderr."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        status = app(standalone_mode=False) or 0
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except SystemExit as ended:
+        sys.exit(status_of(ended))
     except typer.TyperException as error:
         text = error.format_message()
         is_help = text.startswith("Usage:")
@@ -60,3 +64,4 @@ def main() -> None:
             f"{text}\n" if is_help else f"lockstep-sim: {text.rstrip('.')} (--help lists what is allowed)\n"
         )
         sys.exit(error.exit_code)
+    sys.exit(status)

@@ -1,6 +1,7 @@
 """Wrong calls of `lockstep`: one line that says what is allowed."""
 
 import socket
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
 from tests.cli.test_cli import one_line
-from tests.commands import TIMEOUT_S, Lockstep, running_broker
+from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep, running_broker
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +138,17 @@ def test_nobody_reading_the_errors_changes_no_status() -> None:
         assert running.popen.stderr is not None
         running.popen.stderr.close()
         assert running.popen.wait(TIMEOUT_S) == 2
+
+
+@pytest.mark.parametrize("program", ["lockstep", "lockstep-sim", "lockstep-pipeline"])
+def test_nobody_reading_the_help_is_no_failure(program: str) -> None:
+    """Each program ends as SIGPIPE would, with 141: 1 says that a seed, an audit or a request failed."""
+    with subprocess.Popen([SCRIPTS / program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 141
 
 
 def test_help_names_the_commands() -> None:

@@ -1,0 +1,15 @@
+"""Exit statuses that the commands share."""
+
+import signal
+
+__all__ = ["status_of"]
+
+
+def status_of(ended: SystemExit) -> int:
+    """The status of a command that its library ended.
+
+    click ends a command whose reader has closed stdout with 1, which says that something failed. As SIGPIPE it is 141.
+    """
+    if isinstance(ended.__context__, BrokenPipeError):
+        return 128 + signal.SIGPIPE
+    return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
