@@ -64,6 +64,16 @@ BEYOND_WORLDS: Final = {
     "unpacked-on-a-thread": _UNREADABLE,
     "unreadable-look-up-told": _UNREADABLE,
     "unreadable-envelope-refused": "it is of the command `lockstep produce`, which no world runs",
+    "sequence-of-present-connection": "no producer of a world pauses for ten minutes, and then sends what is old",
+    "numbered-sends-one-by-one": "no disk of a world has room for a short message only",
+    "sends-before-a-batch": "no producer of a world sends a batch as a single send with a mark",
+    "sends-before-a-look": f"the message is seen with the next request: {_LATE}",
+    "kept-with-new-topic": "the topics of a world are there before the first send",
+    "group-kept-before-answer": "no world has an administrator who makes a group",
+    "hold-of-others": "one group of a world pulls a queue",
+    "fence-delay-noticed": _LATE,
+    "fence-told-of-each-end": f"who is not told asks again: {_LATE}",
+    "fence-silent-in-its-group": "a client of a world has one group",
 }
 
 
@@ -73,4 +83,5 @@ RARE: Final[dict[str, str]] = {
     "fence-grant-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",
     "fence-ended-epoch": "a broker seldom loses its table while the unlock of a period waits to be repeated",
     "fence-older-end": "a period seldom ends while a reset takes it out of the table",
+    "fence-offsets-before-their-epoch": "a power cut seldom comes between the writing of two small files",
 }

@@ -7,6 +7,7 @@ change (`old` stands exactly once in its file; a test holds that), and name the 
 from typing import Final
 
 from tests.mutants.beside_order import BESIDE_ORDER
+from tests.mutants.broker import BROKER
 from tests.mutants.consuming import CONSUMING
 from tests.mutants.fenced import FENCED
 from tests.mutants.kept import KEPT
@@ -19,5 +20,5 @@ from tests.mutants.unreadable import UNREADABLE
 __all__ = ["PROTECTIONS", "ROOT", "Protection"]
 
 PROTECTIONS: Final[tuple[Protection, ...]] = (
-    *LOCKS, *FENCED, *CONSUMING, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE,
+    *LOCKS, *FENCED, *CONSUMING, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE, *BROKER,
 )  # fmt: skip

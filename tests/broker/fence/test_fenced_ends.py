@@ -32,6 +32,17 @@ def test_a_lost_connection_begins_the_lock_delay() -> None:
     assert [change.cause for change in fences.seen] == causes
 
 
+def test_who_waited_before_the_connection_ended_is_told_when_the_delay_ends() -> None:
+    """The end that was awaited was that of the lease, and it comes earlier now."""
+    fences = Fences()
+    fences.claim("a", NOW_MS)
+    assert not fences.claim("b", NOW_MS + 1000)
+    fences.ended("a", NOW_MS + 2000)
+    assert fences.due_ms() == NOW_MS + 2000 + DELAY_MS
+    fences.locks.due(NOW_MS + 2000 + DELAY_MS)
+    assert fences.woken() == ["b"]
+
+
 def test_the_delay_never_outlasts_the_lease() -> None:
     """A connection that ends 1 s before the lease does gives 1 s of delay."""
     fences = Fences()

@@ -253,6 +253,18 @@ def test_locks_without_an_owner_are_forgotten_after_ten_leases() -> None:
     assert (fences.check("a", epoch, late_ms + 1), fences.removed) == ("NOT_HELD", [epoch])
 
 
+def test_all_are_told_when_a_queue_is_freed_twice_in_one_turn() -> None:
+    """Those of the first time too: their turn to be told has not come yet."""
+    fences = Fences()
+    first = fences.claim("a", NOW_MS)
+    assert not fences.claim("b", NOW_MS)
+    fences.unlock("a", first, NOW_MS)
+    second = fences.claim("c", NOW_MS)
+    assert not fences.claim("d", NOW_MS)
+    fences.unlock("c", second, NOW_MS)
+    assert fences.woken() == ["b", "d"]
+
+
 def test_who_waits_is_bounded() -> None:
     """Above the limit a claim is refused all the same, but it is not told."""
     fences = Fences(entries_max=1)

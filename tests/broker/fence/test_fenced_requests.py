@@ -318,6 +318,19 @@ def test_an_owner_that_gives_a_sign_of_life_stays_in_its_group(sign: str) -> Non
     assert clients.members() == ("A",)
 
 
+def test_an_owner_that_is_silent_in_one_group_leaves_that_group() -> None:
+    """A lock of another group, over the same connection, is no sign of life in this one."""
+    clients = Clients()
+    clients.join("A")
+    clients.lock("A", 0)
+    clients.pass_ms(LEASE_MS // 2 + 1)
+    body = LockBatchBody("other", "A", (FIRST,), (0,))
+    assert clients["A"].answer(R.LOCK_BATCH_MQ, None, body).code == 0
+    clients.pass_ms(LEASE_MS // 2 - 1)
+    clients.end_locks()
+    assert clients.members() == ()
+
+
 def test_one_look_for_a_silent_owner_serves_all_its_leases_that_end_together() -> None:
     """A look reads all locks of a connection: one for each of thousands of leases would stop the loop for a minute."""
     clients = Clients()

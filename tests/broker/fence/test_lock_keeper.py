@@ -129,6 +129,22 @@ async def test_an_offset_that_was_set_back_stays_back(world: World) -> None:
 
 
 @on_simulated_disks
+async def test_a_period_keeps_its_offset_while_offsets_cannot_be_written(world: World) -> None:
+    """The file that says which periods the offsets on the disk know follows the file of offsets."""
+    kept = await KeptFences.with_messages(world, flush_sync=True)
+    first = await kept.claim("a")
+    await world.sleep_ms(10_000)
+    world.disk("broker").fail("sync", errno.EIO, path="consumerOffset")
+    assert await kept.commit("a", 6, first) == 0
+    await kept.unlock("a", first)
+    assert await kept.claim("b")
+    await world.sleep_ms(10_000)
+    world.disk("broker").heal()
+    await kept.die()
+    assert kept.committed == 6
+
+
+@on_simulated_disks
 async def test_an_answer_waits_for_the_disk(world: World) -> None:
     """Also with --flush async, and in the order of the table: a renewal waits only for what is not kept yet."""
     kept = await KeptFences.with_messages(world)

@@ -1,5 +1,6 @@
 """Topics and groups are written to their files off the event loop, one write at a time, and replies wait for it."""
 
+import errno
 import shutil
 import threading
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
@@ -114,6 +116,30 @@ async def test_a_topic_that_cannot_be_written_is_not_acknowledged_and_tried_agai
         create(opened, "After")
         await until(lambda: len(opened.connection.replies) == 3, "the next is answered")
         assert opened.connection.replies[2].code == ResponseCode.SUCCESS
+
+
+async def test_a_message_and_its_new_topic_are_acknowledged_when_both_are_synced(tmp_path: Path) -> None:
+    """The topic is on the disk here, and the sync of the log fails."""
+    async with kept(tmp_path) as opened:
+        opened.disk.sync_error = errno.EIO
+        assert opened.send(b"one", topic="ByASend", queue_id=0) is None
+        opened.flusher.check()
+        await until(lambda: opened.connection.replies, "the send is answered")
+        opened.disk.sync_error = 0
+        assert "ByASend" in (tmp_path / "config" / "topics.json").read_text()
+        assert [reply.code for reply in opened.connection.replies] == [ResponseCode.FLUSH_DISK_TIMEOUT]
+
+
+async def test_a_group_that_cannot_be_written_is_not_acknowledged_to_who_made_it(tmp_path: Path) -> None:
+    """An administrator makes it once, and no heartbeat brings its settings back."""
+    async with kept(tmp_path) as opened:
+        opened.disk.bad_name = "subscriptionGroup.json.tmp"
+        body = encode_body(SubscriptionGroupConfig("G", retry_max_times=3), SerializeType.JSON)
+        assert opened.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body) is None
+        await until(lambda: opened.connection.replies, "the request is answered")
+        opened.disk.bad_name = ""
+        assert opened.connection.replies[0].code == ResponseCode.SYSTEM_ERROR
+        assert "subscriptionGroup.json" in (opened.connection.replies[0].remark or "")
 
 
 async def test_a_heartbeat_is_answered_though_its_group_cannot_be_written(tmp_path: Path) -> None:

@@ -148,6 +148,20 @@ def test_a_connection_may_park_only_so_many() -> None:
     assert hold.park(pull(connection))
 
 
+def test_what_is_taken_out_leaves_the_others_and_makes_room() -> None:
+    """As when the owner of a queue changes for one of its groups."""
+    connection = FakeConnection()
+    hold, mine, other = PullHold(2), pull(connection), pull(connection, offset=1)
+    hold.park(mine)
+    hold.park(other)
+    assert not hold.park(pull(connection))
+    assert hold.take(("T", 0), lambda one: one is mine) == [mine]
+    assert len(hold) == 1
+    assert hold.park(mine)
+    hold.on_arrival("T", 0, 1, 0)
+    assert hold.take_arrived(no_message) == [other, mine]
+
+
 def test_a_closed_connection_takes_its_pulls_along() -> None:
     """Others stay."""
     hold, gone, stays = PullHold(10), FakeConnection(), pull()

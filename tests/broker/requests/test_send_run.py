@@ -2,6 +2,7 @@
 
 import errno
 import random
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import QueueRequestHeader
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
+from lockstep.store import AppendResult, Record, StoreFull
 from tests.broker.helpers import NOW_MS, RecordingLog, over_the_wire, pull_header, send_header
 from tests.broker.kept.kept_broker import Kept, kept, until
 from tests.remoting import helpers
@@ -43,6 +45,7 @@ def requests() -> list[RemotingCommand]:
         send(10, topic="MadeNow", default_topic="TBW102"),
         RemotingCommand(BATCH, send_header(batch=True), BATCHED, opaque=11),
         send(12, properties="TAGS\x01a\x02CLUSTER\x01other"),
+        RemotingCommand(SEND, send_header(batch=True), BATCHED, opaque=17),  # a batch that says so in a field alone
         RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("T", 0), opaque=13),
         send(14, b"z" * 4000, queue_id=3),
         RemotingCommand(99_999, opaque=15),
@@ -71,10 +74,10 @@ async def test_one_read_is_as_many_reads() -> None:
     together, peer = in_memory()
     peer.send(*requests())
     assert peer.transport.sent == peer_apart.transport.sent
-    assert len(peer.received()) == 15
+    assert len(peer.received()) == 16
     assert len(peer.transport.calls) < len(peer_apart.transport.calls)
     assert stored(together) == stored(apart)
-    assert together.store.max_offset("T", 0) == 7
+    assert together.store.max_offset("T", 0) == 9
 
 
 async def test_a_read_that_ends_with_a_one_way_send_stores_it() -> None:
@@ -141,6 +144,16 @@ async def test_one_read_is_one_write(tmp_path: Path) -> None:
         assert opened.bodies() == [b"x"] * 21
 
 
+async def test_a_request_behind_sends_sees_their_messages_in_files_too(tmp_path: Path) -> None:
+    """They are stored before it is handled, though they came with the same read."""
+    async with kept(tmp_path / "data", flush_sync=False) as opened:
+        peer = of(opened)
+        peer.send(send(1), send(2), RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("T", 0), opaque=3))
+        fields = peer.received()[-1].ext_fields
+        assert fields is not None
+        assert fields["offset"] == "2"
+
+
 async def test_each_send_is_refused_while_the_disk_is_full(tmp_path: Path) -> None:
     """The next read finds the disk well again, and its messages follow the last stored one."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
@@ -163,6 +176,32 @@ async def test_each_send_is_refused_while_the_disk_is_full(tmp_path: Path) -> No
         assert [reply.ext_fields["queueOffset"] for reply in replies if not reply.code] == ["0", "1", "2"]  # type: ignore[index]
         assert opened.log.names().count("send_refused") == 3
         assert len(opened.bodies()) == 3
+
+
+async def test_no_numbered_send_of_a_read_overtakes_one_that_the_store_refused() -> None:
+    """A numbered send is stored before the next one is checked; the long one finds no room here, short ones do."""
+    broker, peer = in_memory()
+    append = broker.store.append
+
+    def has_little_room(record: Record) -> AppendResult:
+        if len(record.body) > 100:
+            raise StoreFull("there is room for short messages only")
+        return append(record)
+
+    def has_no_room(records: Sequence[Record]) -> list[AppendResult]:
+        raise StoreFull("there is no room for all of them")
+
+    broker.store.append = has_little_room  # type: ignore[method-assign]
+    broker.store.append_all = has_no_room  # type: ignore[method-assign]
+    lane = {"lane_id": "p", "lane_generation": 0}
+    bodies = [b"short", b"long" * 100, b"short"]
+    peer.send(*[send(number, body, lane_sequence=number, **lane) for number, body in enumerate(bodies)])
+    assert [reply.code for reply in peer.received()] == [
+        ResponseCode.SUCCESS,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SEND_OUT_OF_SEQUENCE,
+    ]
+    assert broker.store.max_offset("T", 0) == 1
 
 
 async def test_a_run_that_fails_behind_its_write_is_not_stored_twice() -> None:

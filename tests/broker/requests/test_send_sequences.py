@@ -87,6 +87,19 @@ def test_only_idle_sequences_of_closed_connections_are_removed() -> None:
     assert sequences.refusal(("there", "T", 0), 0, 1, there, NOW_MS + 3_600_000) is None
 
 
+def test_a_producer_that_connects_again_keeps_its_sequence() -> None:
+    """The end of its first connection is no reason to forget which generation is the present one."""
+    sequences = SendSequences(100)
+    first, second = FakeConnection(), FakeConnection()
+    assert sequences.refusal(KEY, 3, 0, first, NOW_MS) is None
+    sequences.stored(KEY)
+    first.is_open = False
+    assert sequences.refusal(KEY, 3, 1, second, NOW_MS + 1000) is None
+    sequences.stored(KEY)
+    assert sequences.expire(NOW_MS + 3_600_000) == 0
+    assert sequences.refusal(KEY, 2, 0, second, NOW_MS + 3_600_000) is not None
+
+
 def test_the_table_is_bounded_and_the_oldest_sequence_goes_first() -> None:
     """With room for two, the third pushes out the first."""
     sequences = SendSequences(count_max=2)
