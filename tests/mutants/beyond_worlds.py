@@ -71,6 +71,7 @@ BEYOND_WORLDS: Final = {
     "kept-with-new-topic": "the topics of a world are there before the first send",
     "group-kept-before-answer": "no world has an administrator who makes a group",
     "hold-of-others": "one group of a world pulls a queue",
+    "fence-release-within-lease": f"the queue rests a second longer: {_LATE}",
     "fence-delay-noticed": _LATE,
     "fence-told-of-each-end": f"who is not told asks again: {_LATE}",
     "fence-silent-in-its-group": "a client of a world has one group",
@@ -83,5 +84,6 @@ RARE: Final[dict[str, str]] = {
     "fence-grant-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",
     "fence-ended-epoch": "a broker seldom loses its table while the unlock of a period waits to be repeated",
     "fence-older-end": "a period seldom ends while a reset takes it out of the table",
+    "broker-lock-age-of-takeover": "a world seldom lasts ten lives of a lock behind a takeover",
     "fence-offsets-before-their-epoch": "a power cut seldom comes between the writing of two small files",
 }

@@ -11,6 +11,14 @@ WRITTEN: Final = ("tests/broker/kept/test_table_writer.py",)
 
 BROKER: Final = (
     Protection(
+        "broker-lock-age-of-takeover",
+        "A lock that was taken over is forgotten ten lives after the last renewal of the owner before.",
+        "broker/state/locks.py",
+        "        if queue in entries:\n            del self._by_age[entries[queue]]\n",
+        "",
+        ("tests/broker/state/test_lock_manager.py",),
+    ),
+    Protection(
         "sequence-of-present-connection",
         "The broker forgets the send sequence of a producer that has connected again.",
         "broker/state/send_sequences.py",
@@ -72,6 +80,14 @@ BROKER: Final = (
         "broker/state/fenced_locks.py",
         "                delayed_count += not self._end_if_over(lock, now_ms)\n                self._watch(lock)\n",
         "                delayed_count += not self._end_if_over(lock, now_ms)\n",
+        ("tests/broker/fence/test_fenced_ends.py",),
+    ),
+    Protection(
+        "fence-release-within-lease",
+        "The unlock of an unmodified client lengthens its lease by up to a second.",
+        "broker/state/fenced_locks.py",
+        "                lock.ends_ms = min(lock.ends_ms, now_ms + _LEGACY_UNLOCK_MS)\n",
+        "                lock.ends_ms = now_ms + _LEGACY_UNLOCK_MS\n",
         ("tests/broker/fence/test_fenced_ends.py",),
     ),
     Protection(

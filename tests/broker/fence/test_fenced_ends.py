@@ -189,6 +189,15 @@ def test_an_unmodified_unlock_waits_for_the_last_commit() -> None:
     assert len(fences.locks) == 1, "a commit frees only what was unlocked"
 
 
+def test_an_unmodified_unlock_does_not_lengthen_the_lease() -> None:
+    """Half a second before its end it leaves half a second for the last commit."""
+    fences = Fences()
+    fences.claim_legacy("a", NOW_MS)
+    fences.unlock("a", None, NOW_MS + LEASE_MS - 500)
+    assert not fences.claim("b", NOW_MS + LEASE_MS - 1)
+    assert fences.claim("b", NOW_MS + LEASE_MS)
+
+
 def test_an_unmodified_unlock_waits_for_a_second_at_most() -> None:
     """A commit need not come; another unlock does not put the end off."""
     fences = Fences()

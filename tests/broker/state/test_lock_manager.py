@@ -211,6 +211,18 @@ def test_entries_that_nobody_renews_are_forgotten_in_slices() -> None:
     assert len(locks) == 0
 
 
+def test_a_lock_that_was_taken_over_has_the_age_of_its_new_owner() -> None:
+    """The last renewal of the owner before it is no reason to forget it, however long ago that was."""
+    locks = RebalanceLockManager(LIFE_MS)
+    one(locks, "a", NOW_MS)
+    over_ms = NOW_MS + LIFE_MS + 1
+    for life in range(KEPT_LIVES + 1):
+        assert one(locks, "b", over_ms + life * LIFE_MS).outcome.owned
+    now_ms = over_ms + KEPT_LIVES * LIFE_MS
+    assert (locks.expire(now_ms, 10), len(locks)) == (0, 1)
+    assert one(locks, "c", now_ms).outcome is LockOutcome.REFUSED
+
+
 def test_a_request_that_gets_nothing_leaves_nothing() -> None:
     """A lock of no queue makes no entry, and so no group."""
     locks = RebalanceLockManager(LIFE_MS)
