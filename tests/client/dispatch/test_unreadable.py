@@ -6,15 +6,20 @@ import pytest
 
 from lockstep.cli.format import format_line, message_row
 from lockstep.client import ConsumerConfig
-from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import (
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    SendMessageResponseHeader,
+)
 from lockstep.protocol.messages.compression import CompressionType, compress
 from lockstep.protocol.messages.message import MESSAGE_MAGIC, MessageExt, decode_messages
 from tests.client.messages import stored_bytes
 from tests.client.pulls.pulling import PULL, Answer, found, in_turn, pulling
 from tests.client.stage import TOPIC, Stage, on_stage
 
+SEND = RequestCode.SEND_MESSAGE_V2
 SYS_FLAG_AT = 36  # in a stored record
 
 
@@ -123,6 +128,18 @@ async def test_a_broker_that_speaks_nonsense_is_an_error(stage: Stage) -> None:
     await it.run(1500)
     assert stage.events("error") == ["pull_failed"]
     assert [pull.queue_offset for pull in it.pulls] == [5, 5, 6]
+
+
+@on_stage
+async def test_dead_letters_commit_no_message_that_waits(stage: Stage) -> None:
+    """A pull that found unreadable messages alone moves the offset only when no earlier message waits."""
+    it = await pulling(stage, unreadable_to_dead_letters=True)
+    it.broker.answers(SEND, SendMessageResponseHeader("ID", 0, 0))
+    it.broker.on[PULL] = in_turn(found(5), reply_of(flagged(stored_bytes(6, b"no stream"), 0x101), next_offset=7))
+    await it.run(1000)
+    assert len(it.broker.requests(SEND)) == 1
+    assert [message.queue_offset for message in it.queue.take_messages(9)] == [5]
+    assert it.offsets.in_memory(it.queue.queue) == -1, "5 is not handled"
 
 
 def test_how_commands_print_it() -> None:

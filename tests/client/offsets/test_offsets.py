@@ -7,12 +7,16 @@ from unittest.mock import Mock
 import pytest
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig
+from lockstep.client.config import Fenced
 from lockstep.client.consumer.offsets.initial import FirstOffset
 from lockstep.client.consumer.offsets.store import NO_OFFSET, RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.push_member import PushMember
 from lockstep.client.errors import ClientError
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.epochs import epoch_text, make_epoch
 from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
@@ -26,6 +30,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused, RequestTimeout
+from tests.client.pulls.pulling import push_member
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
 GROUP = "tower"
@@ -317,3 +322,55 @@ async def test_the_end_is_asked_of_the_queue(stage: Stage) -> None:
     broker.answers(MAX, OffsetResponseHeader(900))
     await first_offset(stage, queue_at(3), ConsumerConfig())
     assert broker.requests(MAX)[0].decode_header(QueueRequestHeader) == (TOPIC, 3)
+
+
+async def owner_of_two(stage: Stage, fenced: Fenced = Fenced.NO) -> tuple[FakeBroker, PushMember]:
+    """A member with two locked queues, in each of which 7 is the next offset."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 2})
+    broker.answers(UPDATE, ResponseCode.SUCCESS)
+    member = push_member(stage, ConsumerConfig(), {TOPIC: SubscriptionData.parse(TOPIC, "*")}, fenced=fenced)
+    await member.instance.routes.fetch(TOPIC)
+    await member.instance.dialer.endpoint(broker.address)
+    now_ms = stage.client.now_ms()
+    for queue in (queue_at(0), queue_at(1)):
+        member.table[queue] = ProcessQueue(queue, 1, now_ms, locked_ms=now_ms)
+        member.offsets.update(queue, 7)
+    return broker, member
+
+
+def updates(broker: FakeBroker) -> list[tuple[int, int]]:
+    headers = [command.decode_header(UpdateConsumerOffsetRequestHeader) for command in broker.requests(UPDATE)]
+    return [(header.queue_id, header.commit_offset) for header in headers]
+
+
+@on_stage
+async def test_a_dropped_queue_is_committed_no_more(stage: Stage) -> None:
+    """While its reset waits for a listener, the round of commits must not store what was handled over the reset."""
+    broker, member = await owner_of_two(stage)
+    member.table[queue_at(0)].dropped = True
+    member._persist_all()
+    await stage.world.sleep_ms(100)
+    assert updates(broker) == [(1, 7)]
+
+
+@on_stage
+async def test_the_last_commits_without_a_fence(stage: Stage) -> None:
+    """A consumer that takes fenced locks "if the broker can" leaves a queue to its next owner whose lock ran out."""
+    broker, member = await owner_of_two(stage, Fenced.IF_THE_BROKER_CAN)
+    member.table[queue_at(0)].last_lock_ms -= member.config.lock_max_live_time_ms + 1
+    await member._persist_last()
+    await stage.world.sleep_ms(100)
+    assert updates(broker) == [(1, 7)]
+
+
+@on_stage
+async def test_the_last_commits_under_a_fence(stage: Stage) -> None:
+    """A shutdown waits for their answers, and sends them again if none comes; then it may unlock."""
+    broker, member = await owner_of_two(stage, Fenced.IF_THE_BROKER_CAN)
+    epoch = make_epoch(1_700_000_000_000, 1)
+    member.table[queue_at(0)].set_epoch(epoch, epoch_text(epoch))
+    del member.table[queue_at(1)]
+    broker.answers(UPDATE, None, ResponseCode.SUCCESS)
+    await member._persist_last()
+    assert updates(broker) == [(0, 7)] * 2

@@ -328,3 +328,15 @@ async def test_a_broker_is_asked_whether_it_has_fenced_locks(stage: Stage) -> No
     assert (requests(broker, LOCK), table.held) == ([{}], {})
     broker.answers(LOCK, None)
     assert await fenced.locks.without_fenced_locks(["broker-a", "broker-z"]) == []
+
+
+@on_stage
+async def test_a_lease_is_renewed_while_a_reset_waits_for_a_call(stage: Stage) -> None:
+    """Only the owner may move the offset, so the lease must last until the call has ended."""
+    _, table, fenced = await fenced_on(stage)
+    [owned] = await fenced.own(queue_at(0))
+    owned.dropped = owned.resetting = True
+    end_ms = table.held[queue_at(0)].end_ms
+    await stage.world.sleep_ms(1_000)
+    await fenced.locks.lock_all()
+    assert table.held[queue_at(0)].end_ms >= end_ms + 1_000

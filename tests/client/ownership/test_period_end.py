@@ -178,6 +178,23 @@ async def test_a_last_commit_without_an_answer_is_sent_twice(stage: Stage) -> No
 
 
 @on_stage
+async def test_a_last_commit_that_cannot_be_recorded(stage: Stage) -> None:
+    """The queue leaves the table and is unlocked all the same; else no member of the group would get it again."""
+    period = await Period.begin(stage)
+    trace = period.fenced.member.trace
+    assert trace is not None
+
+    def full(*_: object, **_fields: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    trace.queue_event = full  # type: ignore[method-assign]  # a test's own
+    period.fenced.ends.begin(period.owned, EndCause.HANDOVER)
+    await period.quiet()
+    assert (period.owned.dropped, QUEUE in period.fenced.table, QUEUE in period.table.held) == (True, False, False)
+    assert period.table.offsets == {QUEUE: 5}
+
+
+@on_stage
 async def test_a_last_commit_that_is_fenced(stage: Stage) -> None:
     """It is not repeated, the offset of the next owner stays, and its lock too."""
     period = await Period.begin(stage)
@@ -267,6 +284,7 @@ def test_two_causes_join() -> None:
     """What one of them forbids is not done; what one of them needs is done."""
     joined = CAUSES[EndCause.HANDOVER].joined(CAUSES[EndCause.FENCED])
     assert joined == PeriodEnd(cancels=True, stores=False, unlocks=False, asks=True)
+    assert CAUSES[EndCause.FENCED].joined(CAUSES[EndCause.NOT_HELD]).asks
 
 
 def _table() -> Iterable[str]:

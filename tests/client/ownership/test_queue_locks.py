@@ -1,5 +1,6 @@
 """The client's side of the broker's locks (wire.md 7.3): requested, granted, refused, unanswered."""
 
+import asyncio
 from collections.abc import Awaitable
 
 import pytest
@@ -282,6 +283,23 @@ async def test_an_unlock_never_overtakes_a_lock(stage: Stage) -> None:
         await stage.world.until(lambda: first.requests(UNLOCK))
         await told
         first.seen.clear()
+
+
+@on_stage
+async def test_a_shutdown_waits_for_the_lock_call_under_way(stage: Stage) -> None:
+    """What it grants is unlocked while there is a connection; else the queue is locked until its lock expires."""
+    first, _, locks = await locks_on(stage)
+    locks.add(queue_at(0))
+    await locks.locks.lock([queue_at(0)])  # the connection is there
+    stage.world.hold("broker-a", "client")
+    renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
+    await stage.world.sleep_ms(100)
+    leaving = stage.client.create_task(locks.locks.unlock_all([queue_at(0)]), name="leave")
+    await stage.world.sleep_ms(100)
+    assert not leaving.done()
+    stage.world.release("broker-a", "client")
+    await asyncio.gather(renewing, leaving)
+    assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)]
 
 
 async def _awaited(answer: Awaitable[None] | None) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from lockstep.client import ConsumerConfig, allocate_averagely
+from lockstep.client.config import Fenced
 from lockstep.client.consumer.dispatch.base import ConsumeService
 from lockstep.client.consumer.dispatch.table import ORDERINGS
 from lockstep.client.consumer.member import MemberSettings
@@ -36,6 +37,7 @@ def push_member(
     *,
     checks_span: bool = False,
     trace_path: str | None = None,
+    fenced: Fenced = Fenced.NO,
 ) -> PushMember:
     """A member of the group "tower" that is not started, and ends with the stage."""
     settings = MemberSettings(
@@ -50,7 +52,7 @@ def push_member(
         hooks=ConsumeHooks("tower", stage.log, NamesOfTenant(None)),
     )
     ordering = ORDERINGS["queue"]._replace(checks_span=checks_span)
-    consumption = Consumption(lambda _messages, _context: None, ordering, SHARDING_KEY_OF, trace_path)
+    consumption = Consumption(lambda _messages, _context: None, ordering, SHARDING_KEY_OF, trace_path, fenced)
     member = PushMember(settings, subscriptions, consumption)
 
     async def close() -> None:

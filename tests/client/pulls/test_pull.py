@@ -6,7 +6,8 @@ import pytest
 
 from lockstep.client import ConsumerConfig
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.protocol.codes import PullSysFlag, ResponseCode
+from lockstep.protocol.bodies.locks import LockOkBody
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.remoting.errors import RequestRefused
@@ -320,6 +321,17 @@ async def test_a_cut_pull_is_made_again(stage: Stage) -> None:
     "article-4/2-success/pull-interval",
     "article-5/3/10-pull-interval",
 )
+@on_stage
+async def test_the_lock_is_looked_at_after_connecting(stage: Stage) -> None:
+    """A new connection begins with a renewal. If that shows that the lock is lost, nothing is pulled and committed."""
+    it = await pulling(stage)
+    it.member.table[queue_at(0)] = it.queue
+    it.broker.answers(RequestCode.LOCK_BATCH_MQ, LockOkBody(()))
+    await it.run(500)
+    assert len(it.broker.requests(RequestCode.LOCK_BATCH_MQ)) == 1
+    assert it.pulls == []
+
+
 @on_stage
 async def test_a_pull_interval(stage: Stage) -> None:
     """When one is wanted, that long passes between pulls."""

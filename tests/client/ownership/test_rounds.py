@@ -1,0 +1,93 @@
+"""The rounds of a member: one at a time, again when something changed meanwhile, and none while it stops."""
+
+import asyncio
+from collections.abc import Callable
+
+from lockstep.client import ConsumerConfig
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.push_member import PushMember
+from lockstep.protocol.bodies.broker import ConsumerIdList
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.locks import LockOkBody
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.messaging import OffsetResponseHeader
+from tests.client.ownership.rebalancing import IDS, LOCK, UNLOCK
+from tests.client.pulls.pulling import PULL, push_member
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+
+GRANTED = LockOkBody((queue_at(0),))
+
+
+async def member_of_one(stage: Stage) -> tuple[FakeBroker, PushMember]:
+    """The only member of its group, with a topic of one queue, whose lock it was refused once."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    member = push_member(stage, ConsumerConfig(), {TOPIC: SubscriptionData.parse(TOPIC, "*")})
+    broker.answers(IDS, ConsumerIdList((member.instance.client_id,)))
+    broker.answers(PULL, None)
+    broker.answers(UNLOCK, ResponseCode.SUCCESS)
+    broker.answers(RequestCode.QUERY_CONSUMER_OFFSET, OffsetResponseHeader(0))
+    broker.answers(LOCK, LockOkBody(()))
+    await member.rebalance_now()
+    return broker, member
+
+
+def late(stage: Stage, broker: FakeBroker, delay_ms: int) -> Callable[[RemotingCommand], None]:
+    """Grants the lock, each time so much later."""
+
+    def answer(command: RemotingCommand) -> None:
+        granted = command.reply(ResponseCode.SUCCESS, body=encode_body(GRANTED, command.serialize_type))
+        broker.runtime.call_later_ms(delay_ms, broker.endpoints[-1].reply, granted)
+
+    return answer
+
+
+@on_stage
+async def test_a_round_waits_for_the_one_before_it(stage: Stage) -> None:
+    """One that begins while released queues are asked for takes none of them a second time."""
+    broker, member = await member_of_one(stage)
+    broker.on[LOCK] = late(stage, broker, 100)
+    await asyncio.gather(member.take_released([queue_at(0)]), member.rebalance_now())
+    assert stage.events("info").count("queue_acquired") == 1
+    assert len(broker.requests(LOCK)) == 2, "the refused one, and the granted one"
+    await member.stop()
+
+
+@on_stage
+async def test_a_change_during_a_round_begins_another(stage: Stage) -> None:
+    """At once, and not after 20 s: the round may have asked for the members before it."""
+    broker, member = await member_of_one(stage)
+    answer = broker.on[IDS]
+
+    def changed(command: RemotingCommand) -> RemotingCommand | None:
+        if len(broker.requests(IDS)) == 2:
+            member.rebalance_soon()
+        return answer(command)
+
+    broker.on[IDS] = changed
+    rounds = stage.client.create_task(member._rebalance_forever(), name="rebalance")
+    await stage.world.sleep_ms(1_000)
+    assert len(broker.requests(IDS)) == 3
+    rounds.cancel()
+
+
+@on_stage
+async def test_a_member_that_stops_takes_no_released_queue(stage: Stage) -> None:
+    """While it waits for its last listener call, a queue that it took would stay locked without a consumer."""
+    broker, member = await member_of_one(stage)
+    broker.answers(LOCK, GRANTED)
+    ended = asyncio.Event()
+
+    async def last_call() -> list[ProcessQueue]:
+        await ended.wait()
+        return []
+
+    member._end_consumption = last_call  # type: ignore[method-assign]  # a test's own
+    stopping = stage.client.create_task(member.stop(), name="stop")
+    await stage.world.sleep_ms(100)
+    await member.take_released([queue_at(0)])
+    assert len(broker.requests(LOCK)) == 1
+    ended.set()
+    await stopping
