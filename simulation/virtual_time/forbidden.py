@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 from lockstep.simulation.errors import NondeterminismError
+from lockstep.simulation.virtual_time.callers import place_of_caller
 
 __all__ = ["ForbiddenCalls"]
 
@@ -19,7 +20,7 @@ _DRIVE = "simulate() runs the loop"
 
 def _forbid(name: str, cure: str) -> Any:
     def forbidden(self: "ForbiddenCalls", *args: object, **kwargs: object) -> None:
-        self.refuse(f"loop.{name}() does not exist on virtual time: {cure}")
+        self.refuse(f"loop.{name}() at {place_of_caller()} does not exist on virtual time: {cure}")
 
     return forbidden
 

@@ -12,6 +12,7 @@ import io
 import os
 import random
 import secrets
+import select
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from lockstep.simulation.errors import NondeterminismError
+from lockstep.simulation.virtual_time.callers import PASSES_ON, place_of
 
 __all__ = ["NondeterminismGuard"]
 
@@ -30,6 +32,7 @@ _CLOCK = "ask Runtime.now_ms() or monotonic_ns(); an async listener asyncio.get_
 _SLEEP = "await asyncio.sleep(), which takes virtual time only; a plain listener leaves it out and gets --work 500ms"
 _RANDOM = "use Runtime.rng, or a random.Random with a seed"
 _IDENTITY = "use Runtime.new_identity(); a listener has message.msg_id"
+_WAITS = "no other thread runs, so await an asyncio.Event, Queue or sleep(); a plain listener does not wait"
 _THREADS = "use Runtime.new_worker_pool(); a listener calls the function itself"
 _PROCESSES = "a process is a host of the simulation; give a listener an object that does the work in memory"
 _NETWORK = "use Runtime.create_connection() and create_server(); give a listener an object with its data in memory"
@@ -83,6 +86,8 @@ def _watched() -> list[_Watch]:
         _Watch(os, "getpid", _IDENTITY, _always),
         _Watch(socket, "gethostname", _IDENTITY, _always),
         _Watch(threading.Thread, "start", _THREADS, _always),
+        _Watch(threading.Condition, "wait", _WAITS, _always),  # also of Event.wait(), Queue.get() and Future.result()
+        _Watch(select, "select", _WAITS, _always),
         _Watch(subprocess.Popen, "__init__", _PROCESSES, _always),
         *(_Watch(os, name, _PROCESSES, _always) for name in ("system", "fork")),
         _Watch(socket.socket, "__init__", _NETWORK, _always),
@@ -95,9 +100,6 @@ _WATCHED_DISK = [
     _Watch(owner, name, _DISK, _always) for owner, name in ((builtins, "open"), (io, "open"), (os, "open"))
 ]
 
-_PASSES_ON = {"asyncio", "concurrent", "ftplib", "http", "multiprocessing", "pathlib", "random", "secrets", "selectors",
-               "smtplib", "socket", "socketserver", "ssl", "subprocess", "tempfile", "threading", "urllib",
-               "uuid"}  # fmt: skip
 _ALLOWED = {"_pytest", "_hypothesis_pytestplugin", "bdb", "coverage", "faulthandler", "hypothesis", "importlib",
         "inspect", "linecache", "logging", "pdb", "pluggy", "pytest", "pytest_asyncio", "pytest_timeout", "structlog",
         "tokenize", "traceback", "warnings"}  # fmt: skip
@@ -160,7 +162,8 @@ class NondeterminismGuard:
 
     def _guard(self, watch: _Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         owner = watch.owner.__name__ if isinstance(watch.owner, types.ModuleType) else watch.owner.__qualname__
-        what = f"{owner}.{watch.name}"
+        made = watch.name == "__init__"  # people write socket.socket()
+        what = f"{watch.owner.__module__}.{owner}" if made else f"{owner}.{watch.name}"
         ours_only = watch.cure is _DISK
 
         def guard(*args: Any, **kwargs: Any) -> Any:
@@ -197,12 +200,11 @@ class NondeterminismGuard:
         frame: types.FrameType | None = sys._getframe(2)  # noqa: SLF001 - the only way to see a caller
         while frame is not None:
             top = str(frame.f_globals.get("__name__", "?")).partition(".")[0]
-            if top in _ALLOWED or (ours_only and top != _OURS and top not in _PASSES_ON):
+            if top in _ALLOWED or (ours_only and top != _OURS and top not in PASSES_ON):
                 return
-            if top not in _PASSES_ON and frame.f_globals.get("__name__") != __name__:
+            if top not in PASSES_ON and frame.f_globals.get("__name__") != __name__:
                 break
             frame = frame.f_back
-        place = f"{frame.f_code.co_filename.split('/')[-1]}:{frame.f_lineno}" if frame else "nowhere"
-        error = NondeterminismError(f"{what}() at {place} bypasses the simulation: {cure}")
+        error = NondeterminismError(f"{what}() at {place_of(frame)} bypasses the simulation: {cure}")
         self._violations.append(error)
         raise error
