@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -90,11 +91,13 @@ def _sweep(
     def on_progress(new: int, seconds: float) -> None:
         progress.say(lambda: _progress_text(summary, count, new / max(seconds, 1e-9)))
 
-    interrupted = False
+    interrupted = killed = False
     try:
         sweep(summary, range(first_seed, first_seed + seeds), modes, jobs=jobs, state=kept, on_progress=on_progress)
     except KeyboardInterrupt:
         interrupted = True
+    except BrokenProcessPool:
+        killed = True
     typer.echo("\n".join(report(summary, modes)))
     seconds = time.monotonic() - began
     typer.echo(f"{summary.seeds.total():,} of {count:,} seeds in {seconds:.0f} s")
@@ -106,6 +109,8 @@ def _sweep(
         )
         typer.echo(f"Interrupted.{again}", err=True)
         raise typer.Exit(_INTERRUPTED)
+    if killed:
+        raise typer.BadParameter(f"a process of the sweep was killed, perhaps for memory: try fewer than --jobs {jobs}")
     if not summary.good:
         raise typer.Exit(_FAILED)
 

@@ -2,6 +2,7 @@
 
 from lockstep.simulation.lab.runner import Run
 from lockstep.simulation.search.fault_words import event_words
+from lockstep.simulation.search.names import Names
 
 __all__ = ["story_of"]
 
@@ -23,7 +24,9 @@ def story_of(run: Run, *, everything: bool = False) -> list[str]:
             if everything or line.level != "debug"
         ]
         moments += [(found.at_ms, 2, f"WRONG  {found.kind}: {found.text}") for found in played.findings.wrong]
-        lines += [f"{at_ms / 1000:10.3f} s  {text}" for at_ms, _, text in sorted(moments, key=lambda one: one[:2])]
+        named = Names(played.findings.world, played.cluster).in_text  # c1 says more than 10.0.0.3@1003#1000012757396
+        moments.sort(key=lambda one: one[:2])
+        lines += [f"{at_ms / 1000:10.3f} s  {named(text)}" for at_ms, _, text in moments]
         lines += ["happened: " + ", ".join(f"{name} {n}" for name, n in sorted(played.findings.sometimes.items()))]
     if run.error is not None:
         lines.append(f"ERROR  {type(run.error).__name__}: {run.error}")

@@ -13,6 +13,7 @@ __all__ = ["Summary", "report"]
 
 _SHARE_MIN: Final = 0.05
 _SHOWN_MAX: Final = 20
+_FEW: Final = 100  # below, a part of 5 % is met by chance
 
 
 @dataclass
@@ -72,6 +73,9 @@ def report(summary: Summary, modes: Sequence[LockMode]) -> Iterator[str]:
             yield f"TOO RARE in {mode} mode: {name}, in {100 * share:.1f} % of the seeds"
         else:
             yield f"NOTHING HAPPENED in {mode} mode: no fault and no takeover; such a sweep proves nothing"
+    few = [mode for mode, name, _ in summary.too_rare() if name != "anything" and summary.seeds[mode] < _FEW]
+    if few:
+        yield f"Each seed has a part of the faults only, so few seeds do not meet all: use --seeds {_FEW} or more."
     for failed in summary.failing[:_SHOWN_MAX]:
         kinds = ", ".join((*failed.wrong, *failed.error.splitlines()[:1]))
         yield f"FAILED: lockstep-sim replay {summary.name} --seed {failed.seed} --lock-mode {failed.mode}  # {kinds}"

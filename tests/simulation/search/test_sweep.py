@@ -109,10 +109,12 @@ def test_the_command_sweeps_and_replays(tmp_path: Path) -> None:
     swept = run(app, ["sweep", "worlds", "--seeds", "2", "--jobs", "1", "--lock-mode", "faithful", "--state", path])
     assert swept.exit_code == 1, "two seeds meet few of the faults"
     assert "TOO RARE in faithful mode" in swept.output
+    assert "few seeds do not meet all: use --seeds 100 or more" in swept.output
     assert "2 of 2 seeds in" in swept.output
     told = run(app, ["replay", "worlds", "--seed", "1", "--lock-mode", "faithful"])
     assert "seed 1 in faithful mode" in told.output
     assert "FAULT" in told.output
+    assert "10.0.0." not in told.output, "hosts have names"
     assert "queue_acquired" in told.output
 
 
