@@ -10,7 +10,7 @@ from lockstep.client import ClientError, Message, MessageQueue, Producer, SendRe
 from lockstep.order import OrderReport, Record, check_traces
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.durations import duration_ms
-from lockstep.simulation.lab.faults.by_name import play, read_fault
+from lockstep.simulation.lab.faults.by_name import check_hosts, play, read_fault
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.hosts import BROKER, GROUP, ONE_CLOCK, PRODUCER, TOPIC, TRACE, Client, Hosts
 from lockstep.simulation.lab.setup import FaultEvent, Setup
@@ -109,9 +109,11 @@ class Cluster(Hosts):
     def fault(self, text: str) -> "asyncio.Task[bool]":
         """Play a fault now: "kill c1", "stall c1+70s", "partition c1-broker+20s". Await what it returns for its end.
 
-        Raises FaultError: the text is no fault.
+        Raises FaultError: the text is no fault, or a host does not exist.
         """
-        return self.play_fault(read_fault(text, now_ms=self.world.elapsed_ms))
+        event = read_fault(text, now_ms=self.world.elapsed_ms)
+        check_hosts(event, dict.fromkeys((*self.setup.hosts, *self._recipes)))
+        return self.play_fault(event)
 
     def play_fault(self, event: FaultEvent) -> "asyncio.Task[bool]":
         """Play a fault at its time, or now if that has passed."""

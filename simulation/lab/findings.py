@@ -70,13 +70,18 @@ class Finding(NamedTuple):
 
 @dataclass
 class Band:
-    """A fault as it was played. `end_ms` is None while it lasts, and for one that was over at once."""
+    """A fault as it was played. `end_ms` is None while it lasts, and for one that was over at once.
+
+    Args:
+        amount: as it is written for the command, such as "250ms"; empty: it has none.
+    """
 
     at_ms: int
     end_ms: int | None
     fault: str
     target: str = ""
     other: str = ""
+    amount: str = ""
 
 
 @dataclass

@@ -1,16 +1,21 @@
 """A run in plain sentences: what happened to whom and when, and what the judge says."""
 
 import re
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from lockstep.order import Cause, OrderReport
+from lockstep.simulation.errors import NondeterminismError
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.faults.by_name import FAULTS
 from lockstep.simulation.lab.findings import Band
 from lockstep.simulation.lab.runner import Run
 
-__all__ = ["clock", "listener_failures", "result_lines", "run_lines"]
+__all__ = ["clock", "error_text", "listener_failures", "result_lines", "run_lines"]
 
 _TOGETHER_MS: Final = 1500  # what one rebalance does
 _STILL_MS: Final = 50  # shown as 0.1 s
@@ -55,8 +60,9 @@ def run_lines(run: Run) -> list[str]:
 def _fault_moments(band: Band) -> list[_Moment]:
     fault = FAULTS.get(band.fault)
     hosts = f"{band.target} - {band.other}" if band.other else band.target
+    amount = f" = {band.amount}" if band.amount else ""
     about = f" {fault.summary}" if fault is not None else ""
-    moments = [_Moment(band.at_ms, "FAULT", f"{band.fault} {hosts}.{about}")]
+    moments = [_Moment(band.at_ms, "FAULT", f"{band.fault} {hosts}{amount}.{about}")]
     if band.end_ms is not None:
         moments.append(_Moment(band.end_ms, "FAULT", f"{band.fault} {hosts} is over."))
     return moments
@@ -135,14 +141,17 @@ def result_lines(run: Run) -> list[str]:
     if run.played is None:
         return _error_lines(run)
     report, findings = run.played.cluster.judge(), run.played.findings
-    twice = sum(report.duplicates.values())
-    lines = [f"{report.sent:,} messages were sent, {report.handled:,} handled, {twice:,} of them more than once."]
+    lines = _counted(report)
     if longest := report.longest_handover:
         waited = f"queue {longest.queue.queue_id} stood still for {longest.duration_ms / 1000:.1f} s"
         stood_still = waited if longest.duration_ms >= _STILL_MS else "no queue stood still"
         lines.append(f"Queues changed their owner {_times(len(report.handovers))}; {stood_still}.")
     if not findings.wrong and run.error is None:
-        lines.append("Nothing is wrong: each key was handled in order, and no message is lost.")
+        kept = "no other message is lost" if report.emptied else "no message is lost"
+        shown = (
+            f": each key was handled in order, and {kept}" if report.sent else ", but there was no message to show it"
+        )
+        lines.append(f"Nothing is wrong{shown}.")
     named = _host_names(run.played.cluster)
     lines += listener_failures(run.played.cluster)
     lines += [f"WRONG {found.kind}: {_CLIENT.sub(named, found.text)}" for found in findings.wrong[:_FOUND_SHOWN]]
@@ -155,10 +164,35 @@ def result_lines(run: Run) -> list[str]:
     return lines + _error_lines(run)
 
 
+def _counted(report: OrderReport) -> list[str]:
+    """What became of the messages. An attempt that failed is no handled message."""
+    failed = report.duplicates.get(Cause.SUSPEND, 0)
+    twice = sum(report.duplicates.values()) - failed
+    lines = [f"{report.sent:,} messages were sent, {report.handled:,} handled"]
+    # An owner that never succeeds hands its attempts on: then there are more than messages.
+    lines[0] += f", {twice:,} of them more than once." if twice <= report.handled else "."
+    again = failed if twice <= report.handled else failed + twice
+    if again:
+        lines.append(f"Messages came again {_times(again)}, because their calls had not succeeded.")
+    if report.emptied:
+        lines.append(
+            f"A restart emptied the broker's memory: {report.emptied:,} messages were gone before they were handled "
+            "(--store sync keeps them)."
+        )
+    return lines
+
+
 def listener_failures(cluster: Cluster) -> list[str]:
-    """A line if listeners raised: how often, and the first exception."""
+    """A line if listeners raised, and one if they answered what is not allowed: how often, and the first time."""
     failed = [line for line in cluster.log if line.event == "listener_failed"]
-    return [f"Listeners raised {_times(len(failed))}, first {failed[0].fields['error']}."] if failed else []
+    lines = [f"Listeners raised {_times(len(failed))}, first {failed[0].fields['error']}."] if failed else []
+    invalid = [line for line in cluster.log if line.event == "listener_answer_invalid"]
+    if invalid:
+        returned, allowed = invalid[0].fields["returned"], invalid[0].fields["allowed"]
+        lines.append(
+            f"Listeners returned {_times(len(invalid))} what is not allowed, first {returned}; allowed: {allowed}."
+        )
+    return lines
 
 
 def _times(count: int) -> str:
@@ -166,4 +200,24 @@ def _times(count: int) -> str:
 
 
 def _error_lines(run: Run) -> list[str]:
-    return [] if run.error is None else [f"ERROR {type(run.error).__name__}: {run.error}"]
+    return [] if run.error is None else [f"ERROR {error_text(run)}"]
+
+
+def error_text(run: Run) -> str:
+    """What ended a run, and the line of the user's file, as a text of its own rarely says where it comes from."""
+    error = run.error
+    places = [] if error is None or isinstance(error, NondeterminismError) else _own_places(error)  # that has its own
+    place = f" ({places[-1]})" if places else ""
+    return f"{type(error).__name__}: {error}{place}" if str(error) else f"{type(error).__name__}{place}"
+
+
+def _own_places(error: BaseException) -> list[str]:
+    """The lines of the user's files that an exception went through, as "deploy.py:33", the innermost last."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return [
+        f"{Path(frame.f_code.co_filename).name}:{line}"
+        for frame, line in frames
+        if (top := str(frame.f_globals.get("__name__", "")).partition(".")[0]) != "lockstep"
+        and top not in sys.stdlib_module_names
+        and "site-packages" not in Path(frame.f_code.co_filename).parts
+    ]

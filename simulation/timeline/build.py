@@ -91,6 +91,7 @@ def _faults(evidence: Evidence, hosts: set[str]) -> Iterator[Moment]:
     for band in evidence.bands:
         ends = [name for name in (band.target, band.other) if name]
         text = f"fault: {band.fault}" + (f" {' and '.join(ends)}" if ends else "")
+        text += f" = {band.amount}" if band.amount else ""
         why = f"for {seconds(band.end_ms - band.at_ms)}" if band.end_ms is not None and band.end_ms > band.at_ms else ""
         lanes = (FAULTS.key, *(name for name in ends if name in hosts))
         yield Moment(band.at_ms, Kind.FAULT, lanes, band.target, text, why, band.end_ms)

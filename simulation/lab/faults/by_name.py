@@ -1,5 +1,6 @@
 """Faults by name, as they are written ("kill c1@30s", "stall c1@30s+70s") and as they are played."""
 
+from collections.abc import Collection
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -19,7 +20,7 @@ from lockstep.simulation.lab.faults.amounts import (
 from lockstep.simulation.lab.hosts import BROKER, Hosts
 from lockstep.simulation.lab.setup import FaultEvent
 
-__all__ = ["FAULTS", "Fault", "FaultError", "Lasts", "Of", "Role", "fault_text", "play", "read_fault"]
+__all__ = ["FAULTS", "Fault", "FaultError", "Lasts", "Of", "Role", "check_hosts", "fault_text", "play", "read_fault"]
 
 
 class FaultError(ValueError):
@@ -160,11 +161,22 @@ def _why_wrong(fault: Fault, event: FaultEvent, has_amount: bool, has_duration: 
 
 def fault_text(event: FaultEvent) -> str:
     """As `read_fault` reads it."""
-    reads = FAULTS[event.fault].amount
-    amount = f"={reads.text(event.amount)}" if reads is not None else ""
+    amount = f"={text}" if (text := _amount_text(event)) else ""
     hosts = f"{event.target}-{event.other}" if event.other else event.target
     lasts = f"+{duration_text(event.duration_ms)}" if event.duration_ms else ""
     return f"{event.fault} {hosts}@{duration_text(event.at_ms)}{lasts}{amount}"
+
+
+def check_hosts(event: FaultEvent, hosts: Collection[str]) -> None:
+    """Raises FaultError for a host that does not exist."""
+    for name in (event.target, event.other):
+        if name and name not in hosts:
+            raise FaultError(f"{fault_text(event)}: no host is named {name!r}; there are {', '.join(hosts)}")
+
+
+def _amount_text(event: FaultEvent) -> str:
+    reads = FAULTS[event.fault].amount
+    return reads.text(event.amount) if reads is not None else ""
 
 
 # Play --------------------------------------------------------------------------------------------------------
@@ -184,6 +196,7 @@ async def play(hosts: Hosts, event: FaultEvent) -> bool:
         return False
     hosts.findings.saw(event.fault)
     band = hosts.findings.begin(event.fault, event.target, event.other)
+    band.amount = _amount_text(event)
     try:
         await FAULTS[event.fault].action(hosts, event)
     except HostCrashedError:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from lockstep.client import Message
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.faults.by_name import fault_text
-from lockstep.simulation.lab.report import listener_failures
+from lockstep.simulation.lab.report import error_text, listener_failures
 from lockstep.simulation.lab.runner import Run, outcome_of
 from lockstep.simulation.lab.user.app import app_of
 from lockstep.simulation.lab.user.file import user_modules
@@ -98,7 +98,7 @@ def _failure(story: Story, run: Run) -> str:
         lines += [f"{found.kind}: {found.text}" for found in run.played.findings.wrong[:_FOUND_SHOWN]]
         lines += listener_failures(run.played.cluster)
     if run.error is not None:
-        lines.append(f"{type(run.error).__name__}: {run.error}")
+        lines.append(error_text(run))
     lines.append(f"faults: {', '.join(map(fault_text, plan.events)) or 'none'}")
     lines.append(f"again:  lockstep-sim run {story.name} --seed {plan.seed} --lock-mode {plan.lock_mode}")
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from lockstep.client import Message
 from lockstep.order import Kind
 from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
-from lockstep.simulation.lab.faults.by_name import FAULTS, FaultError, fault_text, read_fault
+from lockstep.simulation.lab.faults.by_name import FAULTS, FaultError, check_hosts, fault_text, read_fault
 from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.findings import time_of
 from lockstep.simulation.lab.runner import Run, run_plan
@@ -148,11 +148,8 @@ class Story:
     def with_setup(self, setup: Mapping[str, Any], events: Sequence[FaultEvent] = ()) -> "Story":
         """The story with another setup, and, if there are any, these faults. Raises FaultError."""
         plan = replace(self.setup, **setup)
-        there = ", ".join(plan.hosts)
         for event in events:
-            for name in (event.target, event.other):
-                if name and name not in plan.hosts:
-                    raise FaultError(f"{fault_text(event)}: no host is named {name!r}; there are {there}")
+            check_hosts(event, plan.hosts)
             if event.at_ms >= plan.life_ms:
                 raise FaultError(f"{fault_text(event)}: the run ends after {duration_text(plan.life_ms)}")
         return replace(self, setup=replace(plan, events=tuple(events) or plan.events))
@@ -199,7 +196,7 @@ def experiment(
     Raises:
         FaultError: an event is no fault, or a kind is unknown.
         ValueError: a duration is none.
-        TypeError: an argument of Setup is unknown.
+        TypeError: an argument of Setup is unknown, or the story is no `async def`.
     """
     for kind in swarm:
         if kind not in FAULTS:
@@ -207,6 +204,8 @@ def experiment(
     plan = StoryPlan(seed=1, events=tuple(map(read_fault, events)), **setup_of(setup))
 
     def decorate(body: StoryBody) -> Story:
+        if not inspect.iscoroutinefunction(body):
+            raise TypeError(f"the story {body.__name__} is a plain function; write async def {body.__name__}(cluster)")
         summary = (inspect.getdoc(body) or "").partition("\n\n")[0].replace("\n", " ")
         where = tuple(dict.fromkeys((body.__module__, *modules)))
         story = Story(name or body.__name__, summary, body, plan, tuple(swarm), faults, app, message, where, fails_in)
@@ -221,6 +220,8 @@ def setup_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     for short in ("work", "life"):
         if short in setup:
             setup[f"{short}_ms"] = duration_ms(setup.pop(short))
+    if setup.get("life_ms") == 0:
+        raise ValueError("a run of 0s shows nothing; it lasts longer")
     for key, kind in (("lock_mode", LockMode), ("store", Store)):
         if key in setup:
             if setup[key] not in set(kind):

@@ -54,6 +54,25 @@ def test_where_no_queue_waits_it_says_so() -> None:
     assert "Queues changed their owner 5 times; no queue stood still." in output
 
 
+def test_a_fault_is_told_with_its_amount() -> None:
+    """What is later "by so much" is later by what the command said."""
+    _, output = call("run", "takeover", "--slow", "c1-broker@1s+1s=250ms", "--for", "3s", "--rate", "1")
+    assert "FAULT  slow c1 - broker = 250ms. Every byte" in output
+
+
+def test_messages_that_a_restart_forgot_are_told() -> None:
+    """A broker that keeps its messages in memory has none after a restart; they count as sent, not as handled."""
+    _, output = call("run", "takeover", "--restart-broker", "3s+2s", "--for", "15s", "--rate", "1")
+    assert "A restart emptied the broker's memory: 2 messages were gone before they were handled" in output
+    assert "no other message is lost" in output
+
+
+def test_without_messages_nothing_is_claimed_about_them() -> None:
+    """No message was handled in order, because there was none."""
+    _, output = call("run", "takeover", "--rate", "0", "--for", "5s", "--kill", "c1@1s")
+    assert "Nothing is wrong, but there was no message to show it." in output
+
+
 def test_what_it_says_to_try_next_does_what_it_says(tmp_path: Path) -> None:
     """Fenced locks are free early, and a stalled owner comes back beside the next one."""
     _, output = call()
@@ -107,6 +126,7 @@ def test_every_fault_is_an_option() -> None:
         (("worlds", "--consumer", "pull_batch_size=3"), "worlds draws everything from its seed"),
         (("takeover", "--consumer", "pull_batch_size"), "--consumer pull_batch_size: write NAME=VALUE"),
         (("takeover", "--consumer", "pull_batch_size=9999"), "--consumer: pull_batch_size must be from 1 to 1024"),
+        (("takeover", "--for", "0s"), "a run of 0s shows nothing"),
         (("takeover", "--consumer", "pull_batch_size=a"), "'pull_batch_size' must be a whole number, not 'a'"),
         (
             ("takeover", "--broker", "lock_max_live_ms=1"),

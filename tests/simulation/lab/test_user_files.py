@@ -85,6 +85,14 @@ def makes_nothing(**client):
 
 number = 7
 '''
+BROKEN_STORY = """
+from lockstep.simulation import experiment
+
+@experiment(consumers=1, queues=1, rate=1, life="5s")
+async def deploy(cluster):
+    await cluster.start()
+    assert False
+"""
 OPTIONS = ("--for", "20s", "--rate", "1", "--kill", "c1@10s")
 
 
@@ -118,6 +126,49 @@ def test_what_a_listener_raises_is_told(shop: Path) -> None:
     assert "times, first KeyError: 'no such dish'." in output
 
 
+def test_an_attempt_that_failed_is_no_handled_message(shop: Path) -> None:
+    """A listener that only fails has handled nothing, so nothing is told to be handled more than once."""
+    _, output = call("run", f"{shop}:raises", "--for", "5s", "--rate", "1", "--kill", "c1@2s")
+    assert ", 0 handled" in output
+    assert "Messages came again " in output
+    assert "more than once" not in output.replace(" 0 of them more than once", "")
+
+
+def test_what_a_listener_must_not_return_is_told(shop: Path) -> None:
+    """With what it may return, as its messages come again and again."""
+    shop.write_text("def consumer(messages, context):\n    return 'ok'\n", encoding="utf-8")
+    status, output = call("run", f"{shop}:consumer", "--for", "5s", "--rate", "1")
+    assert status == 1
+    assert "what is not allowed, first str 'ok'; allowed: None or a ConsumeOrderlyStatus." in output
+
+
+def test_an_error_of_a_story_has_its_line(tmp_path: Path) -> None:
+    """The text of an exception rarely says where it was raised."""
+    path = tmp_path / "deploy.py"
+    path.write_text(BROKEN_STORY, encoding="utf-8")
+    status, output = call("run", f"{path}:deploy")
+    assert status == 1
+    assert "ERROR AssertionError (deploy.py:7)" in output.splitlines()
+
+
+def test_a_fault_of_a_host_that_does_not_exist_ends_a_story(tmp_path: Path) -> None:
+    """Else the story would pass, and nothing would have happened."""
+    path = tmp_path / "deploy.py"
+    path.write_text(BROKEN_STORY.replace("assert False", "await cluster.fault('kill c7')"), encoding="utf-8")
+    status, output = call("run", f"{path}:deploy")
+    assert status == 1
+    assert "no host is named 'c7'; there are broker, producer, c1 (deploy.py:7)" in output
+
+
+def test_a_story_that_is_no_coroutine_is_refused(tmp_path: Path) -> None:
+    """When the file is loaded, not in the middle of a run."""
+    path = tmp_path / "deploy.py"
+    path.write_text(BROKEN_STORY.replace("async ", "").replace("await ", ""), encoding="utf-8")
+    status, output = call("run", f"{path}:deploy")
+    assert status == 2
+    assert "the story deploy is a plain function; write async def deploy(cluster)" in output
+
+
 def test_the_file_is_new_in_each_run(shop: Path) -> None:
     """What it keeps is as a database of that run, so that equal seeds make equal runs."""
     story = find_experiment(f"{shop}:plain")
@@ -144,7 +195,7 @@ def test_a_plain_listener_takes_virtual_time(shop: Path) -> None:
             "sleeps",
             "time.sleep() at shop.py:43 bypasses the simulation: await asyncio.sleep(), which takes virtual time",
         ),
-        ("starts_processes", "Popen.__init__() at shop.py:53 bypasses the simulation: a process is a host"),
+        ("starts_processes", "subprocess.Popen() at shop.py:53 bypasses the simulation: a process is a host"),
         ("opens_pages", "socket.getaddrinfo() at shop.py:59 bypasses the simulation: use Runtime.create_connection()"),
         ("reads_clock", "time.time() at shop.py:47 bypasses the simulation: ask Runtime.now_ms()"),
     ],
