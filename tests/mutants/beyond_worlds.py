@@ -13,6 +13,8 @@ _STOPPED: Final = "no call of a dropped queue begins, and a stop drops all queue
 _LATE: Final = "being late breaks no order, and a world waits longer than that for its end"
 _TWICE: Final = "a second protection holds the same rule there"
 _ONE_A_CALL: Final = "a call gets one message in worlds with dead letters"
+_ENDS: Final = f"the lock ends by itself: {_LATE}"
+_FULL: Final = "no trace of a world fails to be written"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
 
 BEYOND_WORLDS: Final = {
@@ -27,7 +29,7 @@ BEYOND_WORLDS: Final = {
     "group-of-strategy": "the strategies of the worlds do not look at the group",
     "offset-query-timeout": "the broker of a world answers at once, or not at all",
     "client-lock-behind-unlock": "no broker of a world handles two requests of one connection in another order",
-    "client-late-grant-undone": f"the lock ends by itself: {_LATE}",
+    "client-late-grant-undone": _ENDS,
     "missing-member-keeps": f"queues are dropped and taken again: {_LATE}",
     "delayed-on-waking": _LATE,
     "due-on-waking": _LATE,
@@ -63,6 +65,20 @@ BEYOND_WORLDS: Final = {
     "bodies-of-a-pull-bounded": _UNREADABLE,
     "unpacked-on-a-thread": _UNREADABLE,
     "unreadable-look-up-told": _UNREADABLE,
+    "unreadable-behind-unhandled": _UNREADABLE,
+    "unreadable-of-dropped": _UNREADABLE,
+    "released-not-while-stopping": f"a member that stops handles nothing, and {_ENDS}",
+    "change-during-round": _LATE,
+    "released-in-table": _FULL,
+    "released-own-share": "the next round gives the queue away again, in order",
+    "last-commit-under-lock": "no member of a world takes fenced locks of some brokers only",
+    "last-commit-answered": "the unlock follows over the same connection, so the broker stores the offset first",
+    "period-released-on-error": _FULL,
+    "joined-causes-ask": _LATE,
+    "reset-gives-back": _ENDS,
+    "failed-reset-gives-back": _ENDS,
+    "shutdown-awaits-lock-call": _ENDS,
+    "dropped-not-locked-again": _ENDS,
     "unreadable-envelope-refused": "it is of the command `lockstep produce`, which no world runs",
     "sequence-of-present-connection": "no producer of a world pauses for ten minutes, and then sends what is old",
     "numbered-sends-one-by-one": "no disk of a world has room for a short message only",
@@ -82,6 +98,9 @@ RARE: Final[dict[str, str]] = {
     "client-unlock-sent-again": "few connections of a world are open, and silent for longer than a lease",
     "fence-answer-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",
     "fence-grant-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",
+    "released-one-round": "the notice of a release seldom comes during a round",
+    "dropped-not-committed": "a reset seldom waits for a call while a commit is due",
+    "reset-renews": "a call seldom outlasts a lease while a reset waits for it",
     "fence-ended-epoch": "a broker seldom loses its table while the unlock of a period waits to be repeated",
     "fence-older-end": "a period seldom ends while a reset takes it out of the table",
     "broker-lock-age-of-takeover": "a world seldom lasts ten lives of a lock behind a takeover",

@@ -13,6 +13,7 @@ from tests.mutants.fenced import FENCED
 from tests.mutants.kept import KEPT
 from tests.mutants.late import LATE
 from tests.mutants.locks import LOCKS
+from tests.mutants.members import MEMBERS
 from tests.mutants.protection import ROOT, Protection
 from tests.mutants.sending import SENDING
 from tests.mutants.unreadable import UNREADABLE
@@ -20,5 +21,5 @@ from tests.mutants.unreadable import UNREADABLE
 __all__ = ["PROTECTIONS", "ROOT", "Protection"]
 
 PROTECTIONS: Final[tuple[Protection, ...]] = (
-    *LOCKS, *FENCED, *CONSUMING, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE, *BROKER,
+    *LOCKS, *FENCED, *CONSUMING, *MEMBERS, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE, *BROKER,
 )  # fmt: skip

@@ -237,6 +237,18 @@ async def test_a_context_may_be_set_to_anything_true_or_false(stage: Stage) -> N
 
 
 @on_stage
+async def test_a_queue_that_was_given_up_is_not_locked_again(stage: Stage) -> None:
+    """It waits for its lock when it is dropped. Its next owner must not be refused."""
+    service = Service(stage, answers(None))
+    service.queue.locked = False
+    service.put(0)
+    await service.quiet(50)
+    service.queue.dropped = True
+    await service.quiet(1000)
+    assert (service.handled, service.lock_asked) == ([], [])
+
+
+@on_stage
 async def test_a_trace_that_cannot_be_written(stage: Stage) -> None:
     """The record is written before the commit: the queue is suspended with an error in the log, and tried again."""
     trace = TraceWriter(stage.client, "trace", "c", "g")

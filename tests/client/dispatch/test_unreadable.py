@@ -142,6 +142,23 @@ async def test_dead_letters_commit_no_message_that_waits(stage: Stage) -> None:
     assert it.offsets.in_memory(it.queue.queue) == -1, "5 is not handled"
 
 
+@on_stage
+async def test_a_dropped_queue_makes_no_dead_letter(stage: Stage) -> None:
+    """What was pulled for it belongs to the next owner, which makes the dead letter and moves the offset."""
+    it = await pulling(stage, unreadable_to_dead_letters=True)
+    it.broker.answers(SEND, SendMessageResponseHeader("ID", 0, 0))
+    answer = reply_of(flagged(stored_bytes(5, b"no stream"), 0x101), next_offset=6)
+
+    def late(command: RemotingCommand) -> Answer:
+        it.queue.dropped = True
+        return answer(command)
+
+    it.broker.on[PULL] = late
+    await it.run(1000)
+    assert it.broker.requests(SEND) == []
+    assert it.offsets.in_memory(it.queue.queue) == -1
+
+
 def test_how_commands_print_it() -> None:
     """JSON has the reason beside the body; a line for a person has it before the stored bytes; others are as ever."""
     spoilt, whole = decode_messages(flagged(stored_bytes(6, b"no\x00stream"), 0x101) + stored_bytes(7))

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from lockstep.client.consumer.offsets.initial import FirstOffset
 from lockstep.client.consumer.ownership.period_end import ANSWERS, CAUSES, EndCause, PeriodEnd
+from lockstep.client.consumer.ownership.rebalance import Rebalance
+from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -278,6 +281,26 @@ async def test_a_reset_that_is_fenced(stage: Stage) -> None:
     assert period.fenced.causes(QUEUE) == [EndCause.FENCED]
     assert "offset_reset_refused" in stage.events("warning")
     await period.quiet()
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_queue_that_was_reset_is_given_back(answered: bool) -> None:
+    """Its next round may give it to another member, which must not wait for the end of the lease."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        period = await Period.begin(stage)
+        if not answered:
+            period.broker.answers(RequestCode.RESET_OWN_OFFSET, None)
+        await period.fenced.locks.lock_all()  # from here on no timer of the first lock call unlocks it
+        period.owned.dropped = True
+        member, locks = period.fenced.member, period.fenced.locks
+        await OffsetReset(member, locks, cast("Rebalance", None), lambda: None).correct(period.owned, range(2, 2), 0)
+        assert QUEUE not in period.fenced.table
+        await stage.world.sleep_ms(LEASE_MS // 2)
+        assert QUEUE not in period.table.held
+
+    play()
 
 
 def test_two_causes_join() -> None:
