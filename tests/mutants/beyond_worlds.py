@@ -104,5 +104,6 @@ RARE: Final[dict[str, str]] = {
     "fence-ended-epoch": "a broker seldom loses its table while the unlock of a period waits to be repeated",
     "fence-older-end": "a period seldom ends while a reset takes it out of the table",
     "broker-lock-age-of-takeover": "a world seldom lasts ten lives of a lock behind a takeover",
+    "kept-mark-of-a-start": "the power seldom goes before the folder is synced for another reason",
     "fence-offsets-before-their-epoch": "a power cut seldom comes between the writing of two small files",
 }

@@ -48,6 +48,14 @@ KEPT: Final = (
         ("tests/store/test_file_store.py",),
     ),
     Protection(
+        "kept-mark-of-a-start",
+        "The mark of a running broker is not on the disk: after a power cut a torn log is taken for whole.",
+        "store/data_dir.py",
+        "create=True).close()\n            self._storage.sync_dir(self.folder)\n",
+        "create=True).close()\n",
+        ("tests/store/test_data_dir.py",),
+    ),
+    Protection(
         "read-next-offset",
         "A pull is told to go on behind a message that it did not get.",
         "store/memory/store.py",

@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.host.storage import FileLock
+from lockstep.simulation import World, simulate
 from lockstep.store.data_dir import DataDir
 
 
@@ -36,6 +37,27 @@ def test_how_the_last_one_ended_is_looked_at_when_the_lock_is_held(tmp_path: Pat
     folder.open()
     assert folder.crashed is crashes
     folder.release()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_after_the_start_is_known_to_the_next_start(seed: int) -> None:
+    """The mark is on the disk before the first message: else what is torn would be taken for whole."""
+
+    async def scenario(world: World) -> None:
+        for ends_well in (True, False):
+            folder = DataDir(world.host("broker").storage, "store")
+            folder.open()
+            assert not folder.crashed
+            if ends_well:
+                folder.ended_well()
+                folder.release()
+                world.crash("broker")
+        world.power_cut("broker")
+        folder = DataDir(world.host("broker").storage, "store")
+        folder.open()
+        assert folder.crashed
+
+    simulate(scenario, seed=seed)
 
 
 def test_only_a_lock_that_is_held_means_another_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
