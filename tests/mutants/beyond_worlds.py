@@ -58,6 +58,7 @@ BEYOND_WORLDS: Final = {
     "one-run-a-queue": f"no queue is resumed while it runs: {_TWICE}",
     "members-expire": f"the connection of a silent client ends by itself: {_TWICE}",
     "delayed-once": "no world sends delayed messages",
+    "delayed-not-ahead": "no world sends delayed messages",
     "half-ended-once": "no world sends transactional messages",
     "routes-of-the-living": "the brokers of a world come back where they were",
     "unreadable-handed-out": _UNREADABLE,

@@ -48,6 +48,14 @@ KEPT: Final = (
         ("tests/store/test_file_store.py",),
     ),
     Protection(
+        "delayed-not-ahead",
+        "After the store lost its newest messages, later delayed messages are skipped.",
+        "broker/persistence/durable_store.py",
+        "        tables.delays.cut()\n",
+        "",
+        ("tests/broker/kept/test_delay_recovery.py",),
+    ),
+    Protection(
         "kept-mark-of-a-start",
         "The mark of a running broker is not on the disk: after a power cut a torn log is taken for whole.",
         "store/data_dir.py",

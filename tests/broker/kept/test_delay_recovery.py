@@ -155,3 +155,13 @@ async def test_the_table_is_written_anew_when_it_says_something_new(tmp_path: Pa
         opened.broker.deliver_delayed(NOW_MS + 1000)
         write_offsets(opened)
         assert saved(tmp_path) == {"offsetTable": {"1": 1}, "logOffset": opened.store.max_commit_log_offset}
+
+
+async def test_an_offset_beyond_the_end_of_its_level_skips_no_later_message(tmp_path: Path) -> None:
+    """A start lowers it to the end: the store may have lost its newest messages, and later ones get their offsets."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"one", properties="DELAY\x013")
+        await opened.flusher.flush()
+    (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{"3":100}}')
+    async with kept(tmp_path) as again:
+        assert again.broker.delays.offsets == {3: 1}

@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from lockstep.broker.answers import answer_at_once, sends_together
 from lockstep.broker.config import BrokerConfig
@@ -193,7 +194,7 @@ async def test_no_numbered_send_of_a_read_overtakes_one_that_the_store_refused()
 
     broker.store.append = has_little_room  # type: ignore[method-assign]
     broker.store.append_all = has_no_room  # type: ignore[method-assign]
-    lane = {"lane_id": "p", "lane_generation": 0}
+    lane: dict[str, Any] = {"lane_id": "p", "lane_generation": 0}
     bodies = [b"short", b"long" * 100, b"short"]
     peer.send(*[send(number, body, lane_sequence=number, **lane) for number, body in enumerate(bodies)])
     assert [reply.code for reply in peer.received()] == [
