@@ -1,8 +1,10 @@
 """Exit statuses that the commands share."""
 
-import signal
+from typing import Final
 
 __all__ = ["status_of"]
+
+_NOBODY_READS: Final = 141  # a shell's status of a program that SIGPIPE ended
 
 
 def status_of(ended: SystemExit) -> int:
@@ -11,5 +13,5 @@ def status_of(ended: SystemExit) -> int:
     click ends a command whose reader has closed stdout with 1, which says that something failed. As SIGPIPE it is 141.
     """
     if isinstance(ended.__context__, BrokenPipeError):
-        return 128 + signal.SIGPIPE
+        return _NOBODY_READS
     return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
