@@ -71,8 +71,8 @@ def _status() -> int:
         return app(standalone_mode=False) or 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except SystemExit as ended:
-        return status_of(ended)
+    except SystemExit as leaving:
+        return status_of(leaving)
     except typer.TyperException as error:
         return _misused(error)
     except _MISUSED as error:
