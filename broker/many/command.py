@@ -47,7 +47,7 @@ class ManyBrokers:
         self._name_server: BrokerServer | None = None
         self._topics: SharedTopics | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._serving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._serving: asyncio.Future[bool] = asyncio.get_running_loop().create_future()  # False: all ended before
 
     @property
     def failure(self) -> str:
@@ -87,8 +87,7 @@ class ManyBrokers:
         try:
             stopped.add_done_callback(lambda _: self._stop())
             self._act()
-            await asyncio.wait((self._serving, self._ended), return_when=asyncio.FIRST_COMPLETED)
-            if self._serving.done():
+            if await self._serving:
                 on_serving()
             await self._ended
         finally:
@@ -117,6 +116,8 @@ class ManyBrokers:
             self._timer = self._runtime.call_later_ms(max(supervisor.next_due_ms - now_ms, 0), self._act)
         if supervisor.all_ended and not self._ended.done():
             self._ended.set_result(None)
+            if not self._serving.done():
+                self._serving.set_result(False)
 
     async def _start(self, process: BrokerProcess) -> None:
         loop = asyncio.get_running_loop()
@@ -148,7 +149,7 @@ class ManyBrokers:
             self._members[name] = _at_its_ports(self._members[name], said.listening)
             self._supervisor.ready(name)
             if self._supervisor.all_serving and not self._serving.done():
-                self._serving.set_result(None)
+                self._serving.set_result(True)
 
     def _on_died(self, process: BrokerProcess) -> None:
         assert process.status is not None
