@@ -30,7 +30,7 @@ BROKER: Final = (
         "numbered-sends-one-by-one",
         "Of numbered sends of one read a later one is stored though the store refused an earlier one.",
         "broker/processors/send.py",
-        "        and header.lane_sequence is None\n",
+        "        and header.send_sequence is None\n",
         "",
         ONE_READ,
     ),

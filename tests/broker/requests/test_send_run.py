@@ -194,9 +194,9 @@ async def test_no_numbered_send_of_a_read_overtakes_one_that_the_store_refused()
 
     broker.store.append = has_little_room  # type: ignore[method-assign]
     broker.store.append_all = has_no_room  # type: ignore[method-assign]
-    lane: dict[str, Any] = {"lane_id": "p", "lane_generation": 0}
+    shared: dict[str, Any] = {"sender_id": "p", "send_generation": 0}
     bodies = [b"short", b"long" * 100, b"short"]
-    peer.send(*[send(number, body, lane_sequence=number, **lane) for number, body in enumerate(bodies)])
+    peer.send(*[send(number, body, send_sequence=number, **shared) for number, body in enumerate(bodies)])
     assert [reply.code for reply in peer.received()] == [
         ResponseCode.SUCCESS,
         ResponseCode.SERVICE_NOT_AVAILABLE,
