@@ -99,7 +99,7 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "doctor.no_group": ("There was little to look at", "没有什么可检查的"),
     "doctor.no_group_why": ("No consumer group is online or has offsets.", "没有消费组在线或存有位点。"),
     "doctor.found": (
-        "Found: breaks order: {breaking}, warnings: {warnings}.",
+        "Findings that break order: {breaking}. Warnings: {warnings}.",
         "发现：{breaking} 项会破坏顺序，{warnings} 项警告。",
     ),
     "doctor.breaks": ("✕ Breaks order", "✕ 破坏顺序"),

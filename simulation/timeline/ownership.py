@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lockstep.client import MessageQueue
+from lockstep.remoting.texts import counted
 from lockstep.simulation.timeline.evidence import Evidence, LockChange, LockEvent
 from lockstep.simulation.timeline.model import Kind, Lane, LaneKind, Moment, seconds
 
@@ -98,7 +99,7 @@ class _Queue:
 
     def _span(self, period: _Period, end_ms: float, how: str) -> Iterator[Moment]:
         begun = period.begun
-        why = f"for {seconds(end_ms - begun.at_ms)}, {period.renewals} renewals; end: {how}"
+        why = f"for {seconds(end_ms - begun.at_ms)}, {counted(period.renewals, 'renewal')}; end: {how}"
         yield self._mark(Kind.OWN, begun.at_ms, begun, "got the lock of", why, end_ms)
         if period.draining_ms is not None and period.draining_ms < end_ms:
             why = f"no other client gets the queue until {seconds(period.ends_ms)}"
