@@ -281,9 +281,9 @@ class BrokerConfig:
         )
         reason = why_unreachable(self.host, self.advertised_host)
         _check(not reason, "advertise", reason)
-        for name in ("broker_name", "cluster", "trace_topic"):
+        for name, what in (("broker_name", "broker"), ("cluster", "cluster"), ("trace_topic", "topic")):
             try:
-                check_topic(getattr(self, name))
+                check_topic(getattr(self, name), what)
             except LocalProtocolError as error:
                 raise SettingError(f"{name}: {error}") from None
 

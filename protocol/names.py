@@ -56,16 +56,20 @@ SYSTEM_TOPICS: Final = RESERVED_TOPICS | {DEFAULT_TOPIC, "BenchmarkTest", TRACE_
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
-def check_topic(topic: str) -> None:
-    """Check a topic name. Raises LocalProtocolError with the allowed names."""
+def check_topic(topic: str, what: str = "topic") -> None:
+    """Check a topic name, or what must be as one. Raises LocalProtocolError with the allowed names.
+
+    Args:
+        what: how an error calls it.
+    """
     if not topic:
-        raise LocalProtocolError("a topic name must not be empty")
+        raise LocalProtocolError(f"a {what} name must not be empty")
     if len(topic) > TOPIC_LENGTH_MAX:
         raise LocalProtocolError(
-            f"topic {shown(topic)} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} are allowed"
+            f"{what} {shown(topic)} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} are allowed"
         )
     if not _LEGAL.fullmatch(topic):
-        raise LocalProtocolError(f"topic {topic!r} may hold only the characters % | a-z A-Z 0-9 _ -")
+        raise LocalProtocolError(f"{what} {topic!r} may hold only the characters % | a-z A-Z 0-9 _ -")
 
 
 @lru_cache(1024)  # brokers check the group of each commit

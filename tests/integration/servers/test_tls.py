@@ -179,7 +179,7 @@ async def test_a_certificate_for_tests_is_made_and_kept(tmp_path: Path) -> None:
     ("options", "says"),
     [
         (("--tls", "enforcing"), "needs a certificate"),
-        (("--tls-cert", "x.pem"), "tls_mode"),
+        (("--tls-cert", "x.pem"), "--tls: is disabled"),
         (("--tls", "enforcing", "--tls-cert", "/nowhere/x.pem"), "No such file"),
         (("--tls", "perhaps"), "invalid choice"),
     ],
