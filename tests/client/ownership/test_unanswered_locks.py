@@ -110,6 +110,40 @@ async def test_a_lock_request_whose_connection_ended_is_undone_later(stage: Stag
 
 
 @on_stage
+async def test_an_unlock_may_come_before_a_lock_of_an_ended_connection(stage: Stage) -> None:
+    """The unlock is answered over a new connection while the broker may still handle the lock: another one follows."""
+    first, _, locks = await locks_on(stage)
+    late_lock(first)
+    await locks.locks.lock([queue_at(0)])
+    first.endpoints[-1].abort("test")
+    await stage.world.sleep_ms(100)
+    ended_ms = stage.world.elapsed_ms
+    answer(first, grant())
+    await locks.locks.lock([queue_at(1)])  # a new connection
+    locks.add(queue_at(1))
+    locks.locks.unlock(queue_at(0))
+    await stage.world.sleep_ms(100)
+    assert len(first.requests(UNLOCK)) == 1
+    await stage.world.sleep_ms(ended_ms + ConsumerConfig().lock_settle_ms - stage.world.elapsed_ms)
+    assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)] * 2
+
+
+@on_stage
+async def test_a_lock_waits_for_an_unlock_of_an_ended_connection(stage: Stage) -> None:
+    """The broker may still handle the unlock: the queue is asked for when that is no longer possible."""
+    first, _, locks = await locks_on(stage)
+    await locks.locks.lock([queue_at(0)])
+    first.answers(UNLOCK, None)
+    locks.locks.unlock(queue_at(0))
+    await stage.world.sleep_ms(100)
+    first.endpoints[-1].abort("test")
+    first.answers(UNLOCK, ResponseCode.SUCCESS)
+    assert list(await locks.locks.lock([queue_at(0), queue_at(1)])) == [queue_at(1)]
+    await stage.world.sleep_ms(ConsumerConfig().lock_settle_ms)
+    assert list(await locks.locks.lock([queue_at(0)])) == [queue_at(0)]
+
+
+@on_stage
 async def test_a_shutdown_waits_for_locks_without_an_answer(stage: Stage) -> None:
     """Granted late, they are unlocked before the client goes."""
     first, _, locks = await locks_on(stage)

@@ -182,7 +182,9 @@ async def test_a_recalled_send_frees_its_number() -> None:
         sequence.recall(first)
 
 
-@pytest.mark.parametrize("moment", ["before its turn", "with the turn on its way", "given up on the way"])
+@pytest.mark.parametrize(
+    "moment", ["before its turn", "with the turn on its way", "given up on the way", "failed on the way"]
+)
 async def test_a_cancelled_caller_makes_room(moment: str) -> None:
     """At whatever point of its wait: the next one gets the turn, and no ticket stays behind."""
     sequence = SendSequence(QUEUE)
@@ -190,8 +192,11 @@ async def test_a_cancelled_caller_makes_room(moment: str) -> None:
     await first_turn
     second, second_turn = waiting(sequence)
     await settle()
-    if moment != "before its turn":
+    if moment == "failed on the way":
+        sequence.give_up(first)
+    elif moment != "before its turn":
         sequence.leave(first)
+    if moment != "before its turn":
         sequence.release()  # the second's future is done, its task has not run yet
     if moment == "given up on the way":
         sequence.give_up(0)
@@ -202,7 +207,8 @@ async def test_a_cancelled_caller_makes_room(moment: str) -> None:
         sequence.leave(first)
         sequence.release()
     third, third_turn = waiting(sequence)
-    await third_turn
+    await settle()
+    assert third_turn.done()
     assert sequence.may_depart(third, HERE)
     sequence.depart(third, HERE)
     sequence.release()
