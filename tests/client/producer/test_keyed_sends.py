@@ -300,6 +300,43 @@ async def test_one_way_sends_keep_their_place_and_take_no_number(stage: Stage) -
 
 
 @on_stage
+async def test_nothing_overtakes_a_one_way_send_that_could_not_leave(stage: Stage) -> None:
+    """There is no connection: the sends that were called before its caller knew it fail too."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    stored = store(broker)
+    async with producer_for(stage) as producer:
+        await producer.queues(TOPIC)
+        broker.stop()
+        one_way = asyncio.ensure_future(producer.send_one_way(Message(TOPIC, b"1"), sharding_key="k"))
+        later = asyncio.ensure_future(producer.send(Message(TOPIC, b"2"), sharding_key="k"))
+        with pytest.raises(SendError):
+            await one_way
+        with pytest.raises(SendError, match="it must not overtake that one"):
+            await later
+    assert stored == []
+
+
+@on_stage
+async def test_nothing_overtakes_a_send_that_is_cancelled_between_two_attempts(stage: Stage) -> None:
+    """It was refused and would be repeated in its place: those behind it, which have not left, fail."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    broker.answers(SEND, ResponseCode.SYSTEM_BUSY, STORED)
+    async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:
+        first = asyncio.ensure_future(producer.send(Message(TOPIC, b"1"), sharding_key="k"))
+        await stage.world.until(lambda: len(broker.requests(SEND)) == 1)
+        await asyncio.sleep(0.05)
+        later = asyncio.ensure_future(producer.send(Message(TOPIC, b"2"), sharding_key="k"))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        with pytest.raises(SendError, match="it must not overtake that one"):
+            await later
+        assert (await producer.send(Message(TOPIC, b"3"), sharding_key="k")).queue_id == 0
+    assert [command.body for command in broker.requests(SEND)] == [b"1", b"3"]
+
+
+@on_stage
 async def test_a_message_that_no_frame_can_carry_harms_nobody(stage: Stage) -> None:
     """It is refused here, and the sends before and behind it are stored."""
     broker = await stage.broker()
