@@ -42,7 +42,7 @@ class Service:
         self.dead_letters_fail = False
         self.not_taken: list[int] = []  # offsets of messages whose dead letters fail
         self.on_commit: Callable[[], object] = lambda: None
-        self.lock_answers: list[bool] = []
+        self.lock_answers: list[bool | Exception] = []
         self.lock_asked: list[int] = []
         self.log = stage.log
         self.stats = ConsumeStats(0)
@@ -81,7 +81,10 @@ class Service:
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         self.lock_asked.append(self.stage.world.elapsed_ms)
-        if not (self.lock_answers.pop(0) if self.lock_answers else True):
+        answer = self.lock_answers.pop(0) if self.lock_answers else True
+        if isinstance(answer, Exception):
+            raise answer
+        if not answer:
             return {}
         self.queue.granted(self.runtime.now_ms())
         return {queue: self.runtime.now_ms() for queue in queues}

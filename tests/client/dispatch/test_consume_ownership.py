@@ -274,6 +274,33 @@ async def test_a_trace_that_cannot_be_written(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_lock_request_that_fails_here(stage: Stage) -> None:
+    """Its error is in the log, and the lock is asked for again."""
+    service = Service(stage, answers(None))
+    service.queue = service.new_queue(locked=False)
+    service.lock_answers = [OSError(28, "No space left on device"), True]
+    service.put(0)
+    await service.quiet(4000)
+    assert service.lock_asked == [100, 3200]
+    assert service.times == [3210]
+    assert stage.events("error") == ["relock_failed"]
+
+
+@on_stage
+async def test_an_administrator_waits_for_one_call(stage: Stage) -> None:
+    """Its message comes between two calls of a run, which goes on after it."""
+    service = Service(stage, lambda *_: asyncio.sleep(1))
+    service.put(0, 1, 2)
+    await service.quiet(500)
+    async with service.service.between_runs(queue_at(0)):
+        assert stage.world.elapsed_ms == 1000
+        await service.quiet(5000)
+        assert service.handled == [0]
+    await service.quiet(3000)
+    assert service.times == [0, 6000, 7000]
+
+
+@on_stage
 async def test_handled_is_recorded_before_the_offset_moves(stage: Stage) -> None:
     """With the status, the times of the call, and the period of the owner."""
     trace = TraceWriter(stage.client, "trace", "c", "g")

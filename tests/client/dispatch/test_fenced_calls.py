@@ -8,6 +8,7 @@ import pytest
 
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import SendError
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.epochs import epoch_text, make_epoch
 from tests.client.dispatch.consume_service import SUSPEND
@@ -147,6 +148,24 @@ def test_a_failure_under_a_lost_lock_makes_no_dead_letter(ordering: str) -> None
         await stage.world.sleep_ms(2 * WORK_MS)
         assert getattr(calls.service, "dead", []) == []
         assert stage.events("warning") == []
+
+    play()
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_a_dead_letter_that_is_refused(ordering: str) -> None:
+    """Perhaps under the epoch: the locks are told, and they know whether the period ends."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        calls = Calls(stage, ordering, answer=SUSPEND, max_reconsume_times=0)
+        told: list[tuple[ProcessQueue, type[Exception]]] = []
+        calls.service.refused = lambda process_queue, error: told.append((process_queue, type(error)))
+        calls.service.not_taken = [0]
+        calls.service.put(0)
+        await stage.world.sleep_ms(WORK_MS + 500)
+        assert told == [(calls.queue, SendError)]
+        calls.lose()
 
     play()
 
