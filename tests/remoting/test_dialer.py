@@ -161,6 +161,37 @@ async def test_a_closing_connection_is_not_handed_out(server: Server) -> None:
     await ended(dialer)
 
 
+async def test_a_connection_that_ends_late_does_not_take_the_next_one_away(server: Server) -> None:
+    """It takes no more requests and sends what was written, while callers have a new one already."""
+    lost: list[str] = []
+    dialer = dialer_of(server, on_closed=lost.append)
+    first = await dialer.endpoint(server.address)
+    await until(lambda: server.accepted)
+    peer = server.accepted[0]._transport
+    assert peer is not None
+    peer.pause_reading()
+    first.send_one_way(RemotingCommand(ECHO, body=bytes(8 * 1024 * 1024)))
+    first.close("no longer wanted")
+    second = await dialer.endpoint(server.address)
+    assert lost == []
+    peer.resume_reading()
+    await until(lambda: lost)
+    assert dialer.open_endpoint(server.address) is second
+    await ended(dialer)
+
+
+async def test_a_connection_that_ends_with_its_greeting(server: Server) -> None:
+    """The greeting did not notice: callers learn that there is no connection."""
+
+    async def greet(_: str, endpoint: Endpoint) -> None:
+        endpoint.abort("cut")
+
+    dialer = dialer_of(server, greet=greet)
+    with pytest.raises(ConnectFailed, match="it closed at once: cut"):
+        await dialer.endpoint(server.address)
+    await ended(dialer)
+
+
 async def test_nobody_uses_a_connection_before_its_greeting(server: Server) -> None:
     """Ten callers wait until the greeting has been answered; the encoding is agreed by then."""
     order: list[bytes] = []

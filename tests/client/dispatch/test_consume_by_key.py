@@ -250,6 +250,17 @@ async def test_a_lock_that_ran_out_is_asked_for_and_keys_go_on(stage: Stage) -> 
 
 
 @on_stage
+async def test_messages_beyond_the_span_are_handled_in_the_end(stage: Stage) -> None:
+    """Each goes to a worker when the lowest offset has moved on, also the first of a key that was not seen before."""
+    service = Service(stage, work_ms=10, key_span_max=4)
+    service.put(*range(10), keys="abcdefghij")
+    await service.quiet()
+    assert service.handled == list(range(10))
+    assert service.offsets[-1] == 10
+    await service.end()
+
+
+@on_stage
 async def test_a_trace_that_cannot_be_written_commits_nothing(stage: Stage) -> None:
     """The key is suspended and tried again; an offset is not committed before its record is written."""
 
