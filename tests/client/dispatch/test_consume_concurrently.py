@@ -327,6 +327,21 @@ async def test_a_message_stuck_for_over_15_minutes_is_sent_back(stage: Stage) ->
     assert service.commits == [5]
 
 
+@on_stage
+async def test_a_queue_that_is_dropped_while_a_message_is_sent_back(stage: Stage) -> None:
+    """Nothing is committed: the offset is the next owner's."""
+    service = await Concurrent.on(stage, lambda _messages, _context: LATER)
+
+    async def send(process_queue: Any, *_: object) -> bool:
+        process_queue.dropped = True
+        return True
+
+    service.send = send  # type: ignore[method-assign]
+    service.put(0, 1)
+    await service.quiet()
+    assert (service.handled, service.commits) == ([0], [])
+
+
 @pytest.mark.rule("article-3/offset-value/stuck-15-minutes")
 @on_stage
 async def test_at_most_16_messages_of_a_queue_in_a_round(stage: Stage) -> None:

@@ -12,6 +12,7 @@ from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.epochs import epoch_text, make_epoch
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import decode_properties
@@ -19,6 +20,7 @@ from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
 GROUP = "tower"
+EPOCH = make_epoch(1_700_000_000_000, 7)
 SEND = RequestCode.SEND_MESSAGE_V2
 STORED = SendMessageResponseHeader("ID", 0, 0)
 
@@ -75,6 +77,18 @@ async def test_a_message_that_was_retried_before_keeps_its_origin(stage: Stage) 
     header = broker.requests(SEND)[0].decode_header(SendMessageRequestHeaderV2)
     properties = decode_properties(header.properties or "")
     assert (properties["RETRY_TOPIC"], properties["ORIGIN_MESSAGE_ID"]) == ("First", "FIRSTID")
+
+
+@on_stage
+async def test_a_dead_letter_of_a_fenced_lock_says_so(stage: Stage) -> None:
+    """The broker refuses it when the queue has another owner by now."""
+    broker, letters, queue = await dead_letters(stage)
+    await letters.send(queue, message(), 3)  # the connection is there, and the broker has agreed
+    queue.set_epoch(EPOCH, epoch_text(EPOCH))
+    await letters.send(queue, message(), 3)
+    header = broker.requests(SEND)[1].decode_header(SendMessageRequestHeaderV2)
+    assert (header.lock_epoch, header.lock_client_id) == (EPOCH, letters._member.instance.client_id)
+    assert (header.lock_topic, header.lock_queue_id) == (TOPIC, 2)
 
 
 @on_stage

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -30,11 +30,12 @@ class World:
         self.recorded: list[tuple[int, int]] = []  # queue ids and offsets of commits that brokers took
         self.refused: list[tuple[int, str | None]] = []  # queue ids with the remark
         self.log = Mock()
-        endpoint = Mock(together=True, agreed=True, request_then=self._request_then)
+        self.endpoint = endpoint = Mock(together=True, agreed=True, request_then=self._request_then)
         instance = SimpleNamespace(
             client_id="c1",
             routes=SimpleNamespace(master_address=lambda name: name),
-            dialer=SimpleNamespace(open_endpoint=lambda address: endpoint),
+            address_of=lambda name: name,
+            dialer=SimpleNamespace(open_endpoint=lambda address: endpoint, endpoint=AsyncMock(return_value=endpoint)),
         )
         member = SimpleNamespace(
             instance=instance,
@@ -113,3 +114,24 @@ def test_a_frame_that_is_refused_or_lost_says_nothing_of_the_others() -> None:
     assert world.refused == [(number, "no") for number in range(COMMITS_MAX)]
     assert world.recorded == [(3 * COMMITS_MAX, 30 * COMMITS_MAX)]
     assert world.log.warning.call_args.kwargs["queue"] == str(world.process_queues[2 * COMMITS_MAX].queue)
+
+
+@pytest.mark.parametrize("end", ["lost", "dropped"])
+def test_a_commit_that_is_answered_after_the_end_of_its_period_is_not_recorded(end: str) -> None:
+    """The answer may be older than commits of the next owner."""
+    world = World(2)
+    world.commits.send(world.process_queues)
+    [(frame, then)] = world.frames
+    setattr(world.process_queues[0], end, True)
+    then(frame.reply(OK, body=encode_rows([(OK, 0, 0)] * 2, [])))
+    assert world.recorded == [(1, 10)]
+
+
+async def test_a_broker_without_fenced_locks_gets_no_commit_of_a_fenced_period() -> None:
+    """It would take the offset whoever owns the queue: neither in a round nor as the last one."""
+    world = World(1)
+    world.endpoint.agreed = False
+    world.commits.send(world.process_queues)
+    await world.commits.store_last(world.process_queues[0])
+    assert (world.frames, world.endpoint.request.called, world.recorded) == ([], False, [])
+    assert "no fenced locks any more" in world.log.warning.call_args.kwargs["error"]

@@ -293,6 +293,21 @@ async def test_paused_queues_are_looked_at_again_each_second(stage: Stage) -> No
     await it.consumer.shutdown()
 
 
+@on_stage
+async def test_a_queue_that_is_assigned_again_begins_anew(stage: Stage) -> None:
+    """What an earlier assignment left in memory is not stored over the commits that others made meanwhile."""
+    it = await (await lite(stage, queues=2)).assigned(0)
+    await it.poll()
+    it.consumer.commit()
+    it.consumer.assign([queue_at(1)])
+    await stage.world.sleep_ms(50)
+    assert stored_offsets(it.broker) == [(0, 10)]
+    it.broker.answers(R.QUERY_CONSUMER_OFFSET, OffsetResponseHeader(80))
+    it.consumer.assign([queue_at(0)])
+    await it.consumer.shutdown()
+    assert [offset for queue_id, offset in stored_offsets(it.broker) if queue_id == 0] == [10]
+
+
 # Seeks ------------------------------------------------------------------------------------------------------------
 
 
