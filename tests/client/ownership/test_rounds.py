@@ -74,6 +74,23 @@ async def test_a_change_during_a_round_begins_another(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_lock_that_ran_out_begins_a_round(stage: Stage) -> None:
+    """It was granted again, and another client may have had the queue: a new period begins at once, not after 20 s."""
+    broker, member = await member_of_one(stage)
+    broker.answers(LOCK, GRANTED)
+    rounds = stage.client.create_task(member._rebalance_forever(), name="rebalance")
+    await stage.world.sleep_ms(100)
+    [before] = member.table.values()
+    before.outlived_lock = True
+    member._lock_reacquired(before)
+    await stage.world.sleep_ms(1_000)
+    [after] = member.table.values()
+    assert (before.dropped, after.dropped, after is before) == (True, False, False)
+    rounds.cancel()
+    await member.stop()
+
+
+@on_stage
 async def test_a_member_that_stops_takes_no_released_queue(stage: Stage) -> None:
     """While it waits for its last listener call, a queue that it took would stay locked without a consumer."""
     broker, member = await member_of_one(stage)
@@ -91,3 +108,20 @@ async def test_a_member_that_stops_takes_no_released_queue(stage: Stage) -> None
     assert len(broker.requests(LOCK)) == 1
     ended.set()
     await stopping
+
+
+@on_stage
+async def test_a_member_that_stops_waits_for_the_round(stage: Stage) -> None:
+    """A lock that is granted while it stores its last offsets would stay, and nobody would have the queue."""
+    broker, member = await member_of_one(stage)
+    broker.on[LOCK] = late(stage, broker, 100)
+
+    async def persist_slowly() -> None:
+        await stage.world.sleep_ms(1_000)
+
+    member._persist_last = persist_slowly  # type: ignore[method-assign]  # a test's own
+    asking = stage.client.create_task(member.take_released([queue_at(0)]), name="take released")
+    await stage.world.until(lambda: len(broker.requests(LOCK)) == 2)
+    await member.stop()
+    await asking
+    assert len(broker.requests(UNLOCK)) == 1
