@@ -10,6 +10,9 @@ ROUNDS: Final = ("tests/client/ownership/test_rounds.py",)
 RELEASED: Final = ("tests/client/ownership/test_released_locks.py",)
 COMMITS: Final = ("tests/client/offsets/test_offsets.py",)
 PERIOD_END: Final = ("tests/client/ownership/test_period_end.py",)
+UNANSWERED: Final = ("tests/client/ownership/test_unanswered_locks.py",)
+OWNERSHIP: Final = ("tests/client/dispatch/test_consume_ownership.py",)
+FENCED_COMMITS: Final = ("tests/client/offsets/test_fenced_commits.py",)
 UNREADABLE: Final = ("tests/client/dispatch/test_unreadable.py",)
 
 MEMBERS: Final = (
@@ -165,5 +168,117 @@ MEMBERS: Final = (
         "        await self._wait_until(lambda: not self._any(leaving, _ASKING), calls_ms)\n",
         "",
         ("tests/client/ownership/test_queue_locks.py",),
+    ),
+    Protection(
+        "stop-awaits-round",
+        "A member stops during a round, and the queue that it is granted then stays locked.",
+        "client/consumer/member.py",
+        "        async with self._round:  # a round that a new topic began\n            pass\n",
+        "",
+        ROUNDS,
+    ),
+    Protection(
+        "reacquired-begins-round",
+        "A queue whose lock ran out and was granted again rests until the next round.",
+        "client/consumer/push_member.py",
+        'it begins anew")\n        self.rebalance_soon()',
+        'it begins anew")',
+        ROUNDS,
+    ),
+    Protection(
+        "unlock-of-ended-connection",
+        "A queue is locked again while an unlock of an ended connection may still free it.",
+        "client/consumer/ownership/lock_requests.py",
+        "            self._settle_later(lambda: self._listener.unlock_failed(queues, lapsed=True))",
+        "            self._listener.unlock_failed(queues, lapsed=True)",
+        UNANSWERED,
+    ),
+    Protection(
+        "lock-of-ended-connection",
+        "A lock request of an ended connection is handled behind the unlock, and the queue stays locked.",
+        "client/consumer/ownership/lock_requests.py",
+        "            self._settle_later(lambda: self._listener.settled(queues, dict.fromkeys(queues, 0)))",
+        "            self._listener.settled(queues, dict.fromkeys(queues, 0))",
+        UNANSWERED,
+    ),
+    Protection(
+        "lock-asked-after-error",
+        "A queue whose lock request failed in this client is never consumed again.",
+        "client/consumer/dispatch/base.py",
+        "            granted = {}\n        delay_ms",
+        "            return\n        delay_ms",
+        OWNERSHIP,
+    ),
+    Protection(
+        "administrator-between-calls",
+        "An administrator's message waits until the run of a queue has ended.",
+        "client/consumer/dispatch/orderly.py",
+        "            if mutex.reserved:\n",
+        "            if False:\n",
+        OWNERSHIP,
+    ),
+    Protection(
+        "refused-dead-letter-ends",
+        "A dead letter that is refused under its epoch does not end the period.",
+        "client/consumer/dispatch/base.py",
+        "                        self._locks.refused(process_queue, error)\n",
+        "                        pass\n",
+        ("tests/client/dispatch/test_fenced_calls.py",),
+    ),
+    Protection(
+        "dead-letter-under-epoch",
+        "A member that has lost its queue makes dead letters of messages that the next owner handles.",
+        "client/consumer/send_back.py",
+        "        await self._producer.send_to(process_queue.queue.broker_name, outgoing, fence)",
+        "        await self._producer.send_to(process_queue.queue.broker_name, outgoing, None)",
+        ("tests/client/dispatch/test_dead_letters.py",),
+    ),
+    Protection(
+        "fenced-commit-to-fenced",
+        "A broker without fenced locks takes commits of a fenced period, whoever has the queue.",
+        "client/consumer/offsets/fenced.py",
+        "if offset >= 0 and endpoint is not None and endpoint.agreed:",
+        "if offset >= 0 and endpoint is not None:",
+        FENCED_COMMITS,
+    ),
+    Protection(
+        "fenced-last-commit-to-fenced",
+        "A broker without fenced locks takes the last commit of a fenced period, whoever has the queue.",
+        "client/consumer/offsets/fenced.py",
+        "        if not endpoint.agreed:",
+        "        if False:",
+        FENCED_COMMITS,
+    ),
+    Protection(
+        "commit-recorded-in-its-period",
+        "A commit is recorded that is answered after the end of its period.",
+        "client/consumer/offsets/fenced.py",
+        "        if not (process_queue.lost or process_queue.dropped):",
+        "        if True:",
+        FENCED_COMMITS,
+    ),
+    Protection(
+        "sent-back-while-dropped",
+        "A queue that is dropped while a message is sent back commits over its next owner.",
+        "client/consumer/dispatch/concurrent.py",
+        "        if offset >= 0 and not process_queue.dropped:",
+        "        if offset >= 0:",
+        ("tests/client/dispatch/test_consume_concurrently.py",),
+    ),
+    Protection(
+        "assigned-again-anew",
+        "A queue that is assigned again stores the offset of its earlier assignment.",
+        "client/consumer/lite_member.py",
+        "        for process_queue in given_up:\n            self.offsets.forget(process_queue.queue)\n",
+        "",
+        ("tests/client/pulls/test_lite_pull_consumer.py",),
+    ),
+    Protection(
+        "late-end-of-connection",
+        "A connection that ends late takes the one that followed it out of use.",
+        "remoting/connections/dialer.py",
+        "        if self._open.get(address) is closed:\n            del self._open[address]",
+        "        self._open.pop(address, None)",
+        ("tests/remoting/test_dialer.py",),
     ),
 )

@@ -16,6 +16,7 @@ TOGETHER: Final = (
     "tests/broker/requests/test_send_together.py",
     "tests/client/producer/test_send_order.py",
 )
+KEYED_SENDS: Final = ("tests/client/producer/test_keyed_sends.py",)
 KEYS: Final = ("tests/client/dispatch/test_key_queues.py", "tests/client/dispatch/test_consume_by_key.py")
 
 SENDING: Final = (
@@ -179,5 +180,37 @@ SENDING: Final = (
         '            sequence_key = (header.sender_id or "", header.topic, header.queue_id)',
         '            sequence_key = (header.sender_id or "", header.topic, 0)',
         ("tests/scenarios/producers/test_sends.py",),
+    ),
+    Protection(
+        "failure-known-to-cancelled",
+        "A caller that is cancelled while its failure is on the way stops its queue for ever.",
+        "client/producer/sequencer.py",
+        "                if future.exception() is not None:\n                    self._failure_known()",
+        "                if future.exception() is not None:\n                    pass",
+        ("tests/client/producer/test_send_sequence.py",),
+    ),
+    Protection(
+        "one-way-fails-those-behind",
+        "Sends overtake a one-way send that had no connection.",
+        "client/producer/ordered.py",
+        "        except SendError:\n            sequence.give_up(ticket)\n            raise\n        try:",
+        "        except SendError:\n            sequence.leave(ticket)\n            raise\n        try:",
+        KEYED_SENDS,
+    ),
+    Protection(
+        "cancelled-fails-those-behind",
+        "Sends overtake one that is cancelled between two attempts.",
+        "client/producer/ordered.py",
+        "        except asyncio.CancelledError:\n            sequence.give_up(ticket)\n            raise",
+        "        except asyncio.CancelledError:\n            sequence.leave(ticket)\n            raise",
+        KEYED_SENDS,
+    ),
+    Protection(
+        "beyond-the-span-started",
+        "A key whose first message was beyond the span gets no worker, and stands for ever.",
+        "client/consumer/dispatch/by_key.py",
+        "                self._start_all(state, key_queues.release())",
+        "                key_queues.release()",
+        ("tests/client/dispatch/test_consume_by_key.py",),
     ),
 )
