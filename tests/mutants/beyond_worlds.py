@@ -90,6 +90,7 @@ BEYOND_WORLDS: Final = {
     "fenced-last-commit-to-fenced": "no broker of a world loses its fenced locks",
     "sent-back-while-dropped": "no member of a world handles messages without order",
     "assigned-again-anew": "no member of a world pulls by itself",
+    "read-keeps-commit": "no member of a world pulls by itself",
     "one-way-fails-those-behind": "no producer of a world sends one way",
     "beyond-the-span-started": "no queue of a world is as long as the span of its keys",
     "unreadable-envelope-refused": "it is of the command `lockstep produce`, which no world runs",

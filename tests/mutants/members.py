@@ -274,6 +274,14 @@ MEMBERS: Final = (
         ("tests/client/pulls/test_lite_pull_consumer.py",),
     ),
     Protection(
+        "read-keeps-commit",
+        "A look at the stored offset forgets the commit that is on its way.",
+        "client/consumer/lite_member.py",
+        "        if lite_queue is not None and lite_queue.committed != NOT_KNOWN:",
+        "        if False:",
+        ("tests/client/pulls/test_lite_pull_consumer.py",),
+    ),
+    Protection(
         "late-end-of-connection",
         "A connection that ends late takes the one that followed it out of use.",
         "remoting/connections/dialer.py",

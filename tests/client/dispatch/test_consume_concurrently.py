@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumeConcurrentlyContext, MessageExt, MessageModel
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order.traces.trace import TraceWriter
 from tests.client.dispatch.concurrent_service import LATER, SUCCESS, Concurrent
 from tests.client.messages import message_at
@@ -332,8 +333,8 @@ async def test_a_queue_that_is_dropped_while_a_message_is_sent_back(stage: Stage
     """Nothing is committed: the offset is the next owner's."""
     service = await Concurrent.on(stage, lambda _messages, _context: LATER)
 
-    async def send(process_queue: Any, *_: object) -> bool:
-        process_queue.dropped = True
+    async def send(_queue: ProcessQueue, message: MessageExt, delay_level: int) -> bool:
+        service.queue.dropped = True
         return True
 
     service.send = send  # type: ignore[method-assign]
