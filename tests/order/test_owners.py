@@ -122,6 +122,18 @@ def test_a_replaced_owner_within_the_bounds_is_undecided_and_says_them() -> None
     assert any("ms ahead" in line for line in report.clocks)
 
 
+def test_two_owners_at_once_on_two_machines_are_found_beyond_the_bounds() -> None:
+    """Calls of 3 s overlap by nearly that, on clocks that are at most 1 s apart."""
+    story = Machines(a=0, b=-500)
+    story.own("a", 1, 0)
+    story.own("b", 1, 0)
+    for client, offset in (("a", 0), ("b", 1)):
+        (record,) = story.handle(client, 1, offset)
+        record["wall_ms"] += 3_000
+        record["mono_ns"] += 3_000_000_000
+    assert Kind.OVERLAP in kinds(story.report())
+
+
 def test_causes_in_both_directions_make_the_bounds_narrow() -> None:
     """Two queues that change hands both ways bound the clocks to milliseconds: 200 ms late is a violation then."""
     story = Machines(a=0, b=-500)

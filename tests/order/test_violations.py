@@ -81,6 +81,27 @@ def test_a_rollback_does_not_reach_below_the_last_commit() -> None:
     assert kinds(story.report()) == [Kind.UNEXPLAINED_REPEAT]
 
 
+def test_a_rollback_does_not_reach_below_what_a_client_committed() -> None:
+    """A stored offset says that all below it is done, whatever the status of the calls was."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1)
+    story.commit("a", 1, 2)
+    story.handle("a", 1, 2, status="ROLLBACK")
+    story.handle("a", 1, 1, 2)
+    assert kinds(story.report()) == [Kind.UNEXPLAINED_REPEAT]
+
+
+def test_a_suspended_call_does_not_come_again_below_a_commit() -> None:
+    """A client that commits a part of it has done with that part."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1, 2, status=SUSPEND, batch=True)
+    story.commit("a", 1, 2)
+    story.handle("a", 1, 0, 1, 2)
+    assert kinds(story.report()) == [Kind.COMMIT_UNHANDLED, Kind.UNEXPLAINED_REPEAT]
+
+
 def test_a_takeover_below_the_stored_commit_is_found() -> None:
     """A new period that begins below what was stored repeats what nobody may repeat; the commit is the evidence."""
     story = Story()
@@ -184,6 +205,17 @@ def test_a_message_below_a_commit_that_nobody_handled_is_lost() -> None:
         assert kinds(report) == [Kind.LOST_WRITE]
         assert report.violations[0].evidence == (commit,)
         assert report.lost == 1
+
+
+def test_a_loss_hides_no_commit_that_came_too_early() -> None:
+    """One message is committed and handled later, another one is never handled: both are found."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, keys="XYZ")
+    story.commit("a", 1, 2)
+    story.handle("a", 1, 1, 3, keys="XYZ")
+    story.commit("a", 1, 4)
+    assert kinds(story.report()) == [Kind.COMMIT_UNHANDLED, Kind.LOST_WRITE]
 
 
 def test_a_message_whose_attempts_all_failed_is_lost_when_committed() -> None:
