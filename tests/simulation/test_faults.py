@@ -68,6 +68,26 @@ def test_a_connection_may_end_at_one_side_alone() -> None:
         simulate(scenario, seed=seed)
 
 
+def test_a_world_that_heals_resets_the_ends_that_hear_nothing() -> None:
+    """Of a connection that ended at one side, and of one that a NAT has forgotten."""
+
+    async def scenario(world: World) -> None:
+        client, server = await connect(world, world.host("c1"), world.host("broker"))
+        assert world.cut_one_side("c1", "broker") == 1
+        await client.lost
+        ends = await connect(world, world.host("c2"), world.host("broker"))
+        world.forget_idle("c2", "broker", 1000)
+        await world.sleep_ms(1100)
+        ends[0].transport.write(b"lost")
+        await world.sleep_ms(1000)
+        assert [one.events for one in (server, *ends)] == [["made"]] * 3
+        world.heal()
+        errors = [await one.lost for one in (server, *ends)]
+        assert [type(error) for error in errors] == [ConnectionResetError] * 3
+
+    simulate(scenario)
+
+
 def test_a_partition_holds_bytes_and_repairing_delivers_them() -> None:
     """Nothing passes either way meanwhile, nothing is lost, and the order holds."""
 

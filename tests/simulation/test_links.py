@@ -165,6 +165,40 @@ def test_a_silent_nat_is_not_noticed_until_tcp_gives_up(sender: str) -> None:
     assert any("forgotten" in line for line in simulate(scenario).trace)
 
 
+def test_a_nat_looks_at_both_directions() -> None:
+    """A connection lives on while one of its ends sends, and the other may speak at any time."""
+
+    async def scenario(world: World) -> None:
+        client, server = await pair(world)
+        world.forget_idle("c1", "broker", 10_000)
+        for writer, reader in ((client, server), (server, client)):
+            for count in range(1, 4):
+                await world.sleep_ms(9_000)
+                writer.transport.write(b"x")
+                await world.until(lambda count=count, reader=reader: len(reader.received) == count)
+        await end(client, server)
+
+    simulate(scenario)
+
+
+def test_what_a_nat_has_forgotten_is_forgotten_for_both_ends() -> None:
+    """Without the NAT too: nothing of that connection arrives any more, in either direction."""
+
+    async def scenario(world: World) -> None:
+        client, server = await pair(world)
+        world.forget_idle("c1", "broker", 10_000)
+        await world.sleep_ms(10_100)
+        client.transport.write(b"too late")
+        world.forget_idle("c1", "broker", None)
+        server.transport.write(b"too late as well")
+        client.transport.write(b"and again")
+        await world.sleep_ms(60_000)
+        assert (client.received, server.received) == (b"", b"")
+        await end(client, server)
+
+    simulate(scenario)
+
+
 def test_a_nat_that_answers_tells_only_the_sender() -> None:
     """The sender gets a reset; the other side goes on waiting on its end."""
 
