@@ -14,6 +14,8 @@ _LATE: Final = "being late breaks no order, and a world waits longer than that f
 _TWICE: Final = "a second protection holds the same rule there"
 _ONE_A_CALL: Final = "a call gets one message in worlds with dead letters"
 _ENDS: Final = f"the lock ends by itself: {_LATE}"
+_AT_ONCE: Final = "a broker of a world handles a request when it reads it"
+_OWN_EPOCH: Final = "no client of a world presents the epoch of another"
 _FULL: Final = "no trace of a world fails to be written"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
 
@@ -105,6 +107,17 @@ BEYOND_WORLDS: Final = {
     "fence-delay-noticed": _LATE,
     "fence-told-of-each-end": f"who is not told asks again: {_LATE}",
     "fence-silent-in-its-group": "a client of a world has one group",
+    "fence-ended-stays-ended": _AT_ONCE,
+    "fence-nothing-begun-after-end": _AT_ONCE,
+    "fence-many-renewed-in-time": "nobody else has had the queue, so its owner goes on in order",
+    "fence-told-leave-room": f"who is not told asks again: {_LATE}",
+    "fence-epoch-of-its-client": _OWN_EPOCH,
+    "fence-commit-of-its-client": _OWN_EPOCH,
+    "members-told-of-new-name": "a process of a world has one client id",
+    "nothing-after-lost-send": "no producer of a world sends a number of a generation again",
+    "delayed-not-passed-over": "no world sends delayed messages",
+    "delayed-by-repaired-entry": "no world sends delayed messages",
+    "delayed-late-on-disk": "no world sends delayed messages",
 }
 
 

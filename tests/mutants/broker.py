@@ -8,6 +8,8 @@ __all__ = ["BROKER"]
 
 ONE_READ: Final = ("tests/broker/requests/test_send_run.py",)
 WRITTEN: Final = ("tests/broker/kept/test_table_writer.py",)
+FENCED_LOCKS: Final = ("tests/broker/fence/test_fenced_locks.py",)
+FENCE_EPOCHS: Final = ("tests/broker/fence/test_fence_epochs.py",)
 
 BROKER: Final = (
     Protection(
@@ -117,5 +119,95 @@ BROKER: Final = (
         "            self._write(LOCK_OFFSETS, LockOffsets(lock_epoch))\n"
         "        self._write(OFFSETS, ConsumerOffsetTable(table, log_offset))",
         ("tests/broker/fence/test_lock_keeper.py",),
+    ),
+    Protection(
+        "fence-ended-stays-ended",
+        "A request that was read before the end of a lease renews it when others have been told already.",
+        "broker/fence/period.py",
+        "return now_ms < self.ends_ms and self.state is not _ENDED",
+        "return now_ms < self.ends_ms",
+        FENCED_LOCKS,
+    ),
+    Protection(
+        "fence-many-renewed-in-time",
+        "A request that renews many queues at once renews a period that has ended.",
+        "broker/fence/index.py",
+        "if lock.state is not _HELD or now_ms >= lock.ends_ms:",
+        "if lock.state is not _HELD:",
+        FENCED_LOCKS,
+    ),
+    Protection(
+        "fence-told-leave-room",
+        "Clients that were told still count as waiting, and others find no room to wait.",
+        "broker/fence/waiters.py",
+        "            self._count -= len(waiting)\n",
+        "",
+        FENCED_LOCKS,
+    ),
+    Protection(
+        "fence-nothing-begun-after-end",
+        "A pull that was read before the end of a lease is served when others have been told already.",
+        "broker/fence/checks.py",
+        "            and lock.state is _HELD\n",
+        "",
+        FENCE_EPOCHS,
+    ),
+    Protection(
+        "fence-epoch-of-its-client",
+        "Any client may do what the owner may, if it presents the epoch.",
+        "broker/fence/checks.py",
+        "            and lock.client_id == claim.lock_client_id\n",
+        "",
+        FENCE_EPOCHS,
+    ),
+    Protection(
+        "fence-commit-of-its-client",
+        "Any client may commit what the owner may, if it presents the epoch.",
+        "broker/fence/checks.py",
+        "if lock is not None and lock.epoch == claim.lock_epoch and lock.client_id == claim.lock_client_id:",
+        "if lock is not None and lock.epoch == claim.lock_epoch:",
+        FENCE_EPOCHS,
+    ),
+    Protection(
+        "members-told-of-new-name",
+        "The members are not told when a client of a known connection has another id.",
+        "broker/state/members.py",
+        "joined = known is None or known.client_id != channel.client_id",
+        "joined = known is None",
+        ("tests/broker/state/test_consumer_manager.py",),
+    ),
+    Protection(
+        "nothing-after-lost-send",
+        "Number 0 of a generation is stored again after a later number of it was lost.",
+        "broker/state/send_sequences.py",
+        "        expected = entry.next_sequence\n",
+        "        expected = max(entry.next_sequence, 0)\n",
+        ("tests/broker/requests/test_send_sequences.py",),
+    ),
+    Protection(
+        "delayed-not-passed-over",
+        "A delayed message that is still searched for is passed over and never delivered.",
+        "broker/delays/service.py",
+        "                    is_damaged = True\n                    break\n",
+        "                    is_damaged = True\n"
+        "                    self._offsets[level] = offset + 1\n"
+        "                    continue\n",
+        ("tests/broker/state/test_delay_service.py",),
+    ),
+    Protection(
+        "delayed-by-repaired-entry",
+        "A delayed message whose entry was damaged comes before its time.",
+        "broker/delays/service.py",
+        "                if not self._is_due(level, now_ms):\n                    break\n",
+        "",
+        ("tests/broker/kept/test_delay_recovery.py",),
+    ),
+    Protection(
+        "delayed-late-on-disk",
+        "A delayed message that reaches the disk after its time waits for the next one.",
+        "broker/persistence/durable_store.py",
+        "            self._broker_tables.delays.waits(code)\n",
+        "            pass\n",
+        ("tests/broker/kept/test_delay_recovery.py",),
     ),
 )

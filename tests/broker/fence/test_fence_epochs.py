@@ -88,6 +88,26 @@ def test_an_older_epoch_of_the_same_client_is_stale(world: World, act: Act) -> N
     assert refused(world) == {(act, Reason.STALE): 1}
 
 
+@every_act
+def test_an_epoch_is_its_owners_alone(world: World, act: Act) -> None:
+    """Another client that presents it is fenced."""
+    owner, other = world.ours("a"), world.ours("b")
+    assert owner.lock()
+    assert code_of(other, act, owner.epoch) == C.FENCED
+    assert committed(world) == -1
+    assert refused(world) == {(act, Reason.FENCED): 1}
+
+
+@pytest.mark.parametrize("act", [Act.PULL, Act.RESET])
+def test_nothing_begins_in_a_period_that_has_ended(world: World, act: Act) -> None:
+    """Also when the request was read before a timer noticed the end."""
+    client = world.ours("a")
+    assert client.lock()
+    assert world.broker.fenced is not None
+    world.broker.fenced.due(world.now_ms + LEASE_MS)
+    assert code_of(client, act, client.epoch) == C.NOT_HELD
+
+
 @pytest.mark.parametrize(("act", "code"), [
     (Act.COMMIT, C.SUCCESS),
     (Act.SEND_BACK, C.SUCCESS),

@@ -87,6 +87,25 @@ def test_an_ended_period_is_not_renewed(late_ms: int, renewed: bool) -> None:
         assert Fences.epoch_of(again) > epoch
 
 
+@pytest.mark.parametrize(("late_ms", "renewed"), [(-1, True), (0, False)])
+def test_an_ended_period_is_not_renewed_with_others(late_ms: int, renewed: bool) -> None:
+    """Also not by a request for many queues, each under its epoch, before any timer has noticed the end."""
+    fences = Fences()
+    epoch = fences.claim("a", NOW_MS)
+    assert fences.renews("a", epoch, NOW_MS + LEASE_MS + late_ms) is renewed
+
+
+def test_a_period_that_has_ended_stays_ended() -> None:
+    """Also for a request that was read before a timer noticed the end: others have been told already."""
+    fences = Fences()
+    epoch = fences.claim("a", NOW_MS)
+    assert not fences.claim("b", NOW_MS)
+    fences.locks.due(NOW_MS + LEASE_MS)
+    assert fences.woken() == ["b"]
+    assert fences.check("a", epoch, NOW_MS + LEASE_MS - 1, pull=True) == "NOT_HELD"
+    assert not fences.renews("a", epoch, NOW_MS + LEASE_MS - 1)
+
+
 def test_who_waits_for_many_queues_is_found_in_steps() -> None:
     """To free a queue costs the same for any number of clients that wait; each is told once of all its queues."""
     fences, queues = Fences(), queues_of("T", 40)
@@ -273,6 +292,9 @@ def test_who_waits_is_bounded() -> None:
     fences.claim("c", NOW_MS)
     fences.unlock("a", epoch, NOW_MS)
     assert fences.woken() == ["b"]
+    fences.claim("a", NOW_MS)
+    fences.claim("c", NOW_MS)
+    assert fences.waiting_count() == 1, "who was told leaves room"
 
 
 def test_ends_that_are_put_off_do_not_pile_up() -> None:

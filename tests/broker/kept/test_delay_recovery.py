@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from lockstep.protocol.messages import properties as names
+from lockstep.store.base import QueueEntry
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Kept, kept
+from tests.broker.kept.kept_broker import Kept, kept, until
 from tests.store.stores import record
 
 LIFE: dict[str, Any] = {"flush_sync": False, "flush_interval_ms": 60_000}  # nothing is written but what a test writes
@@ -56,6 +57,32 @@ async def test_what_was_delivered_before_a_kill_is_not_delivered_again(tmp_path:
     async with kept(left, **LIFE) as last:
         last.broker.deliver_delayed(NOW_MS + 60_000)
         assert last.bodies() == [*[b"%d" % number for number in range(6)], b"later", b"long"]
+
+
+async def test_a_message_with_a_damaged_entry_comes_at_its_time(tmp_path: Path) -> None:
+    """The entry says when. It is found again in the log before anything is delivered."""
+    folder = tmp_path / "0"
+    async with kept(folder, **LIFE) as opened:
+        send_delayed(opened, b"late")
+    async with kept(folder, **LIFE) as again:
+        again.store.queues["SCHEDULE_TOPIC_XXXX", 0].put(0, QueueEntry(0, 0, 0))
+        again.broker.deliver_delayed(NOW_MS + 999)
+        assert again.bodies() == []
+        assert again.broker.delays.next_due_ms == NOW_MS + 1000
+        again.broker.deliver_delayed(NOW_MS + 1000)
+        assert again.bodies() == [b"late"]
+
+
+async def test_a_message_that_reaches_the_disk_after_its_time_comes_then(tmp_path: Path) -> None:
+    """The timer found nothing to deliver, and waits for nothing: the end of the sync wakes it."""
+    async with kept(tmp_path) as opened:
+        send_delayed(opened, b"late")
+        opened.broker.deliver_delayed(NOW_MS + 1000)
+        delays = opened.broker.delays
+        assert delays.next_due_ms is None
+        await until(lambda: delays.next_due_ms == NOW_MS + 1000, "the message can be read")
+        opened.broker.deliver_delayed(NOW_MS + 1000)
+        await until(lambda: opened.bodies() == [b"late"], "it is delivered")
 
 
 async def test_a_kill_before_the_first_table_is_a_kill_like_any_other(tmp_path: Path) -> None:

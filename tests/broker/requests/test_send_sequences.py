@@ -33,6 +33,15 @@ def test_nothing_overtakes_a_send_that_was_not_stored() -> None:
     assert [arrive(sequences, 0, sequence) for sequence in (1, 2)] == [True, True]
 
 
+def test_nothing_follows_a_stored_send_that_was_lost() -> None:
+    """No number of its generation, not even the first one again; the next generation begins anew."""
+    sequences = SendSequences(100)
+    assert arrive(sequences, 0, 0)
+    sequences.failed(KEY)
+    assert [arrive(sequences, 0, sequence) for sequence in range(3)] == [False, False, False]
+    assert arrive(sequences, 1, 0)
+
+
 def test_the_first_send_of_a_generation_is_number_zero() -> None:
     """A sequence that begins in the middle has lost its beginning."""
     sequences = SendSequences(100)

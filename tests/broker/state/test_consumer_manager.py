@@ -23,6 +23,14 @@ def test_a_new_member_is_a_change_and_its_next_heartbeat_is_not() -> None:
     assert manager.client_ids("G") == ("a",)
 
 
+def test_another_client_of_a_connection_is_a_change() -> None:
+    """The list of the members has another name in it, so the others must share the queues anew."""
+    manager, connection = ConsumerManager(), FakeConnection()
+    manager.register(consumer("G", T), connection, channel("a"))
+    assert manager.register(consumer("G", T), connection, channel("b"))
+    assert manager.client_ids("G") == ("b",)
+
+
 def test_topics_added_and_removed_are_changes_of_the_group() -> None:
     """The last heartbeat of any member decides what the group subscribes to."""
     manager, first, second = ConsumerManager(), FakeConnection(), FakeConnection()

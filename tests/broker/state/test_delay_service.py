@@ -10,7 +10,7 @@ from lockstep.broker.delays.levels import DELAY_LEVELS, parse_delay_levels
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.remoting.settings import SettingError
-from lockstep.store import AppendResult, Record, StoreFull
+from lockstep.store import AppendResult, GetResult, GetStatus, Record, StoreFull
 from tests.broker.helpers import NOW_MS, Peer, consumer, pull_header
 from tests.broker.requests.test_send import stored
 
@@ -188,6 +188,27 @@ def test_a_full_store_delays_a_delivery_and_loses_nothing(monkeypatch: pytest.Mo
     assert peer.broker.delays.next_due_ms == NOW_MS + 2000
     peer.broker.deliver_delayed(NOW_MS + 2000)
     assert [message.body for message in stored(peer)] == [b"1", b"2", b"3"]
+
+
+def test_a_message_that_is_searched_for_holds_up_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for again a little later, and none is passed over. Other levels go on."""
+    peer = Peer()
+    for level, body in ((1, b"1"), (1, b"2"), (2, b"other")):
+        send_delayed(peer, level, body)
+    get, damaged = peer.broker.store.get, [(SCHEDULE, 0)]
+
+    def sometimes_damaged(topic: str, queue_id: int, offset: int, *limits: Any) -> GetResult:
+        if (topic, queue_id) in damaged:
+            return GetResult(GetStatus.OFFSET_FOUND_NULL, offset, 0, 2)
+        return get(topic, queue_id, offset, *limits)
+
+    monkeypatch.setattr(peer.broker.store, "get", sometimes_damaged)
+    peer.broker.deliver_delayed(NOW_MS + 5000)
+    assert [message.body for message in stored(peer)] == [b"other"]
+    assert peer.broker.delays.next_due_ms == NOW_MS + 5100
+    damaged.clear()
+    peer.broker.deliver_delayed(NOW_MS + 5100)
+    assert [message.body for message in stored(peer)] == [b"other", b"1", b"2"]
 
 
 def test_a_compressed_body_is_delivered_as_it_was_sent() -> None:
