@@ -108,6 +108,74 @@ def test_a_torn_tail_is_cut_at_the_last_whole_message(tmp_path: Path, left: int)
     third.kill()
 
 
+@pytest.mark.parametrize("lost", [slice(-1000, None), slice(-1600, -600)], ids=["end", "sector"])
+def test_properties_that_did_not_reach_the_disk_end_the_log(tmp_path: Path, lost: slice) -> None:
+    """No CRC covers them: after a crash zeros up to their end, or in a whole sector, tell that the write was torn."""
+    first = FolderStore(tmp_path)
+    fill(first.store, 2)
+    at = first.store.append(record(b"torn")._replace(properties=b"x" * 3000)).commit_log_offset
+    end = first.store.max_commit_log_offset
+    first.kill()
+    path = tmp_path / FIRST_FILE
+    content = bytearray(path.read_bytes())
+    places = range(at, end)[lost]
+    content[places.start : places.stop] = bytes(len(places))
+    path.write_bytes(content)
+    second = FolderStore(tmp_path)
+    assert bodies(second) == [b"0", b"1"]
+    assert second.store.append(record(b"new")) == (at, 2)
+    second.kill()
+
+
+def test_nothing_behind_a_torn_write_is_used(tmp_path: Path) -> None:
+    """Nobody was told that it is stored, and what comes next has its queue offset."""
+    first = FolderStore(tmp_path)
+    offsets = [first.store.append(record(b"%d" % i)).commit_log_offset for i in range(4)]
+    first.kill()
+    _flip(tmp_path, offsets[2] + 88)
+    second = FolderStore(tmp_path)
+    assert bodies(second) == [b"0", b"1"]
+    assert second.store.append(record(b"new")) == (offsets[2], 2)
+    second.kill()
+
+
+def test_damage_below_the_checkpoint_costs_no_later_message(tmp_path: Path) -> None:
+    """What was safe is never cut: after a crash too the log is read on behind it."""
+    first = FolderStore(tmp_path)
+    offsets = [first.store.append(record(b"%d" % i)).commit_log_offset for i in range(5)]
+    end_well(first)
+    second = FolderStore(tmp_path)
+    second.store.append(record(b"later"))
+    second.kill()
+    _flip(tmp_path, offsets[2] + 88)
+    for path in (tmp_path / "consumequeue" / "T" / "0").iterdir():
+        path.unlink()
+    third = FolderStore(tmp_path)
+    assert third.data_dir.crashed
+    assert bodies(third) == [b"0", b"1", b"3", b"4", b"later"]
+    third.kill()
+
+
+def test_the_log_never_ends_below_its_checkpoint(tmp_path: Path) -> None:
+    """Though its last files are lost: no new message gets a place that another one had."""
+    first = FolderStore(tmp_path, segment_bytes=SMALL)
+    fill(first.store, 100)
+    end = first.store.max_commit_log_offset
+    end_well(first)
+    sorted((tmp_path / "commitlog").iterdir())[-1].unlink()
+    second = FolderStore(tmp_path, segment_bytes=SMALL)
+    assert "log_file_missing" in second.log.names("error")
+    assert second.store.append(record(b"new")).commit_log_offset >= end
+    second.kill()
+
+
+def _flip(folder: Path, offset: int) -> None:
+    path = folder / FIRST_FILE
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
 def test_a_second_holder_is_refused(tmp_path: Path) -> None:
     """Two brokers would overwrite each other's files."""
     first = FolderStore(tmp_path)
