@@ -12,6 +12,7 @@ import pytest
 from lockstep.protocol.codes import ResponseCode
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.data_dir import DataDir
+from lockstep.store.format.layout import Checkpoint
 from tests.broker.kept.kept_broker import DEADLINE_S, kept, until
 from tests.store.stores import record
 
@@ -156,15 +157,71 @@ async def test_entries_that_wait_in_memory_are_bounded_when_no_checkpoint_comes(
         assert store.max_offset("T", 0) == 10_000
 
 
-async def test_what_a_failed_sync_has_lost_is_never_acknowledged(tmp_path: Path) -> None:
+async def test_an_acknowledged_message_has_its_name_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file of the log is lost with the power until its folder is synced."""
+    async with kept(tmp_path) as opened:
+        synced, sync_dir = list[str](), opened.disk.sync_dir
+        monkeypatch.setattr(opened.disk, "sync_dir", lambda path: (sync_dir(path), synced.append(path)))
+        opened.send(b"first")
+        opened.flusher.check()
+        await until(lambda: opened.connection.replies, "the send is answered")
+        assert str(tmp_path / "commitlog") in synced
+
+
+async def test_an_end_without_its_checkpoint_is_no_clean_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a clean end nothing is looked for behind the checkpoint, so messages there would be lost."""
+
+    def full(_: Checkpoint) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with kept(tmp_path) as opened:
+        monkeypatch.setattr(opened.store.data_dir, "write_checkpoint", full)
+        opened.send(b"kept")
+    assert (tmp_path / "abort").exists()
+    async with kept(tmp_path) as again:
+        assert again.bodies() == [b"kept"]
+
+
+async def test_after_a_failed_sync_of_queues_no_checkpoint_counts_them(tmp_path: Path) -> None:
+    """Only the next start can tell what they contain, so this is no clean end either."""
+    async with kept(tmp_path) as opened:
+        opened.disk.bad_name = "/consumequeue/T/"
+        opened.send(b"kept")
+        opened.flusher.check()
+        await until(lambda: "queue_sync_failed" in opened.log.names("error"), "the disk has failed")
+        opened.disk.bad_name = ""
+    assert not DataDir(OsStorage(), str(tmp_path)).read_checkpoint().entry_count
+    assert (tmp_path / "abort").exists()
+    async with kept(tmp_path) as again:
+        assert again.bodies() == [b"kept"]
+
+
+async def test_after_a_failed_sync_all_files_are_synced_again(tmp_path: Path) -> None:
+    """Also those that are full: which of them the disk has is not known."""
+    async with kept(tmp_path, segment_bytes=40_000) as opened:
+        opened.disk.sync_error = errno.EIO
+        for _ in range(14):
+            opened.send(b"x" * 3000)
+        opened.flusher.check()
+        await until(lambda: opened.store.refusal, "the disk has failed")
+        opened.disk.sync_error = opened.disk.syncs = 0
+        await until(lambda: not opened.store.refusal, "the disk works again")
+        assert len(opened.store.log.segments.starts) == 2
+        assert opened.disk.syncs >= 2
+
+
+@pytest.mark.parametrize(("body", "properties"), [(b"x" * 3000, ""), (b"x", "KEYS\x01" + "k" * 3000)])
+async def test_what_a_failed_sync_has_lost_is_never_acknowledged(tmp_path: Path, body: bytes, properties: str) -> None:
     """The system may read back the old content of the disk: zeros are no messages, and stay refused."""
     async with kept(tmp_path) as opened:
         opened.send(b"safe")
         opened.flusher.check()
         await until(lambda: opened.connection.replies, "the first send is answered")
-        opened.disk.zeroed = (opened.store.log.synced_offset + 2000, 1500)
+        opened.disk.zeroed = (opened.store.log.synced_offset + 1000, 1500)
         opened.disk.sync_error = errno.EIO
-        opened.send(b"x" * 3000)
+        opened.send(body, properties=properties)
         opened.flusher.check()
         await until(lambda: len(opened.connection.replies) == 2, "the second send is answered")
         assert opened.connection.replies[1].code == ResponseCode.FLUSH_DISK_TIMEOUT
