@@ -163,7 +163,12 @@ async def test_an_acknowledged_message_has_its_name_on_the_disk(
     """A new file of the log is lost with the power until its folder is synced."""
     async with kept(tmp_path) as opened:
         synced, sync_dir = list[str](), opened.disk.sync_dir
-        monkeypatch.setattr(opened.disk, "sync_dir", lambda path: (sync_dir(path), synced.append(path)))
+
+        def noted(path: str) -> None:
+            sync_dir(path)
+            synced.append(path)
+
+        monkeypatch.setattr(opened.disk, "sync_dir", noted)
         opened.send(b"first")
         opened.flusher.check()
         await until(lambda: opened.connection.replies, "the send is answered")

@@ -22,7 +22,7 @@ from lockstep.store.durability import recovery as file_recovery
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog
 from tests.broker.kept.kept_broker import SMALL, Disk, Kept, kept, until
-from tests.store.stores import record
+from tests.store.stores import FolderStore, record
 
 HOUR_MS = 3_600_000
 
@@ -105,10 +105,24 @@ async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path, flush_sync:
                 store.append_all(batch)
             disk.writes_left = None
             assert (store.max_commit_log_offset, store.log.segments.read(0, 100)) == (0, bytes(100))
-        stored = store.append_all(batch)
+        others = [record(b"of another size"), *batch]
+        stored = store.append_all(others)
         await opened.flusher.flush()
-        assert [result.queue_offset for result in stored] == list(range(8))
-        assert opened.bodies() == [one.body for one in batch]
+        assert [result.queue_offset for result in stored] == list(range(9))
+        assert opened.bodies() == [one.body for one in others]
+
+
+def test_a_run_is_refused_like_a_single_message(tmp_path: Path) -> None:
+    """While the disk is in doubt nothing is stored, however it comes."""
+    opened = FolderStore(tmp_path)
+    opened.store.append(record(b"before"))
+    end = opened.store.max_commit_log_offset
+    opened.store.refuse("log", "the disk is in doubt")
+    for run in ([record(b"1")], [record(b"1"), record(b"2")]):
+        with pytest.raises(StoreFull, match="in doubt"):
+            opened.store.append_all(run)
+    assert opened.store.max_commit_log_offset == end
+    opened.kill()
 
 
 async def test_a_run_that_is_not_written_leaves_nothing_behind(tmp_path: Path) -> None:
