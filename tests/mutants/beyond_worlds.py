@@ -16,6 +16,8 @@ _ONE_A_CALL: Final = "a call gets one message in worlds with dead letters"
 _ENDS: Final = f"the lock ends by itself: {_LATE}"
 _AT_ONCE: Final = "a broker of a world handles a request when it reads it"
 _OWN_EPOCH: Final = "no client of a world presents the epoch of another"
+_TORN: Final = "a power cut seldom leaves a part of a message and all that follows it"
+_FAILS: Final = "a disk of a world seldom fails and loses its power between two of its rounds"
 _FULL: Final = "no trace of a world fails to be written"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
 
@@ -118,6 +120,9 @@ BEYOND_WORLDS: Final = {
     "delayed-not-passed-over": "no world sends delayed messages",
     "delayed-by-repaired-entry": "no world sends delayed messages",
     "delayed-late-on-disk": "no world sends delayed messages",
+    "recovery-reads-on-behind-damage": "no disk of a world damages what was synced",
+    "recovery-not-below-checkpoint": "no disk of a world damages what was synced",
+    "failed-batch-not-readable": "no producer of a world sends a batch to a full disk",
 }
 
 
@@ -139,4 +144,12 @@ RARE: Final[dict[str, str]] = {
     "broker-lock-age-of-takeover": "a world seldom lasts ten lives of a lock behind a takeover",
     "kept-mark-of-a-start": "the power seldom goes before the folder is synced for another reason",
     "fence-offsets-before-their-epoch": "a power cut seldom comes between the writing of two small files",
+    "recovery-torn-properties": _TORN,
+    "recovery-nothing-behind-torn": _TORN,
+    "failed-sync-of-all-files": _FAILS,
+    "failed-sync-torn-properties": _FAILS,
+    "log-names-on-the-disk": "the power seldom goes before the folder is synced for another reason",
+    "clean-end-with-checkpoint": _FAILS,
+    "checkpoint-of-safe-queues": _FAILS,
+    "run-refused-like-one": _FAILS,
 }

@@ -169,6 +169,21 @@ def test_the_log_never_ends_below_its_checkpoint(tmp_path: Path) -> None:
     second.kill()
 
 
+def test_an_entry_of_another_queue_is_not_believed(tmp_path: Path) -> None:
+    """A message says where it belongs. The right one is found in the log."""
+    first = FolderStore(tmp_path)
+    for number in range(5):
+        for queue_id in (0, 1):
+            first.store.append(record(b"%d of %d" % (number, queue_id), queue_id=queue_id))
+    end_well(first)
+    second = FolderStore(tmp_path)
+    queues = second.store.queues
+    queues["T", 0].put(2, queues["T", 1].entries(2, 1)[0])
+    queues["T", 0].put(3, queues["T", 0].entries(1, 1)[0])
+    assert bodies(second) == [b"%d of 0" % number for number in range(5)]
+    second.kill()
+
+
 def _flip(folder: Path, offset: int) -> None:
     path = folder / FIRST_FILE
     content = bytearray(path.read_bytes())

@@ -39,6 +39,13 @@ def test_a_flag_of_a_long_address_that_does_not_fit_is_refused(flag: SysFlag) ->
     assert "room" in str(parse_record(bytes(message), 0, OFFSET))
 
 
+def test_a_message_that_stands_elsewhere_is_refused() -> None:
+    """It names its place: what is left of an older log is no message of this one."""
+    message = stored(b"body", V4, V4)
+    assert isinstance(parse_record(message, 0, OFFSET), LogRecord)
+    assert isinstance(parse_record(message, 0, OFFSET + 100), str)
+
+
 @given(st.data())
 def test_damaged_bytes_are_refused_and_never_raise(data: st.DataObject) -> None:
     """Bytes are changed and cut at any place: the answer is a message or a reason."""
