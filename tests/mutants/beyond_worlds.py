@@ -120,6 +120,8 @@ BEYOND_WORLDS: Final = {
     "delayed-not-passed-over": "no world sends delayed messages",
     "delayed-by-repaired-entry": "no world sends delayed messages",
     "delayed-late-on-disk": "no world sends delayed messages",
+    "entry-of-its-queue": "no disk of a world damages what was synced",
+    "record-at-its-place": "no log of a world is laid over an older one",
     "recovery-reads-on-behind-damage": "no disk of a world damages what was synced",
     "recovery-not-below-checkpoint": "no disk of a world damages what was synced",
     "failed-batch-not-readable": "no producer of a world sends a batch to a full disk",

@@ -205,4 +205,20 @@ KEPT: Final = (
         "        if self.log.has_room",
         ("tests/store/test_store_flusher.py",),
     ),
+    Protection(
+        "entry-of-its-queue",
+        "A damaged entry gives a consumer the message of another queue, or of another offset.",
+        "store/file/reader.py",
+        "if reason.size_bytes == size and queue.has(reason, first + i):",
+        "if reason.size_bytes == size:",
+        ("tests/store/test_file_store.py",),
+    ),
+    Protection(
+        "record-at-its-place",
+        "What is left of an older log is taken for a message of this one.",
+        "store/format/record.py",
+        "    if stands_at != offset:\n",
+        "    if False:\n",
+        ("tests/store/test_log_record.py",),
+    ),
 )
