@@ -91,6 +91,7 @@ def ribbons_are_as_traces(site: Site, page: Page) -> None:
 def test_a_mark_tells_its_story(site: Site, page: Page, errors: list[str]) -> None:
     """A click on a takeover says who, when and why, in a dialog that Escape closes."""
     page.goto(site.address)
+    site.join()  # it takes queues over; two members that began together may not have
     page.wait_for_selector(".mark.taken_over")
     page.locator(".mark.taken_over").last.click()  # of marks near each other the last one is on top
     dialog = page.get_by_role("dialog")
