@@ -28,8 +28,8 @@ __all__ = ["AdminBase", "AnswerTooLargeError", "NotLockstepError"]
 
 B = TypeVar("B", bound=WireBody)
 _MEMBERS_ASKED_MAX: Final = 16  # at once: one that is silent keeps one of an Apache broker's 16 admin threads
-_BUSY_S: Final = 0.1
-_BUSY_TIMES_MAX: Final = 20
+_BUSY_S: Final = 0.1  # seconds between two tries at a broker that has other answers in work
+_BUSY_TIMES_MAX: Final = 20  # 2 s in all
 
 
 class NotLockstepError(ClientError):

@@ -20,9 +20,8 @@ __all__ = ["Routes"]
 B = TypeVar("B", bound=WireBody)
 TakeAnswer = Callable[[str, int, RemotingCommand], None]
 _BROKERS_KEPT: Final = 1000
-_UNKNOWN_MAX: Final = (
-    1000  # messages may name topics too: a reply goes to the one of the cluster that its request names
-)
+# Topics. Messages may name them too: a reply goes to the topic of the cluster that its request names.
+_UNKNOWN_MAX: Final = 1000
 
 
 class Routes:

@@ -4,7 +4,7 @@ from typing import Final
 
 __all__ = ["status_of"]
 
-_NOBODY_READS: Final = 141  # a shell's status of a program that SIGPIPE ended
+_SIGPIPE_STATUS: Final = 141  # 128 + 13: what a shell reports of a program that SIGPIPE ended
 
 
 def status_of(ended: SystemExit) -> int:
@@ -13,5 +13,5 @@ def status_of(ended: SystemExit) -> int:
     click ends a command whose reader has closed stdout with 1, which says that something failed. As SIGPIPE it is 141.
     """
     if isinstance(ended.__context__, BrokenPipeError):
-        return _NOBODY_READS
+        return _SIGPIPE_STATUS
     return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
