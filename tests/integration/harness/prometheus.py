@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.testing.process import ChildProcess
+from tests.integration.harness.ports import free_port
 
 __all__ = ["Ask", "prometheus"]
 
@@ -28,7 +28,7 @@ def prometheus(url: str, folder: Path) -> Iterator[Ask]:
     path = shutil.which("prometheus")
     if path is None:
         pytest.skip("no Prometheus here (apt install prometheus)")
-    config, address = folder / "prometheus.yml", f"127.0.0.1:{_free_port()}"
+    config, address = folder / "prometheus.yml", f"127.0.0.1:{free_port()}"
     job = {"job_name": "lockstep", "static_configs": [{"targets": [urllib.parse.urlsplit(url).netloc]}]}
     config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}))
     command = [path, f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",
@@ -39,11 +39,6 @@ def prometheus(url: str, folder: Path) -> Iterator[Ask]:
             program.wait_until(lambda: any(map(wanted, _values(address, query))), f"an answer to {query}")
 
         yield ask
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def _values(address: str, query: str) -> list[float]:

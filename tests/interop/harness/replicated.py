@@ -11,6 +11,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader
 from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import ChildProcess
+from tests.integration.harness.ports import free_port
 from tests.interop.harness.installed import jars, version_of
 from tests.interop.harness.servers import (
     BROKER_CONF,
@@ -22,7 +23,6 @@ from tests.interop.harness.servers import (
     Server,
     accepts,
     broker_ports,
-    free_port,
     in_a_loop,
     is_ready,
     jvm_process,

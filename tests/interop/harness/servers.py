@@ -6,11 +6,10 @@ clients of a test have intervals to match (drivers.FAST).
 
 import asyncio
 import os
-import random
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from lockstep.client import AdminClient, ClientConfig, ClientError
 from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import BrokerProcess, ChildProcess
+from tests.integration.harness.ports import free_port, free_ports_at
 from tests.integration.harness.processes import ANSWER_MS
 from tests.interop.harness.installed import jars, version_of
 
@@ -26,7 +26,6 @@ __all__ = ["LOCK_LIFE_MS", "Ports", "Server", "apache_server", "free_ports", "lo
 LOCK_LIFE_MS = 10_000  # as in the demo
 START_TIMEOUT_S = 180.0  # of a busy machine
 POLL_S = 0.1
-PORTS = (20_000, 32_000)
 _QUICK = ("--dead-letter-at-once",)  # nobody waits for the minutes that RocketMQ's take
 OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang", "java.util")
 MODULES = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
@@ -194,31 +193,12 @@ def in_a_loop(work: Coroutine[Any, Any, bool]) -> bool:
     return bool(answers and answers[0])
 
 
-def free_port() -> int:
-    """Of a range from which systems give no ports to those who ask for any: it stays free until a JVM listens on it."""
-    while True:
-        port = random.randrange(*PORTS)
-        with closing(socket.socket()) as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
 def free_ports() -> Ports:
     listen, replication = broker_ports()
-    name_server = free_port()
-    while name_server in range(listen - 2, listen + 2):
-        name_server = free_port()
-    return Ports(name_server, listen, replication)
+    return Ports(free_port(), listen, replication)
 
 
 def broker_ports() -> tuple[int, int]:
-    """(listen port, port of the replication), with the port of the "VIP channel" two below the first free as well."""
-    while True:
-        port = random.randrange(*PORTS)
-        with ExitStack() as stack:
-            try:
-                for wanted in (port - 2, port, port + 1):
-                    stack.enter_context(closing(socket.socket())).bind(("127.0.0.1", wanted))
-            except OSError:
-                continue
-            return port, port + 1
+    """(listen port, port of the replication). The "VIP channel" two below the listen port is free as well."""
+    _, listen, replication = free_ports_at(-2, 0, 1)
+    return listen, replication
