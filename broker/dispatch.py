@@ -13,6 +13,7 @@ from lockstep.broker.name_server import route
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.processors import (
     client,
+    find_sent,
     lock,
     message,
     offset,
@@ -51,6 +52,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.SEND_MESSAGE_V2: send.send_message,
     _R.SEND_BATCH_MESSAGE: send.send_message,
     _R.SEND_TOGETHER: send_together.send_together,
+    _R.FIND_SENT: find_sent.find_sent,
     _R.SEND_REPLY_MESSAGE: reply_message.send_reply_message,
     _R.SEND_REPLY_MESSAGE_V2: reply_message.send_reply_message,
     _R.PULL_MESSAGE: pull.pull_message,

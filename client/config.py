@@ -112,7 +112,8 @@ class ProducerConfig(ClientConfig):
     """The settings of a producer.
 
     Args:
-        retry_keyed: repeat a keyed send whose outcome is unknown, in order and with the same UNIQ_KEY.
+        retry_keyed: repeat a keyed send whose outcome is unknown, in order and with the same UNIQ_KEY. A Lockstep
+            broker is asked first, and stores it once.
         compress_msg_body_over_howmuch: compress bodies of at least so many bytes; 0: never.
         compress_type: every consumer reads ZLIB; LZ4 and ZSTD are read by Lockstep, and by Java from 4.9.4 on.
         compress_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; LZ4 has none.

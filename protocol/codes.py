@@ -204,6 +204,7 @@ class RequestCode(IntEnum):
     LIST_LOCK_CHANGES = 30005
     SEND_TOGETHER = 30006
     COMMIT_TOGETHER = 30007
+    FIND_SENT = 30008
 
 
 class ResponseCode(IntEnum):

@@ -223,6 +223,7 @@ WANTS: Final[Mapping[int, tuple[Wants, Wants]]] = {
     _R.SEND_MESSAGE_V2: (_wants(_send("b", "a")), _wants(_send_strict("b"))),
     _R.SEND_BATCH_MESSAGE: (_SIGNED, _wants(_send_strict("b"))),
     _R.SEND_TOGETHER: (_SENDS, _SENDS),
+    _R.FIND_SENT: (_wants(_topic("topic", PUB)), _wants(_topic("topic", PUB))),
     _R.SEND_REPLY_MESSAGE: _REPLY,
     _R.SEND_REPLY_MESSAGE_V2: _REPLY_V2,
     _R.PULL_MESSAGE: (_PULL, _PULL),

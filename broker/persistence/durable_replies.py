@@ -68,6 +68,8 @@ class DurableReplies:
             broker.fence.keeper = DiskLockKeeper(kept.lock_file, broker.fenced, broker.offsets, lock_writer)
         writings, retention = kept.tables.writings, Retention(self._limits)
         self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
+        if config.flush_sync:
+            broker.log_synced = self._when_synced
 
     def _limits(self) -> RetentionLimits:
         config = self._broker.config  # limits may change at run time
@@ -155,6 +157,9 @@ class DurableReplies:
 
         self._group_writer.when_written(groups_written)
 
+    def _when_synced(self, then: Callable[[], None]) -> None:
+        self.flusher.when_safe(lambda _: then())
+
     def _after_log(self, connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:
         self.flusher.when_safe(partial(_answer, self._broker, connection, command, reply))
 
@@ -183,4 +188,5 @@ def _break_sequence(broker: Broker, command: RemotingCommand) -> None:
     if header_class is not None:
         header = command.decode_header(header_class)
         if header.send_sequence is not None:
-            broker.send_sequences.failed((header.sender_id or "", header.topic, header.queue_id))
+            key = (header.sender_id or "", header.topic, header.queue_id)
+            broker.send_sequences.failed(key, header.send_generation or 0)

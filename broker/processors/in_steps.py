@@ -81,9 +81,12 @@ def give_fields(command: RemotingCommand, reply: RemotingCommand) -> RemotingCom
 
 
 def answer_in_steps(
-    worker: Worker, connection: Connection, command: RemotingCommand, answer: AnswerSteps
+    worker: Worker, connection: Connection, command: RemotingCommand, answer: AnswerSteps, *, apart: bool = False
 ) -> RemotingCommand | None:
     """Run the steps of an answer. Requests of one connection are handled in their order.
+
+    Args:
+        apart: Only requests with this code wait for it: it may wait for the disk, and a heartbeat must not.
 
     Returns:
         The answer, if this turn of the loop had time for all steps; otherwise None, and the answer is sent later.
@@ -91,11 +94,12 @@ def answer_in_steps(
     Raises:
         Refusal: Too many requests of this connection are in work.
     """
-    if worker.work.count_of(connection) >= _UNDER_WAY_MAX:
+    line = (connection, command.code) if apart else connection
+    if worker.work.count_of(line) >= _UNDER_WAY_MAX:
         remark = f"{_UNDER_WAY_MAX} requests of this connection are still in work; wait for their answers"
         raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
     under_way = _UnderWay(worker, connection, command)
-    worker.work.start(connection, under_way.steps(answer))
+    worker.work.start(line, under_way.steps(answer))
     under_way.late = True
     if under_way.error is not None:
         raise under_way.error

@@ -1,5 +1,6 @@
 """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE (wire.md 4)."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -37,6 +38,7 @@ from lockstep.store import AppendResult, Record, StoreFull
 
 __all__ = [
     "IPV4_HOSTS",
+    "batch_response",
     "check_body",
     "encoded",
     "new_send_run",
@@ -279,7 +281,11 @@ def _store_batch(
         _new_record(Record, (topic, queue_id, flag, sys_flag, *times, body, text, code))
         for flag, body, text, code in [_checked(record, appended) for record in batch]
     ]
-    stored = broker.put_all(records)
+    return batch_response(broker, queue_id, broker.put_all(records))
+
+
+def batch_response(broker: Broker, queue_id: int, stored: Sequence[AppendResult]) -> SendMessageResponseHeader:
+    """The answer to a send of these messages, which are next to each other in the queue."""
     message_ids = ",".join([f"{broker.message_id_prefix}{result.commit_log_offset:016X}" for result in stored])
     return SendMessageResponseHeader(message_ids, queue_id, stored[0].queue_offset, None, _REGION, _TRACE_ON)
 

@@ -179,7 +179,7 @@ class _Frame:
                 self._refuse(row, queue, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
                 if queue.generation != NO_NUMBERS:
                     failed.add(queue.key)
-                    self.broker.send_sequences.failed(queue.key)
+                    self.broker.send_sequences.failed(queue.key, queue.generation)
             else:
                 self.rows[row] = (_SUCCESS, queue_offset, commit_log_offset)
 
@@ -201,7 +201,7 @@ def as_unsafe(broker: Broker, command: RemotingCommand, reply: RemotingCommand, 
     queues, _, _ = decode_sends(command.body, header.message_count)
     for topic, queue_id, generation in queues:
         if generation != NO_NUMBERS:
-            broker.send_sequences.failed((header.sender_id or "", topic, queue_id))
+            broker.send_sequences.failed((header.sender_id or "", topic, queue_id), generation)
     rows, remarks = decode_rows(reply.body, header.message_count)
     left = iter(remarks)
     unsafe = int(ResponseCode.FLUSH_DISK_TIMEOUT)

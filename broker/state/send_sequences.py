@@ -71,10 +71,11 @@ class SendSequences:
     def stored(self, key: SequenceKey) -> None:
         self._sequences[key].next_sequence += 1
 
-    def failed(self, key: SequenceKey) -> None:
+    def failed(self, key: SequenceKey, generation: int) -> None:
         """A stored send was lost: refuse every later number of its generation."""
-        if key in self._sequences:
-            self._sequences[key].next_sequence = -1
+        entry = self._sequences.get(key)
+        if entry is not None and entry.generation == generation:
+            entry.next_sequence = -1
 
     def _begin(self, key: SequenceKey, generation: int, connection: Connection) -> Sequence:
         if len(self._sequences) >= self._count_max:

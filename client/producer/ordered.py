@@ -69,7 +69,10 @@ class OrderedSender:
                         sequence.failed(number)
                         failure = _send_error(error, outgoing)
                     else:
-                        sequence.settled(number)
+                        if outgoing.special:
+                            sequence.settled(number)
+                        else:
+                            sequence.stored(number, result.queue_offset)
                         return result
         if failure is None:
             ticket = sequence.ticket()
@@ -103,8 +106,9 @@ class OrderedSender:
                     raise earlier
                 await self._pause(sequence, ticket, delay_ms)
                 delay_ms = min(2 * delay_ms, _RETRY_DELAY_MAX_MS) if throttled else _RETRY_DELAY_MS
+            unsure = earlier is not None and earlier.outcome is SendOutcome.UNKNOWN
             try:
-                return await self._attempt(sequence, ticket, outgoing, timeout_ms)
+                return await self._attempt(sequence, ticket, outgoing, timeout_ms, unsure=unsure)
             except SequenceBrokenError:
                 raise SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id).after(earlier) from None
             except BatchRefusedError:  # nothing of it is stored: the message leaves by itself, in its place
@@ -140,7 +144,10 @@ class OrderedSender:
 
     # One attempt ---------------------------------------------------------------------------------------------
 
-    async def _attempt(self, sequence: SendSequence, ticket: int, outgoing: Outgoing, timeout_ms: int) -> SendResult:
+    async def _attempt(
+        self, sequence: SendSequence, ticket: int, outgoing: Outgoing, timeout_ms: int, *, unsure: bool
+    ) -> SendResult:
+        """`unsure`: an earlier attempt may be stored, and the broker is asked first."""
         batched = None
         if self._batches and not (outgoing.special or outgoing.uncompressed or outgoing.sys_flag):
             # A batch has no flags of compression, no delay and no transaction.
@@ -154,6 +161,10 @@ class OrderedSender:
         if number is not None and batched is not None:
             return await self._outcome(sequence, number, batched.future, outgoing)
         alone = not endpoint.agreed
+        if unsure and not alone:
+            found = await self._find_sent(sequence, ticket, endpoint, outgoing, timeout_ms)
+            if found is not None:
+                return found
         try:
             number = sequence.depart(ticket, endpoint)
             if alone and batched is not None and self._leaves_with_others(sequence, endpoint, batched):
@@ -170,6 +181,34 @@ class OrderedSender:
         if not alone:
             sequence.release()  # the next send may leave: the broker keeps the order
         return await self._outcome(sequence, number, future, outgoing, alone)
+
+    async def _find_sent(
+        self, sequence: SendSequence, ticket: int, endpoint: Endpoint, outgoing: Outgoing, timeout_ms: int
+    ) -> SendResult | None:
+        """Ask the broker for an earlier attempt. The send has the turn, and keeps it if there is none.
+
+        Raises:
+            SequenceBrokenError: an earlier send was given up.
+            SendError: the broker did not say. The ticket is held still, and the turn is over.
+        """
+        try:
+            reply = await self._requests.find_sent(endpoint, sequence, ticket, outgoing, timeout_ms)
+            found = (
+                None if reply.code == ResponseCode.QUERY_NOT_FOUND else read_send_reply(reply, sequence.queue, outgoing)
+            )
+            if found is None and not sequence.may_depart(ticket, endpoint):
+                raise SendError("an earlier send failed meanwhile", SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
+        except (SendError, RemotingError) as error:
+            sequence.release()
+            raise _send_error(error, outgoing) from None
+        except BaseException:
+            sequence.leave(ticket)
+            sequence.release()
+            raise
+        if found is not None:
+            sequence.leave(ticket)
+            sequence.release()
+        return found
 
     def _leaves_with_others(self, sequence: SendSequence, endpoint: Endpoint, first: OneSend) -> bool:
         """Send a batch of this message, which has departed, and of those that wait behind it, if there are any."""
@@ -264,7 +303,10 @@ class OrderedSender:
         except SendForbiddenError:  # it was left out of its batch, which is no reason for others to fail
             sequence.settled(number)  # the turn lasts until the batch has ended
             raise
-        sequence.settled(number)
+        if outgoing.special:
+            sequence.settled(number)
+        else:
+            sequence.stored(number, result.queue_offset)
         if alone:
             sequence.release()
         return result

@@ -14,7 +14,7 @@ from lockstep.client.producer.answers import read_send_reply
 from lockstep.client.producer.batches import Batch
 from lockstep.client.producer.outgoing import OneSend, Outgoing
 from lockstep.client.producer.request_reply import ReplyMessage
-from lockstep.client.producer.sequencer import SequenceNumber
+from lockstep.client.producer.sequencer import SendSequence, SequenceNumber
 from lockstep.client.producer.together import SendsTogether
 from lockstep.protocol.codes import (
     BATCHED_PROPERTIES_BYTES_MAX,
@@ -25,7 +25,7 @@ from lockstep.protocol.codes import (
 )
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
+from lockstep.protocol.headers.messaging import FindSentRequestHeader, SendMessageRequestHeaderV2
 from lockstep.protocol.headers.together import SendTogetherRequestHeader
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
@@ -295,6 +295,19 @@ class SendRequests:
         endpoint.send_one_way(self.command(queue, outgoing))
         if context is not None:
             self.hooks.after(context, None)
+
+    async def find_sent(
+        self, endpoint: Endpoint, sequence: SendSequence, ticket: int, outgoing: Outgoing, timeout_ms: int
+    ) -> RemotingCommand:
+        """The broker's answer about an earlier attempt of a send (docs/wire.md 17.3). Raises RemotingError."""
+        queue, ids = sequence.queue, outgoing.msg_ids
+        header = FindSentRequestHeader(
+            outgoing.topic, queue.queue_id, sequence.search_from(ticket), ids[0], len(ids),
+            sequence.generation, sequence.sequence, self._sequence_id,
+        )  # fmt: skip
+        if self._together is not None:
+            self._together.flush(queue.broker_name)  # the numbers before this one arrive before it
+        return await endpoint.request(RemotingCommand(RequestCode.FIND_SENT, header), timeout_ms)
 
 
 async def open_sender(instance: MQClientInstance, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> Endpoint:

@@ -50,6 +50,8 @@ class SendSequence:
         "_held",
         "_in_flight",
         "_stale",
+        "_stored_offset",
+        "_stored_ticket",
         "_tickets",
         "_turn_taken",
         "_waiting",
@@ -69,6 +71,8 @@ class SendSequence:
         self._tickets = 0
         self._in_flight = 0
         self._stale = 0  # sends in flight of an older generation
+        self._stored_ticket = 0  # of the send that was answered last as stored
+        self._stored_offset = -1
         self._failing = 0  # callers that must fail with an earlier send and do not know it yet
         self._turn_taken = False
         self._departing = 0  # the ticket that has the turn
@@ -194,6 +198,18 @@ class SendSequence:
         assert (number.generation, number.sequence) == (self.generation, self.sequence - 1), "others have left since"
         self.sequence -= 1
         self._in_flight -= 1
+
+    def stored(self, number: SequenceNumber, queue_offset: int) -> None:
+        """As `settled`, of a message that is at this offset of the queue."""
+        self._stored_ticket, self._stored_offset = number.ticket, queue_offset
+        self.settled(number)
+
+    def search_from(self, ticket: int) -> int:
+        """The queue offset at which the first search for an earlier attempt of a send may end.
+
+        What left before it is stored before it. When a later send was answered first, this one is stored too.
+        """
+        return self._stored_offset + 1 if self._stored_ticket < ticket else 0
 
     def settled(self, number: SequenceNumber) -> None:
         """The broker stored the message, or no other send depends on it."""

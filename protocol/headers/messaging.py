@@ -19,6 +19,7 @@ __all__ = [
     "CheckTransactionStateRequestHeader",
     "CreateTopicRequestHeader",
     "EndTransactionRequestHeader",
+    "FindSentRequestHeader",
     "GetConsumerListByGroupRequestHeader",
     "GetRouteInfoRequestHeader",
     "ListLockChangesRequestHeader",
@@ -298,6 +299,23 @@ class ResetOwnOffsetResponseHeader(NamedTuple):
     lease_ms: int
 
 
+class FindSentRequestHeader(NamedTuple):
+    """FIND_SENT (30008), a Lockstep extension: the place of a send that had no answer (docs/wire.md 17.3).
+
+    `message_id` is the UNIQ_KEY of its first message, which is at `begin_offset` of the queue or behind it. The repeat
+    would have the other three, as a send has them.
+    """
+
+    topic: str
+    queue_id: Int32
+    begin_offset: int
+    message_id: str
+    message_count: Int32
+    send_generation: int
+    send_sequence: int
+    sender_id: str
+
+
 rename_on_wire(
     SendMessageRequestHeaderV2,
     dict(
@@ -355,6 +373,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.LIST_LOCKS: ListLocksRequestHeader,
     _R.LIST_LOCK_CHANGES: ListLockChangesRequestHeader,
     _R.RESET_OWN_OFFSET: ResetOwnOffsetRequestHeader,
+    _R.FIND_SENT: FindSentRequestHeader,
     **ADMIN_REQUEST_HEADERS,
     **ACL_REQUEST_HEADERS,
     **TOGETHER_REQUEST_HEADERS,
@@ -373,6 +392,7 @@ RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.SEND_BATCH_MESSAGE: SendMessageResponseHeader,
     _R.QUERY_DATA_VERSION: QueryDataVersionResponseHeader,
     _R.RESET_OWN_OFFSET: ResetOwnOffsetResponseHeader,
+    _R.FIND_SENT: SendMessageResponseHeader,
     **ADMIN_RESPONSE_HEADERS,
     **ACL_RESPONSE_HEADERS,
     **TOGETHER_RESPONSE_HEADERS,

@@ -17,6 +17,7 @@ TOGETHER: Final = (
     "tests/client/producer/test_send_order.py",
 )
 KEYED_SENDS: Final = ("tests/client/producer/test_keyed_sends.py",)
+FIND_SENT: Final = ("tests/broker/requests/test_find_sent.py",)
 KEYS: Final = ("tests/client/dispatch/test_key_queues.py", "tests/client/dispatch/test_consume_by_key.py")
 
 SENDING: Final = (
@@ -161,7 +162,8 @@ SENDING: Final = (
         "sends-behind-a-refused-one",
         "A frame is stored on behind a message that the store refused.",
         "broker/processors/send_together.py",
-        "                    failed.add(queue.key)\n                    self.broker.send_sequences.failed(queue.key)",
+        "                    failed.add(queue.key)\n"
+        "                    self.broker.send_sequences.failed(queue.key, queue.generation)",
         "                    pass",
         ("tests/broker/requests/test_send_together.py",),
     ),
@@ -169,7 +171,7 @@ SENDING: Final = (
         "sends-behind-a-lost-one",
         "Sends behind one whose sync failed are stored.",
         "broker/state/send_sequences.py",
-        "            self._sequences[key].next_sequence = -1",
+        "            entry.next_sequence = -1",
         "            pass",
         ("tests/broker/requests/test_unsafe_answers.py",),
     ),
@@ -204,6 +206,39 @@ SENDING: Final = (
         "        except asyncio.CancelledError:\n            sequence.give_up(ticket)\n            raise",
         "        except asyncio.CancelledError:\n            sequence.leave(ticket)\n            raise",
         KEYED_SENDS,
+    ),
+    Protection(
+        "repeats-asked-for",
+        "A keyed send whose answer was lost is stored once more, behind later ones.",
+        "client/producer/ordered.py",
+        "        if unsure and not alone:\n",
+        "        if False:\n",
+        (*KEYED_SENDS, "tests/scenarios/producers/test_sends.py"),
+    ),
+    Protection(
+        "question-ends-generation",
+        "An attempt that arrives after the producer asked for it is stored beside its repeat.",
+        "broker/processors/find_sent.py",
+        "    why = broker.send_sequences.refusal("
+        "key, header.send_generation, header.send_sequence, connection, now_ms)\n",
+        "    why = None\n",
+        FIND_SENT,
+    ),
+    Protection(
+        "question-waits-for-disk",
+        "A message that waits for the disk is not found, and is stored again.",
+        "broker/processors/find_sent.py",
+        "    if broker.durable is not None and broker.log_synced is not None:\n",
+        "    if False:\n",
+        FIND_SENT,
+    ),
+    Protection(
+        "question-of-the-whole-queue",
+        "A message is not searched where it stands, before a later one that was answered first.",
+        "client/producer/sequencer.py",
+        "return self._stored_offset + 1 if self._stored_ticket < ticket else 0",
+        "return self._stored_offset + 1",
+        ("tests/client/producer/test_send_sequence.py", *KEYED_SENDS),
     ),
     Protection(
         "beyond-the-span-started",

@@ -5,7 +5,6 @@ from typing import Final
 
 from lockstep.client import MessageExt, MessageQueue, SendOutcome
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
-from lockstep.simulation.worlds.producing.producers import Plan
 
 __all__ = ["KEYS", "Places", "Sent", "text_of"]
 
@@ -45,8 +44,7 @@ class Sent:
 class Places:
     """Where messages are stored. `add` each queue, and then `check`."""
 
-    def __init__(self, plan: Plan, findings: Findings, sent: list[Sent]) -> None:
-        self._settings = plan.settings_of
+    def __init__(self, findings: Findings, sent: list[Sent]) -> None:
         self._findings = findings
         self._sent = sent
         self._places: dict[str, list[tuple[MessageQueue, int]]] = {}
@@ -81,11 +79,7 @@ class Places:
             if sent.called < highest.get(sent.producer, -1) and text not in seen:
                 told = f"message {text} at offset {offset}, after one that was called later"
                 self._findings.add(Wrong.STORED_OUT_OF_ORDER, told, queue=place_of(queue))
-            is_late = sent.called <= known.get(sent.producer, -1)
-            if is_late and text in seen and sent.retried and not 0 < sent.behind <= offset:
-                # It had no answer in time, and a later one had: RocketMQ's retries may repeat it there.
-                self._findings.saw("repeated behind a later one")
-            elif is_late:
+            if sent.called <= known.get(sent.producer, -1):
                 told = f"message {text} at offset {offset}, after the answer to it or to one that was called later"
                 self._findings.add(Wrong.STORED_LATE, told, queue=place_of(queue))
             seen.add(text)
@@ -98,10 +92,7 @@ class Places:
             self._findings.add(Wrong.NOT_STORED, told, queue=place_of(sent.queue))
         if sent.outcome in (SendOutcome.NOT_SENT, SendOutcome.REFUSED) and places:
             self._findings.add(Wrong.REFUSED_AND_STORED, f"message {text} failed as {sent.outcome}, and is at {places}")
-        settings = self._settings(sent.producer)
         if len(places) > 1:
-            self._findings.saw("stored twice")
-        if len(places) > (1 + settings["retry_times"] if sent.retried else 1):
             self._findings.add(Wrong.STORED_TOO_OFTEN, f"message {text} is at {places}")
 
     def _check_overtaken(self, calls: list[Sent]) -> None:

@@ -37,9 +37,19 @@ def test_nothing_follows_a_stored_send_that_was_lost() -> None:
     """No number of its generation, not even the first one again; the next generation begins anew."""
     sequences = SendSequences(100)
     assert arrive(sequences, 0, 0)
-    sequences.failed(KEY)
+    sequences.failed(KEY, 0)
     assert [arrive(sequences, 0, sequence) for sequence in range(3)] == [False, False, False]
     assert arrive(sequences, 1, 0)
+
+
+def test_a_lost_send_of_an_older_generation_ends_no_newer_one() -> None:
+    """The producer went on without its answer: it learns no more of it."""
+    sequences = SendSequences(100)
+    assert arrive(sequences, 0, 0)
+    assert arrive(sequences, 1, 0)
+    sequences.failed(KEY, 0)
+    assert arrive(sequences, 1, 1)
+    sequences.failed(("unknown", "T", 0), 0)
 
 
 def test_the_first_send_of_a_generation_is_number_zero() -> None:

@@ -281,3 +281,19 @@ async def test_none_is_taken_along_while_a_failure_is_not_known() -> None:
     assert asked == []
     sequence.release()
     assert await later is None
+
+
+async def test_a_search_for_a_send_begins_behind_what_was_stored_before_it() -> None:
+    """Answers may come in another order. One to a later send says nothing about where the first is."""
+    sequence = SendSequence(QUEUE)
+    peer = object()
+    numbers = [sequence.depart_at_once(peer) for _ in range(3)]
+    first, second, third = [number for number in numbers if number is not None]
+    assert sequence.search_from(first.ticket) == 0
+    sequence.stored(first, 40)
+    assert sequence.search_from(second.ticket) == 41
+    assert sequence.search_from(third.ticket) == 41
+    sequence.stored(third, 42)
+    assert sequence.search_from(second.ticket) == 0
+    sequence.failed(second)
+    assert sequence.is_free_for(peer) is False

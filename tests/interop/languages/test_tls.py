@@ -62,7 +62,7 @@ async def test_java_over_tls(
 @pytest.mark.parametrize(
     ("ca", "java_says", "we_log"),
     [
-        ("", "wait response on the channel|send request to", "tls_required"),
+        ("", "wait response on the channel|send request to|No route info for this topic", "tls_required"),
         ("other_ca", "unable to find valid certification path to requested target", "tls_handshake_failed"),
     ],
     ids=["no TLS", "another signer"],
