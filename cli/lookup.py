@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+from lockstep.cli.option_values import QueueName
 from lockstep.cli.output import CliError, UsageError
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.model import MessageQueue
@@ -19,21 +20,18 @@ async def readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
     return queues
 
 
-def find_queue(text: str, queues: Sequence[MessageQueue]) -> MessageQueue:
-    """The queue that "BROKER:N" names, or "N" where there is one broker. Raises UsageError, CliError."""
-    broker, _, number = text.rpartition(":")
-    if not (number.isascii() and number.isdigit()):
-        raise UsageError(f"--queue {text!r}: write BROKER:N, as in {queues[0].broker_name}:{queues[0].queue_id}")
-    found = [queue for queue in queues if queue.queue_id == int(number) and broker in ("", queue.broker_name)]
+def find_queue(name: QueueName, queues: Sequence[MessageQueue]) -> MessageQueue:
+    """The queue of a name. Raises UsageError when several brokers have one, CliError when none has."""
+    found = [one for one in queues if one.queue_id == name.number and name.broker in ("", one.broker_name)]
     if len(found) > 1:
-        names = ", ".join(f"{queue.broker_name}:{number}" for queue in found)
-        raise UsageError(f"--queue {text!r}: several brokers have one; write one of {names}")
+        names = ", ".join(f"{queue.broker_name}:{name.number}" for queue in found)
+        raise UsageError(f"--queue {name}: several brokers have one; write one of {names}")
     if not found:
         brokers: dict[str, int] = {}
         for queue in queues:
             brokers[queue.broker_name] = max(brokers.get(queue.broker_name, 0), queue.queue_id)
         known = ", ".join(f"{name}:0 to {name}:{last}" for name, last in brokers.items())
-        raise CliError(f"topic {queues[0].topic!r} has no queue {text}; it has {known}")
+        raise CliError(f"topic {queues[0].topic!r} has no queue {name}; it has {known}")
     return found[0]
 
 

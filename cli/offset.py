@@ -10,7 +10,7 @@ from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_moves
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import check_group, is_retry_topic
+from lockstep.protocol.names import check_group, check_topic, is_retry_topic
 from lockstep.remoting.host.runtime import AsyncioRuntime
 
 __all__ = ["reset_offsets", "seek_offset", "show_offsets"]
@@ -26,6 +26,8 @@ _MOVED = ("topic", "broker", "queue_id", "before", "after", "moved_by")
 async def show_offsets(name_server: str, group: str, topic: str | None, output: OutputFormat) -> None:
     """Print committed offsets and lag of each queue. Raises CliError for an unknown group."""
     check_group(group)
+    if topic is not None:
+        check_topic(topic)
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         topics = [topic] if topic is not None else await topics_of_group(admin, group)
         progress = await admin.progress(group, topic)
@@ -73,7 +75,7 @@ async def reset_offsets(options: ResetOptions) -> None:
     target_ms = None if options.to_time is None else _timestamp(options.to_time)
     async with AdminClient(name_server=options.name_server, log=StderrLog(verbose=False)) as admin:
         everything = await readable_queues(admin, options.topic)
-        queues = [find_queue(text, everything) for text in options.queues or ()] or everything
+        queues = [find_queue(name, everything) for name in options.queues or ()] or everything
         online = await _online(admin, options.group, options.topic, known=options.force)
         by_broker = online and target_ms is not None and not options.queues
         if online and not by_broker and not options.force:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from lockstep.cli.context.defaults import use_saved_access
+from lockstep.cli.option_values import QueueName, queue_option
 from lockstep.cli.output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
@@ -211,9 +212,7 @@ class FindOptions(PrintedOptions):
     ] = None
     end: Annotated[str | None, _Option(metavar="TIME", help="With --key: stored at this time or earlier.")] = None
     count_max: Annotated[int, _Option("--max", min=1, max=64, help="With --key: at most so many.")] = 64
-    queue: Annotated[
-        str | None, _Option("--queue", "-q", metavar="BROKER:N", help="The message of this queue at --offset.")
-    ] = None
+    queue: Annotated[QueueName | None, queue_option("The message of this queue at --offset.")] = None
     offset: Annotated[int | None, _Option(min=0, help="The queue offset, with --queue.")] = None
 
     def __post_init__(self) -> None:
@@ -244,9 +243,7 @@ class TailOptions(PrintedOptions):
         int | None,
         _Option("--count", "-c", min=1, help="How many of the last ones (10); with --from, stop after so many."),
     ] = None
-    queue: Annotated[str | None, _Option("--queue", "-q", metavar="BROKER:N", help="Only this queue's messages.")] = (
-        None
-    )
+    queue: Annotated[QueueName | None, queue_option("Only this queue's messages.")] = None
     format: Annotated[
         str | None, _Option("--format", metavar="FORMAT", help="Print each as this, as `lockstep consume` does.")
     ] = None
@@ -278,9 +275,7 @@ class ResetOptions(_ChangeOptions):
     to_offset: Annotated[
         int | None, _Option(min=0, metavar="OFFSET", help="This offset in every queue, or its nearest.")
     ] = None
-    queues: Annotated[
-        list[str] | None, _Option("--queue", "-q", metavar="BROKER:N", help="Only this queue; may be repeated.")
-    ] = None
+    queues: Annotated[list[QueueName] | None, queue_option("Only this queue; may be repeated.")] = None
     force: Annotated[
         bool, _Option("--force", help="Also forward, over what was never consumed; also of an unknown group.")
     ] = False
@@ -296,7 +291,7 @@ class SeekOptions(_ChangeOptions):
 
     group: Annotated[str, typer.Argument(metavar="GROUP")]
     topic: Annotated[str, _Option("--topic", "-t", metavar="TOPIC", help="The topic whose offsets change.")]
-    queue: Annotated[str, _Option("--queue", "-q", metavar="BROKER:N", help="The queue.")]
+    queue: Annotated[QueueName, queue_option("The queue.")]
     offset: Annotated[str, _Option("--offset", metavar="OFFSET|earliest|latest", help="What is consumed next.")]
     force: Annotated[
         bool, _Option("--force", help="Also while the group is online, whose members may store theirs over it.")

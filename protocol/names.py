@@ -22,6 +22,7 @@ __all__ = [
     "TRACE_TOPIC",
     "TRANSACTION_GIVEN_UP_TOPIC",
     "check_group",
+    "check_send_topic",
     "check_topic",
     "dead_letter_topic",
     "is_retry_topic",
@@ -70,6 +71,13 @@ def check_topic(topic: str, what: str = "topic") -> None:
         )
     if not _LEGAL.fullmatch(topic):
         raise LocalProtocolError(f"{what} {topic!r} may hold only the characters % | a-z A-Z 0-9 _ -")
+
+
+def check_send_topic(topic: str) -> None:
+    """Check the name of a topic to send to. Raises LocalProtocolError."""
+    if topic in RESERVED_TOPICS:
+        raise LocalProtocolError(f"topic {topic!r} is reserved by RocketMQ: messages cannot be sent to it")
+    check_topic(topic)
 
 
 @lru_cache(1024)  # brokers check the group of each commit

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 from typer import Option
 
+from lockstep.cli.option_values import QueueName, queue_option
 from lockstep.cli.options import Profile, Properties, ServerOptions, Topic
 from lockstep.cli.output import UsageError
 
@@ -42,9 +43,7 @@ _OF_GROUPS: Final = {
 class ConsumeOptions(ServerOptions):
     topic: Topic
     group: Annotated[str | None, Option("--group", "-g", metavar="GROUP", help="The consumer group to join.")] = None
-    queue: Annotated[
-        str | None, Option("--queue", "-q", metavar="BROKER:N", help="Read this queue, without a group.")
-    ] = None
+    queue: Annotated[QueueName | None, queue_option("Read this queue, without a group.")] = None
     offset: Annotated[
         str | None,
         Option(metavar="N|-N|first|last", help="With --queue: begin here (first), or so many before the end."),

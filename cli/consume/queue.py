@@ -6,6 +6,7 @@ from functools import partial
 from lockstep.cli.consume.options import ConsumeOptions
 from lockstep.cli.format import format_json, parse_format
 from lockstep.cli.lookup import find_queue, readable_queues
+from lockstep.cli.option_values import QueueName
 from lockstep.cli.output import CliError, StderrLog, counted, note, progress, write_out
 from lockstep.cli.queue_reader import QueueReader
 from lockstep.client.admin.client import AdminClient
@@ -15,7 +16,7 @@ from lockstep.remoting.host.runtime import AsyncioRuntime
 __all__ = ["consume_queue"]
 
 
-async def consume_queue(options: ConsumeOptions, queue_text: str) -> None:
+async def consume_queue(options: ConsumeOptions, name: QueueName) -> None:
     """Print until --count, the end with --exit-at-end, or a signal. Raises CliError for an offset that is not there."""
     runtime, printed = AsyncioRuntime(), 0
     format_message = parse_format(options.format) if options.format is not None else format_json
@@ -26,7 +27,7 @@ async def consume_queue(options: ConsumeOptions, queue_text: str) -> None:
         admin = await stack.enter_async_context(
             AdminClient(name_server=options.name_server, runtime=runtime, log=log),
         )
-        queue = find_queue(queue_text, await readable_queues(admin, options.topic))
+        queue = find_queue(name, await readable_queues(admin, options.topic))
         first, end = await admin.min_offset(queue), await admin.max_offset(queue)
         offset = _begin(options.offset or "first", queue, first, end)
         stack.callback(lambda: note(f"consumed {counted(printed, 'message')}"))

@@ -34,7 +34,7 @@ async def tail_messages(options: TailOptions) -> None:
     """
     check_topic(options.topic)
     SubscriptionData.parse(options.topic, options.tags)
-    runtime = AsyncioRuntime()
+    runtime, format_message = AsyncioRuntime(), _format(options)
     begin_ms: int | None = None
     if options.begin not in (None, "first", "last"):
         begin_ms = moment_ms(options.begin or "", "--from", runtime.now_ms(), others="first, last, ")
@@ -44,18 +44,20 @@ async def tail_messages(options: TailOptions) -> None:
             queues = [find_queue(options.queue, queues)]
         stats = await admin.topic_stats(options.topic)
         bounds = {queue: stats[queue][:2] if queue in stats else (0, 0) for queue in queues}
-        tail = _Tail(admin, runtime, options)
+        tail = _Tail(admin, runtime, options, format_message)
         await tail.show_stored(bounds, begin_ms)
         if options.follow and not tail.full():
             await tail.follow({queue: end for queue, (_, end) in bounds.items()})
 
 
 class _Tail:
-    def __init__(self, admin: AdminClient, runtime: Runtime, options: TailOptions) -> None:
+    def __init__(
+        self, admin: AdminClient, runtime: Runtime, options: TailOptions, format_message: MessageFormat
+    ) -> None:
         self._admin = admin
         self._runtime = runtime
         self._options = options
-        self._format = _format(options)
+        self._format = format_message
         self._left = options.count if options.begin is not None else None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: dict[str, asyncio.Task[None]] = {}

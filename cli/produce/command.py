@@ -28,7 +28,7 @@ from lockstep.client.producer.result import SendResult
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.messages.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 from lockstep.protocol.model import Message, MessageQueue
-from lockstep.protocol.names import check_topic
+from lockstep.protocol.names import check_send_topic
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime, WorkerPool
 
@@ -40,7 +40,7 @@ _SEND_ERRORS = (ClientError, RemotingError, ProtocolError)
 
 async def produce(options: ProduceOptions) -> None:
     """Send all lines. Raises CliError, ClientError, and errors of options."""
-    check_topic(options.topic)
+    check_send_topic(options.topic)
     line_format = _line_format(options)
     runtime = AsyncioRuntime()
     config = configured(ProducerConfig(), options.properties)

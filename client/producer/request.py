@@ -33,7 +33,7 @@ from lockstep.protocol.messages.compression import compress
 from lockstep.protocol.messages.ids import UniqueKeyMaker
 from lockstep.protocol.messages.properties import check_user_properties, encode_properties
 from lockstep.protocol.model import Message, MessageQueue
-from lockstep.protocol.names import RESERVED_TOPICS, check_topic, is_retry_topic
+from lockstep.protocol.names import check_send_topic, is_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
@@ -187,9 +187,7 @@ class SendRequests:
 
     def _check(self, topic: str, body_bytes: int) -> None:
         if topic not in self._checked_topics:
-            if topic in RESERVED_TOPICS:
-                raise LocalProtocolError(f"topic {topic!r} is reserved by RocketMQ: messages cannot be sent to it")
-            check_topic(topic)
+            check_send_topic(topic)
             if len(self._checked_topics) < _CHECKED_TOPICS_MAX:
                 self._checked_topics.add(topic)
         if not 0 < body_bytes <= self._config.body_bytes_max:

@@ -3,6 +3,7 @@
 import pytest
 
 from lockstep.cli.lookup import find_queue
+from lockstep.cli.option_values import parse_queue
 from lockstep.cli.output import CliError, UsageError
 from lockstep.cli.time import moment_ms
 from lockstep.protocol.model import MessageQueue
@@ -59,15 +60,16 @@ def test_a_local_date_is_that_of_this_place(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_a_queue_is_named_by_broker_and_number(text: str, queues: list[MessageQueue], expected: MessageQueue) -> None:
     """The broker may be left away where the number says enough."""
-    assert find_queue(text, queues) == expected
+    assert find_queue(parse_queue(text), queues) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "error", "complaint"),
     [
-        ("two", UsageError, "write BROKER:N, as in broker-a:0"),
+        ("two", UsageError, "--queue 'two': write BROKER:N, as in broker-a:0"),
         ("broker-a:", UsageError, "write BROKER:N"),
         ("broker-a:-1", UsageError, "write BROKER:N"),
+        ("9" * 400, UsageError, "write BROKER:N"),
         ("0", UsageError, "several brokers have one; write one of broker-a:0, broker-b:0"),
         ("broker-a:3", CliError, "has no queue broker-a:3; it has broker-a:0 to broker-a:2, broker-b:0 to broker-b:0"),
         ("broker-c:0", CliError, "has no queue broker-c:0"),
@@ -76,6 +78,6 @@ def test_a_queue_is_named_by_broker_and_number(text: str, queues: list[MessageQu
 def test_a_queue_that_cannot_be_found_is_named(text: str, error: type[CliError], complaint: str) -> None:
     """A wrong form is a wrong call; a queue that is not there is not."""
     with pytest.raises(error) as raised:
-        find_queue(text, TWO)
+        find_queue(parse_queue(text), TWO)
     assert type(raised.value) is error
     assert complaint in str(raised.value)
