@@ -11,12 +11,14 @@ from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.credentials import credentials_of_environment
 from lockstep.remoting.settings import PORT_MAX, SettingError, with_properties
+from lockstep.remoting.texts import duration_us
 
 __all__ = ["OptionHelp", "Options", "TopicOption", "option_helps", "parse_options", "parse_size", "parse_topic"]
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _UNITS |= {"KB": 1000, "MB": 1000**2, "GB": 1000**3}
 _SIZE = re.compile(r"(\d+)\s*([a-zA-Z]*)")
+_WHOLE = re.compile(r"-?\d{1,18}")
 _ROLES = {"all": (True, True), "broker": (True, False), "name-server": (False, True)}
 _BROKERS_MAX = 26  # broker-a to broker-z
 _PATHS = ("DIR", "FILE")
@@ -69,6 +71,16 @@ def parse_topic(text: str) -> TopicOption:
     except LocalProtocolError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return TopicOption(name, int(queues))
+
+
+def _milliseconds(text: str) -> int:
+    """A number of milliseconds, or a duration such as 10s."""
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        return duration_us(text) // 1000
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write for example 10s, 500ms or 10000") from None
 
 
 def _count(text: str) -> int:
@@ -135,15 +147,15 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="sync: a send is answered when it is synced to disk (default %(default)s: a moment before)")  # fmt: skip
     add("--trace", metavar="FILE",
         help="with --data-dir: after a crash, write here which offsets may have gone back")  # fmt: skip
-    add("--lock-live-ms", metavar="MS", type=int, default=defaults.lock_max_live_time_ms,
+    add("--lock-live-ms", metavar="MS", type=_milliseconds, default=defaults.lock_max_live_time_ms,
         help="life of a queue lock without a renewal (default %(default)s)")  # fmt: skip
     add("--lock-mode", metavar="MODE", default=defaults.lock_mode,
         help="faithful: RocketMQ's locks (default); fenced: only the owner of a queue pulls and commits")  # fmt: skip
-    add("--lock-delay-ms", metavar="MS", type=int, default=defaults.lock_delay_ms,
+    add("--lock-delay-ms", metavar="MS", type=_milliseconds, default=defaults.lock_delay_ms,
         help="fenced: how long a queue rests after its owner's connection ended (default %(default)s)")  # fmt: skip
-    add("--lock-delay-legacy-ms", metavar="MS", type=int, default=defaults.lock_delay_legacy_ms,
+    add("--lock-delay-legacy-ms", metavar="MS", type=_milliseconds, default=defaults.lock_delay_legacy_ms,
         help="fenced: the same for other clients, since their last renewal (default %(default)s)")  # fmt: skip
-    add("--lock-grace-ms", metavar="MS", type=int, default=defaults.lock_grace_ms,
+    add("--lock-grace-ms", metavar="MS", type=_milliseconds, default=defaults.lock_grace_ms,
         help="fenced: after a start without lock table, old owners come first (default: --lock-live-ms)")  # fmt: skip
     add("--fence-legacy", choices=("refuse", "warn", "off"), default=defaults.fence_legacy,
         help="fenced: pulls and commits of other clients that do not own the queue (default %(default)s)")  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from lockstep.cli.context.defaults import use_saved_access
-from lockstep.cli.option_values import QueueName, queue_option
+from lockstep.cli.option_values import QueueName, duration_option, queue_option
 from lockstep.cli.output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
@@ -176,9 +176,11 @@ class WatchOptions(PrintedOptions):
     group: Group = None
     renewals: Annotated[bool, _Option("--renewals", help="Report renewals too.")] = False
     refusals: Annotated[bool, _Option("--refusals", help="Report clients that were refused a queue too.")] = False
-    interval: Annotated[float, _Option(min=0.05, max=3600, help="Seconds between two looks.")] = 1.0
+    interval_ms: Annotated[
+        int, duration_option("--interval", "Between two looks.", bare="s", least="50ms", most="1h", shown="1s")
+    ] = 1000
     count: Annotated[int | None, _Option("--count", "-c", min=1, help="Stop after so many changes.")] = None
-    seconds: Annotated[float | None, _Option(min=0, help="Stop after so many seconds.")] = None
+    life_ms: Annotated[int | None, duration_option("--seconds", "Stop after so long.", bare="s")] = None
 
 
 # lockstep message ---------------------------------------------------------------------------------------------

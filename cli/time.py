@@ -1,16 +1,14 @@
 """Reads times: epoch milliseconds, a date, or how long ago."""
 
-import re
+from contextlib import suppress
 from datetime import datetime
 
 from lockstep.cli.output import UsageError
+from lockstep.remoting.texts import duration_us
 
 __all__ = ["TIMES", "duration_ms", "moment_ms"]
 
 TIMES = "epoch milliseconds, a time such as 2026-01-31T12:00 or 2026-01-31T12:00:00Z, or '10m ago'"
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_AGO = re.compile(r"((?:\d+(?:ms|s|m|h|d)\s*)+)(?:ago)?")
-_PART = re.compile(r"(\d+)(ms|s|m|h|d)")
 _MOST_MS = 2**63 - 1
 
 
@@ -29,13 +27,10 @@ def moment_ms(text: str, option: str, now_ms: int, *, others: str = "") -> int:
 
 def duration_ms(text: str, option: str) -> int:
     """Milliseconds of a text such as 1m30s. Raises UsageError."""
-    if text.endswith("ago") or _AGO.fullmatch(text) is None:
-        raise UsageError(f"{option} {text!r}: give a duration such as 500ms, 2s or 1m30s")
-    return _sum_ms(text)
-
-
-def _sum_ms(text: str) -> int:
-    return sum(int(count[:18]) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
+    try:
+        return duration_us(text) // 1000
+    except ValueError:
+        raise UsageError(f"{option} {text!r}: give a duration such as 500ms, 2s or 1m30s") from None
 
 
 def _read(text: str, now_ms: int) -> int | None:
@@ -43,9 +38,8 @@ def _read(text: str, now_ms: int) -> int | None:
         return now_ms
     if text.isascii() and text.isdigit():
         return int(text[:20])  # a longer number is out of range anyway
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return now_ms - _sum_ms(ago[1])
+    with suppress(ValueError):
+        return now_ms - duration_us(text.removesuffix("ago")) // 1000
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):

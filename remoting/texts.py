@@ -1,10 +1,14 @@
-"""Numbers and times as a person reads them, and numbers that peers write as texts."""
+"""Numbers and times as a person reads and writes them, and numbers that peers write as texts."""
 
+import re
 from datetime import UTC, datetime
+from typing import Final
 
-__all__ = ["counted", "date_time", "seconds", "whole_number"]
+__all__ = ["counted", "date_time", "duration_us", "seconds", "whole_number"]
 
 _DIGITS_MAX = 18
+_UNITS_US: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1}
+_PART: Final = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?(ms|us|d|h|m|s)\s*")
 
 
 def seconds(ms: int) -> str:
@@ -13,6 +17,18 @@ def seconds(ms: int) -> str:
         return f"{ms / 1000:.1f} s"
     minutes, rest = divmod(ms // 1000, 60)
     return f"{minutes} min {rest:02} s"
+
+
+def duration_us(text: str) -> int:
+    """Microseconds of "500ms", "1.5s", "1m30s" or "2d 1h". Raises ValueError with a sentence."""
+    parts = list(_PART.finditer(text))
+    if not parts or "".join(part[0] for part in parts) != text:
+        raise ValueError(f"{text!r} is no duration; write it as 500ms, 30s, 1m30s or 2h")
+    total = 0
+    for part in parts:
+        whole, fraction, unit_us = part[1], part[2] or "", _UNITS_US[part[3]]
+        total += int(whole) * unit_us + int(fraction or "0") * unit_us // 10 ** len(fraction)
+    return total
 
 
 def counted(count: int, noun: str) -> str:

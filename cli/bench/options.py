@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
+from lockstep.cli.option_values import duration_option
 from lockstep.cli.options import PrintedOptions
 from lockstep.cli.output import UsageError
 
@@ -24,7 +25,9 @@ class _SizedOptions(_BenchOptions):
 @dataclass(frozen=True, kw_only=True)
 class LockOptions(_BenchOptions):
     fenced: Annotated[bool, Option("--fenced", help="Under fenced locks.")] = False
-    lock_live_ms: Annotated[int | None, Option(min=3000, metavar="MS", help="The broker's --lock-live-ms.")] = None
+    lock_live_ms: Annotated[
+        int | None, duration_option("--lock-live-ms", "The broker's --lock-live-ms.", bare="ms", least="3s")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,9 @@ class ConsumeBenchOptions(LockOptions, _SizedOptions):
 @dataclass(frozen=True, kw_only=True)
 class HandoverBenchOptions(LockOptions):
     rounds: Annotated[int, Option(min=1, max=1000, help="How often a member joins and leaves.")] = 3
-    work_ms: Annotated[int, Option(min=0, max=10_000, metavar="MS", help="How long the listener works.")] = 1
+    work_ms: Annotated[
+        int, duration_option("--work-ms", "How long the listener works.", bare="ms", most="10s", shown="1ms")
+    ] = 1
 
     def __post_init__(self) -> None:
         if self.queues < 2:

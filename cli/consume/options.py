@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from typer import Option
 
-from lockstep.cli.option_values import QueueName, queue_option
+from lockstep.cli.option_values import QueueName, duration_option, queue_option
 from lockstep.cli.options import Profile, Properties, ServerOptions, Topic
 from lockstep.cli.output import UsageError
 
@@ -73,10 +73,11 @@ class ConsumeOptions(ServerOptions):
     ] = None
     lock_live_ms: Annotated[
         int | None,
-        Option(
-            min=3000,
-            metavar="MS",
-            help="The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
+        duration_option(
+            "--lock-live-ms",
+            "The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
+            bare="ms",
+            least="3s",
         ),
     ] = None
     fenced: Annotated[

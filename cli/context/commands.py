@@ -9,6 +9,7 @@ import typer
 
 from lockstep.cli.access import TlsMode
 from lockstep.cli.context.contexts import LOCK_MODES, Context, ContextFile, Contexts, check_name
+from lockstep.cli.option_values import duration_option
 from lockstep.cli.options import Output, Work
 from lockstep.cli.output import CliError, OutputFormat, UsageError, json_line, note, print_rows, write_out
 from lockstep.remoting.host.os_storage import OsStorage
@@ -37,7 +38,9 @@ def _add(
     lock_mode: Annotated[
         str | None, typer.Option(metavar="|".join(LOCK_MODES), help="The brokers' --lock-mode: fenced is for consume.")
     ] = None,
-    lock_live_ms: Annotated[int | None, typer.Option(metavar="MS", help="The brokers' --lock-live-ms.")] = None,
+    lock_live_ms: Annotated[
+        int | None, duration_option("--lock-live-ms", "The brokers' --lock-live-ms.", bare="ms")
+    ] = None,
     output: Annotated[OutputFormat | None, typer.Option("--output", "-o", help="A table, or JSON.")] = None,
     account: Annotated[
         bool, typer.Option("--account", help="Keep the account of LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY too.")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from lockstep.cli.option_values import duration_option
 from lockstep.cli.options import PrintedOptions, TopicOnly
 
 __all__ = ["GroupWatchOptions"]
@@ -14,6 +15,8 @@ __all__ = ["GroupWatchOptions"]
 class GroupWatchOptions(PrintedOptions):
     group: Annotated[str, Argument(metavar="GROUP")]
     topic: TopicOnly = None
-    interval: Annotated[float, Option(min=0.05, max=3600, help="Seconds between two looks.")] = 1.0
+    interval_ms: Annotated[
+        int, duration_option("--interval", "Between two looks.", bare="s", least="50ms", most="1h", shown="1s")
+    ] = 1000
     count: Annotated[int | None, Option("--count", "-c", min=1, help="Stop after so many looks.")] = None
-    seconds: Annotated[float | None, Option(min=0, help="Stop after so many seconds.")] = None
+    life_ms: Annotated[int | None, duration_option("--seconds", "Stop after so long.", bare="s")] = None

@@ -48,10 +48,10 @@ async def watch_group(options: GroupWatchOptions) -> None:
                 if look is not None:
                     show(look, rates(before, look), runtime.now_ms())
                     before, shown = look, shown + 1
-                elapsed_s = (runtime.monotonic_ns() - began_ns) / 1e9
-                if shown == options.count or (options.seconds is not None and elapsed_s >= options.seconds):
+                elapsed_ms = (runtime.monotonic_ns() - began_ns) / 1e6
+                if shown == options.count or (options.life_ms is not None and elapsed_ms >= options.life_ms):
                     return
-                await asyncio.sleep(options.interval)
+                await asyncio.sleep(options.interval_ms / 1000)
                 try:
                     look, is_silent = await _look(admin, runtime, options), False
                 except (RemotingError, NoRouteError) as error:

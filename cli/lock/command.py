@@ -173,10 +173,10 @@ async def watch_locks(options: WatchOptions) -> None:
                     show(look.rows, found, runtime.now_ms())
                     before = now
                     seen += len(found)
-                elapsed_s = (runtime.monotonic_ns() - began_ns) / 1e9
-                if seen == options.count or (options.seconds is not None and elapsed_s >= options.seconds):
+                elapsed_ms = (runtime.monotonic_ns() - began_ns) / 1e6
+                if seen == options.count or (options.life_ms is not None and elapsed_ms >= options.life_ms):
                     return
-                await asyncio.sleep(options.interval)
+                await asyncio.sleep(options.interval_ms / 1000)
                 look = await locks.again()
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lockstep.cli.option_values import duration_option
 from lockstep.cli.options import Output, Work
 from lockstep.cli.output import OutputFormat, UsageError
 from lockstep.order.traces.clocks import WALL_SKEW_MS
@@ -20,11 +21,11 @@ trace = typer.Typer(
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="The trace files of all processes.")]
 Skew = Annotated[
     int,
-    typer.Option(
+    duration_option(
         "--clock-skew",
-        min=0,
-        metavar="MS",
-        help="How far wall clocks of machines may be apart, where causes leave it open.",
+        "How far wall clocks of machines may be apart, where causes leave it open.",
+        bare="ms",
+        shown=f"{WALL_SKEW_MS}ms",
     ),
 ]
 

@@ -22,7 +22,7 @@ def run_lag(spark: "SparkSession", watched: Watched, options: LagOptions) -> Non
     if options.once:
         _print(lag_once(spark, watched), options.output)
         return
-    lag, every_ms = lag_stream(spark, watched), round(options.every * 1000)
+    lag, every_ms = lag_stream(spark, watched), options.every_ms
     if options.to is None:
         query = _printed(lag, every_ms, options.output)
     else:
@@ -31,7 +31,8 @@ def run_lag(spark: "SparkSession", watched: Watched, options: LagOptions) -> Non
         checkpoint = f"{folder}/{_CHECKPOINT}"
         query = start(lag, every_ms=every_ms, folder=folder, checkpoint=checkpoint, kind=options.kind)
     try:
-        query.awaitTermination() if options.seconds is None else query.awaitTermination(round(options.seconds))
+        life_s = None if options.life_ms is None else max(round(options.life_ms / 1000), 1)  # Spark takes whole ones
+        query.awaitTermination(life_s)
     finally:
         query.stop()
 

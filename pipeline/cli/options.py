@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from lockstep.cli.option_values import duration_option
 from lockstep.cli.options import NameServer, OptionalNameServer, Output, pairs
 from lockstep.cli.output import OutputFormat, UsageError
+from lockstep.order.traces.clocks import WALL_SKEW_MS
 from lockstep.pipeline.cli.errors import JobFailed, is_of_spark, one_line
 from lockstep.pipeline.jobs.publish import InputFormat
 
@@ -118,8 +120,10 @@ class AuditOptions(_SparkOptions):
     ] = None
     clock_skew_ms: Annotated[
         int,
-        Option("--clock-skew", min=0, metavar="MS", help="How far wall clocks of machines may be apart."),
-    ] = 1000
+        duration_option(
+            "--clock-skew", "How far wall clocks of machines may be apart.", bare="ms", shown=f"{WALL_SKEW_MS}ms"
+        ),
+    ] = WALL_SKEW_MS
     to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the tables there, as Parquet.")] = None
     report: Annotated[Path | None, Option(metavar="FILE", help="Write a report there, as HTML.")] = None
     lag: Annotated[str | None, Option(metavar="FOLDER", help="What the command lag has written, for the report.")] = (
@@ -145,9 +149,9 @@ class LagOptions(_SparkOptions):
     name_server: NameServer
     group: Annotated[str, Option("--group", "-g", help="The consumer group.")]
     topic: Annotated[list[str], Option("--topic", "-t", help="What it consumes; may be repeated.")]
-    every: Annotated[float, Option(min=0.1, metavar="SECONDS", help="Look so often.")] = 5.0
-    seconds: Annotated[
-        float | None, Option("--for", min=0.1, metavar="SECONDS", help="End after so long.", show_default="never")
+    every_ms: Annotated[int, duration_option("--every", "Look so often.", bare="s", least="100ms", shown="5s")] = 5000
+    life_ms: Annotated[
+        int | None, duration_option("--for", "End after so long.", bare="s", least="100ms", shown="never")
     ] = None
     once: Annotated[bool, Option("--once", help="Look once, and print that.")] = False
     to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the looks there instead of printing them.")] = None

@@ -1,20 +1,8 @@
 """Durations as people write them: "500ms", "30s", "1m30s", "2h"."""
 
-import re
-from typing import Final
+from lockstep.remoting.texts import duration_us
 
 __all__ = ["duration_ms", "duration_text", "duration_us"]
-
-_US: Final = {"h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1}
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|us|h|m|s)")
-
-
-def duration_us(text: str) -> int:
-    """Microseconds. Raises ValueError with a sentence."""
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is no duration; write it as 500ms, 30s, 1m30s or 2h")
-    return round(sum(float(number) * _US[unit] for number, unit in parts))
 
 
 def duration_ms(value: str | int) -> int:

@@ -228,3 +228,9 @@ def test_a_file_of_the_log_holds_a_message_of_the_largest_size(tmp_path: Path) -
         store.append(largest)
     assert store.max_commit_log_offset == 2 * 37_113 - FILE_END_BYTES
     store.close()
+
+
+def test_times_are_milliseconds_or_durations() -> None:
+    """As those of `lockstep` are."""
+    config = parse_options(["--lock-live-ms", "1m30s", "--lock-delay-ms", "250ms", "--lock-grace-ms", "70000"]).config
+    assert (config.lock_max_live_time_ms, config.lock_delay_ms, config.lock_grace_ms) == (90_000, 250, 70_000)

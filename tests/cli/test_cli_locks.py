@@ -89,7 +89,7 @@ def test_renewals_are_told_on_request(lockstep: Lockstep) -> None:
 
 def test_watch_ends_after_its_seconds_and_on_ctrl_c(lockstep: Lockstep) -> None:
     """--seconds with status 0, Ctrl-C with 130, and neither with a word."""
-    assert lockstep("lock", "watch", "-g", "nobody", "--seconds", "0.2", "--interval", "0.1") == (0, "", "")
+    assert lockstep("lock", "watch", "-g", "nobody", "--seconds", "200ms", "--interval", "0.1s") == (0, "", "")
     with (
         lockstep.start("consume", "watched", "-g", "held", "--lock-live-ms", LIVE_MS),
         lockstep.start("lock", "watch", "-g", "held", "--interval", "0.1") as watch,

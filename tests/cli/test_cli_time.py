@@ -3,10 +3,11 @@
 import pytest
 
 from lockstep.cli.lookup import find_queue
-from lockstep.cli.option_values import parse_queue
+from lockstep.cli.option_values import duration_option, parse_queue
 from lockstep.cli.output import CliError, UsageError
 from lockstep.cli.time import moment_ms
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.texts import duration_us
 
 NOW_MS = 1_700_000_000_000
 ONE = [MessageQueue("T", "broker-a", n) for n in range(3)]
@@ -30,6 +31,25 @@ TWO = [*ONE, MessageQueue("T", "broker-b", 0)]
 def test_a_time_is_epoch_milliseconds_a_date_or_how_long_ago(text: str, expected: int) -> None:
     """Zones are honoured."""
     assert moment_ms(text, "--from", NOW_MS) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("500ms", 500), ("2s", 2000), ("1m30s", 90_000), ("1.5s", 1500), ("2", 2000), ("0.1", 100), ("0.0004", 0)],
+)
+def test_an_option_takes_a_duration_or_a_number_of_its_unit(text: str, expected_ms: int) -> None:
+    """All options that are a time do."""
+    assert duration_option("--interval", "", bare="s").parser(text) == expected_ms
+    assert duration_option("--lock-live-ms", "", bare="ms").parser("10000") == 10_000
+
+
+def test_a_duration_is_exact() -> None:
+    """No part is rounded, however long it is; a sentence says what is none."""
+    assert duration_us("1d 1h1m1s1ms1us") == 90_061_001_001
+    assert duration_us("123456789012345.000001s") == 123_456_789_012_345_000_001
+    for text in ("", "5", "1s2", "s", "9" * 400 + "s", "1 s"):
+        with pytest.raises(ValueError, match="is no duration; write it as 500ms, 30s, 1m30s or 2h"):
+            duration_us(text)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_group_is_watched() -> None:
             while (seen := json.loads(watch.line()))["total_lag"]:
                 pass
             assert seen["stored_tps"] == 0
-        lines = lockstep("group", "watch", "shop", "-t", "orders", "-c", "2", "--interval", "0.1").out.splitlines()
+        lines = lockstep("group", "watch", "shop", "-t", "orders", "-c", "2", "--interval", "100ms").out.splitlines()
         assert [line.split("  ")[1:4] for line in lines] == [["shop", "lag 0", "0 members"]] * 2
         assert "consumed 0.0/s  stored 0.0/s" in lines[1]
         unknown = lockstep("group", "watch", "nosuch")

@@ -47,7 +47,7 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "--memory-limit 0": ("--memory-limit", "must be above 0"),
     "--memory-limit 1MiB": ("--memory-limit", "must hold at least one message"),
     "--lock-live-ms 0": ("--lock-live-ms", "must be above 0"),
-    "--lock-live-ms 60s": ("--lock-live-ms", "'60s'"),
+    "--lock-live-ms 60x": ("--lock-live-ms", "'60x' is no time; write for example 10s, 500ms or 10000"),
     "--lock-mode strict": ("--lock-mode", "must be 'faithful' or 'fenced', not 'strict'"),
     "--lock-delay-ms -1": ("--lock-delay-ms", "must be 0 or more"),
     "--fence-legacy never": ("--fence-legacy", "invalid choice: 'never'"),
