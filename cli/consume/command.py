@@ -12,6 +12,7 @@ from lockstep.cli.consume.workload import ORDERING, WorkingListener, read_worklo
 from lockstep.cli.format import format_json, parse_format
 from lockstep.cli.options import configured
 from lockstep.cli.output import CliError, counted, note, progress, write_out
+from lockstep.cli.stdout_reader import while_read
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.config import ClientConfig, ConsumerConfig
@@ -210,6 +211,10 @@ class _Printer:
         context.auto_commit = False
         return ConsumeOrderlyStatus.ROLLBACK
 
+    def fail(self, error: Exception) -> None:
+        """Print nothing more; what comes is not handled."""
+        self._failure = self._failure or error
+
     def summary(self) -> None:
         if not isinstance(self._failure, BrokenPipeError):
             note(f"consumed {counted(self.printed, 'message')}")
@@ -243,10 +248,13 @@ class _Session:
     async def run(self) -> None:
         explaining = self._runtime.create_task(self._explainer.run(), name="explain")
         try:
-            if self._options.exit_at_end:
-                await self._until_the_end()
-            else:
-                await self._printer.done.wait()
+            async with while_read(self._runtime):
+                if self._options.exit_at_end:
+                    await self._until_the_end()
+                else:
+                    await self._printer.done.wait()
+        except BrokenPipeError as error:
+            self._printer.fail(error)
         finally:
             explaining.cancel()
 

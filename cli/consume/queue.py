@@ -9,6 +9,7 @@ from lockstep.cli.lookup import find_queue, readable_queues
 from lockstep.cli.option_values import QueueName
 from lockstep.cli.output import CliError, StderrLog, counted, note, progress, write_out
 from lockstep.cli.queue_reader import QueueReader
+from lockstep.cli.stdout_reader import while_read
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.runtime import AsyncioRuntime
@@ -30,7 +31,8 @@ async def consume_queue(options: ConsumeOptions, name: QueueName) -> None:
         queue = find_queue(name, await readable_queues(admin, options.topic))
         first, end = await admin.min_offset(queue), await admin.max_offset(queue)
         offset = _begin(options.offset or "first", queue, first, end)
-        stack.callback(lambda: note(f"consumed {counted(printed, 'message')}"))
+        stack.push(lambda _type, error, _trace: _summary(error, printed))
+        await stack.enter_async_context(while_read(runtime))
         if options.count or options.exit_at_end:
             await stack.enter_async_context(progress(runtime, lambda: printed, "consumed"))
         if options.exit_at_end and offset >= end:
@@ -43,6 +45,12 @@ async def consume_queue(options: ConsumeOptions, name: QueueName) -> None:
             await printing.submit(partial(write_out, b"".join(map(format_message, messages))))
             if printed == options.count or (options.exit_at_end and found.next_offset >= end):
                 return
+
+
+def _summary(error: BaseException | None, printed: int) -> None:
+    """Say how much was printed, unless nobody reads."""
+    if not isinstance(error, BrokenPipeError):
+        note(f"consumed {counted(printed, 'message')}")
 
 
 def _begin(text: str, queue: MessageQueue, first: int, end: int) -> int:

@@ -10,6 +10,7 @@ from lockstep.cli.group.lag import GroupLook, QueueLook, QueueRate, rates, total
 from lockstep.cli.group.options import GroupWatchOptions
 from lockstep.cli.lookup import topics_of_group
 from lockstep.cli.output import OutputFormat, StderrLog, clock, counted, json_line, note, write_out
+from lockstep.cli.stdout_reader import while_read
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.model import MessageQueue
@@ -35,7 +36,10 @@ async def watch_group(options: GroupWatchOptions) -> None:
         check_topic(options.topic)
     runtime = AsyncioRuntime()
     view, show = _view(options)
-    async with AdminClient(name_server=options.name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin:
+    async with (
+        AdminClient(name_server=options.name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin,
+        while_read(runtime),
+    ):
         if options.topic is None:
             await topics_of_group(admin, options.group)
         else:

@@ -10,6 +10,7 @@ from lockstep.cli.lock.changes import Change, ChangeKind, LockKey, journal_chang
 from lockstep.cli.lookup import check_brokers
 from lockstep.cli.options import WatchOptions
 from lockstep.cli.output import OutputFormat, StderrLog, clock, counted, json_line, note, print_rows, seconds, write_out
+from lockstep.cli.stdout_reader import while_read
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import LockCursor
 from lockstep.client.errors import NoRouteError
@@ -160,7 +161,10 @@ async def watch_locks(options: WatchOptions) -> None:
     before: dict[LockKey, LockTableRow] | None = None
     seen = 0
     view, show = _view(options)
-    async with AdminClient(name_server=options.name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin:
+    async with (
+        AdminClient(name_server=options.name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin,
+        while_read(runtime),
+    ):
         locks = LockLooks(admin, options.group)
         look: Look | None = await locks.first()
         with view:

@@ -10,6 +10,7 @@ from lockstep.cli.lookup import find_queue, readable_queues
 from lockstep.cli.options import TailOptions
 from lockstep.cli.output import OutputFormat, StderrLog, write_out
 from lockstep.cli.queue_reader import QueueReader
+from lockstep.cli.stdout_reader import while_read
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.stored_messages import Bounds, last_messages, read_range
@@ -119,7 +120,8 @@ class _Tail:
                 self._start(str(queue), self._follow(queue, offset))
             if self._options.queue is None:
                 self._start("routes", self._find_new_queues(set(positions)))
-            await self._ended
+            async with while_read(self._runtime):
+                await self._ended
         finally:
             for task in self._tasks.values():
                 task.cancel()
