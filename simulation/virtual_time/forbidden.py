@@ -5,10 +5,11 @@ the code swallows it.
 """
 
 import asyncio
+import sys
 from typing import Any
 
 from lockstep.simulation.errors import NondeterminismError
-from lockstep.simulation.virtual_time.callers import place_of_caller
+from lockstep.simulation.virtual_time.callers import caller_of
 
 __all__ = ["ForbiddenCalls"]
 
@@ -20,7 +21,8 @@ _DRIVE = "simulate() runs the loop"
 
 def _forbid(name: str, cure: str) -> Any:
     def forbidden(self: "ForbiddenCalls", *args: object, **kwargs: object) -> None:
-        self.refuse(f"loop.{name}() at {place_of_caller()} does not exist on virtual time: {cure}")
+        caller = caller_of(sys._getframe(1))  # noqa: SLF001 - the only way to see a caller
+        self.refuse(f"{caller.called or f'loop.{name}'}() at {caller.place} does not exist on virtual time: {cure}")
 
     return forbidden
 

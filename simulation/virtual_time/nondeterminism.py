@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from lockstep.simulation.errors import NondeterminismError
-from lockstep.simulation.virtual_time.callers import PASSES_ON, place_of
+from lockstep.simulation.virtual_time.callers import PASSES_ON, caller_of, module_of
 
 __all__ = ["NondeterminismGuard"]
 
@@ -37,6 +37,14 @@ _THREADS = "use Runtime.new_worker_pool(); a listener calls the function itself"
 _PROCESSES = "a process is a host of the simulation; give a listener an object that does the work in memory"
 _NETWORK = "use Runtime.create_connection() and create_server(); give a listener an object with its data in memory"
 _DISK = "use Runtime.storage"
+_FILES = "choose the name yourself, or keep the data in memory"
+# What a module of the standard library is there for, whatever function deep inside of it was refused.
+_CURES_OF_MODULES = {
+    "concurrent.futures.process": _PROCESSES,
+    "concurrent.futures": _THREADS,
+    "multiprocessing": _PROCESSES,
+    "tempfile": _FILES,
+}
 
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
            "process_time_ns", "thread_time", "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
@@ -198,13 +206,18 @@ class NondeterminismGuard:
         if threading.get_ident() != self._thread:
             return
         frame: types.FrameType | None = sys._getframe(2)  # noqa: SLF001 - the only way to see a caller
+        first = frame
         while frame is not None:
-            top = str(frame.f_globals.get("__name__", "?")).partition(".")[0]
+            top = module_of(frame).partition(".")[0]
             if top in _ALLOWED or (ours_only and top != _OURS and top not in PASSES_ON):
                 return
-            if top not in PASSES_ON and frame.f_globals.get("__name__") != __name__:
+            if top not in PASSES_ON and module_of(frame) != __name__:
                 break
             frame = frame.f_back
-        error = NondeterminismError(f"{what}() at {place_of(frame)} bypasses the simulation: {cure}")
+        caller = caller_of(first, aside=__name__)
+        cure = next(
+            (one for name, one in _CURES_OF_MODULES.items() if f"{caller.module}.".startswith(f"{name}.")), cure
+        )
+        error = NondeterminismError(f"{caller.called or what}() at {caller.place} bypasses the simulation: {cure}")
         self._violations.append(error)
         raise error

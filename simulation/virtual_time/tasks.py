@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import contextvars
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar, cast
 
 from lockstep.simulation.machine.host import HOST, Host
+from lockstep.simulation.virtual_time.callers import module_of, place_of, public_name
 
 __all__ = ["SequencedFuture", "SequencedTask", "VirtualHandle", "close_coroutine", "describe"]
 
@@ -108,13 +110,22 @@ class SequencedTask(asyncio.Task[T]):
 
 
 def describe(task: SequencedTask[Any]) -> str:
-    """The name of a task, its host, and the lines where it waits, outermost first."""
+    """The name of a task, its host, and the lines where it waits, outermost first.
+
+    Of the standard library it has the function that was called, without a line: its lines, and what it calls inside,
+    differ between versions of Python.
+    """
     places: list[str] = []
     coroutine: Any = task.get_coro()
+    inside = False
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
         if frame is not None:
-            places.append(f"{frame.f_code.co_name} ({frame.f_code.co_filename.split('/')[-1]}:{frame.f_lineno})")
+            was_inside, inside = inside, module_of(frame).partition(".")[0] in sys.stdlib_module_names
+            if not inside:
+                places.append(f"{frame.f_code.co_name} ({place_of(frame)})")
+            elif not was_inside:
+                places.append(public_name(frame))
         coroutine = getattr(coroutine, "cr_await", None)
     paused = ", which is paused" if task.host and task.host.paused else ""
     return f"{task.get_name()} on {task.host or 'no host'}{paused}, at {' > '.join(places) or '?'}"

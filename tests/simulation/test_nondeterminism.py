@@ -5,6 +5,7 @@ import builtins
 import concurrent.futures
 import datetime as dt
 import logging
+import multiprocessing
 import os
 import pathlib
 import queue
@@ -12,6 +13,7 @@ import random
 import secrets
 import select
 import socket
+import subprocess
 import tempfile
 import threading
 import time
@@ -99,6 +101,50 @@ def test_a_violation_says_where_and_what_instead() -> None:
         simulate(scenario)
 
 
+class Job(multiprocessing.Process):
+    """As users write one."""
+
+
+WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
+    "multiprocessing.Process": (lambda: multiprocessing.Process(target=print), "a process is a host"),
+    "multiprocessing.Process of a subclass": (lambda: Job(), "a process is a host"),
+    "multiprocessing.Queue": (lambda: multiprocessing.Queue(), "a process is a host"),
+    "multiprocessing.Pool": (lambda: multiprocessing.Pool(1), "a process is a host"),
+    "concurrent.futures.ProcessPoolExecutor": (
+        lambda: concurrent.futures.ProcessPoolExecutor(1).submit(print),
+        "a process is a host",
+    ),
+    "concurrent.futures.ThreadPoolExecutor.submit": (
+        lambda: concurrent.futures.ThreadPoolExecutor().submit(print),
+        "use Runtime.new_worker_pool()",
+    ),
+    "subprocess.run": (lambda: subprocess.run(["true"], check=False), "a process is a host"),
+    "subprocess.Popen": (lambda: subprocess.Popen(["true"]), "a process is a host"),
+    "threading.Event.wait": (lambda: threading.Event().wait(1), "no other thread runs"),
+    "queue.Queue.get": (lambda: queue.Queue[int]().get(timeout=0.001), "no other thread runs"),
+    "random.Random": (lambda: random.Random(), "a random.Random with a seed"),
+    "secrets.randbelow": (lambda: secrets.randbelow(5), "use Runtime.rng"),
+    "tempfile.mkdtemp": (lambda: tempfile.mkdtemp(), "choose the name yourself"),
+    "socket.create_connection": (lambda: socket.create_connection(("127.0.0.1", 9)), "with its data in memory"),
+    "time.time": (lambda: time.time(), "ask Runtime.now_ms()"),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_violation_names_what_was_written(name: str) -> None:
+    """Not the function deep inside of the standard library that was refused. The cure is for what was written."""
+    call, cure = WRITTEN[name]
+
+    async def scenario(world: World) -> None:
+        call()
+
+    with pytest.raises(NondeterminismError) as caught:
+        simulate(scenario)
+    text = str(caught.value)
+    assert text.startswith(f"{name.partition(' ')[0]}() at test_nondeterminism.py:"), text
+    assert cure in text
+
+
 def test_asyncio_to_thread_is_a_violation() -> None:
     """asyncio's own ways into threads and sockets end at the loop."""
 
@@ -108,10 +154,12 @@ def test_asyncio_to_thread_is_a_violation() -> None:
     async def stream(world: World) -> None:
         await asyncio.open_connection("127.0.0.1", 9)
 
-    here = r"at test_nondeterminism.py:\d+ does not exist on virtual time: use"
-    with pytest.raises(NondeterminismError, match=rf"{here} Runtime.new_worker_pool\(\)"):
+    here = r"^asyncio\.{} at test_nondeterminism.py:\d+ does not exist on virtual time: use"
+    with pytest.raises(NondeterminismError, match=here.format(r"to_thread\(\)") + r" Runtime.new_worker_pool\(\)"):
         simulate(thread)
-    with pytest.raises(NondeterminismError, match=rf"{here} Runtime.create_connection\(\)"):
+    with pytest.raises(
+        NondeterminismError, match=here.format(r"open_connection\(\)") + r" Runtime.create_connection\(\)"
+    ):
         simulate(stream)
 
 
@@ -163,7 +211,7 @@ def test_our_packages_do_not_touch_the_disk() -> None:
 
     with pytest.raises(NondeterminismError, match=r"open\(\) at made_up.py:2 .*Runtime.storage"):
         simulate(direct)
-    with pytest.raises(NondeterminismError, match=r"open\(\) at made_up.py:3 .*Runtime.storage"):
+    with pytest.raises(NondeterminismError, match=r"pathlib\.Path\.read_bytes\(\) at made_up.py:3 .*Runtime.storage"):
         simulate(deeper)
 
 

@@ -195,8 +195,8 @@ def test_a_plain_listener_takes_virtual_time(shop: Path) -> None:
             "sleeps",
             "time.sleep() at shop.py:43 bypasses the simulation: await asyncio.sleep(), which takes virtual time",
         ),
-        ("starts_processes", "subprocess.Popen() at shop.py:53 bypasses the simulation: a process is a host"),
-        ("opens_pages", "socket.getaddrinfo() at shop.py:59 bypasses the simulation: use Runtime.create_connection()"),
+        ("starts_processes", "subprocess.run() at shop.py:53 bypasses the simulation: a process is a host"),
+        ("opens_pages", "urllib.request.urlopen() at shop.py:59 bypasses the simulation: use Runtime.create_conn"),
         ("reads_clock", "time.time() at shop.py:47 bypasses the simulation: ask Runtime.now_ms()"),
     ],
 )
