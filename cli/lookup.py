@@ -7,6 +7,7 @@ from lockstep.cli.output import CliError, UsageError
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
+from lockstep.remoting.texts import known_names
 
 __all__ = ["check_brokers", "check_known", "find_queue", "readable_queues", "topics_of_group"]
 
@@ -42,11 +43,12 @@ async def check_brokers(admin: AdminClient) -> None:
 
 
 async def check_known(admin: AdminClient, group: str, groups: Collection[str]) -> None:
-    """Raises CliError, which names the known groups, when `group` is none of `groups`, or there is no broker."""
+    """Raises CliError, which names known groups, when `group` is none of `groups`, or there is no broker."""
     if not groups:
         await check_brokers(admin)
     if group not in groups:
-        known = f"known are {', '.join(groups)}" if groups else "there are no groups"
+        listed = known_names(group, groups, "`lockstep group list`", begin="known are")
+        known = listed if groups else "there are no groups"
         raise CliError(f"no broker knows group {group!r}; {known}")
 
 

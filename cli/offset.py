@@ -12,6 +12,7 @@ from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, is_retry_topic
 from lockstep.remoting.host.runtime import AsyncioRuntime
+from lockstep.remoting.texts import known_names
 
 __all__ = ["reset_offsets", "seek_offset", "show_offsets"]
 
@@ -117,8 +118,8 @@ async def _online(admin: AdminClient, group: str, topic: str, *, known: bool) ->
     groups = await admin.groups_of(topic)
     if group not in groups and not known:
         raise CliError(
-            f"group {group!r} has no offsets of topic {topic!r}, whose groups are {', '.join(groups) or 'none'}; "
-            f"--force sets them anyway"
+            f"group {group!r} has no offsets of topic {topic!r}; "
+            f"{known_names(group, groups, '`lockstep group list`', begin='its groups are')}; --force sets them anyway"
         )
     return False
 

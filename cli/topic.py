@@ -9,6 +9,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies.broker import QueueData, TopicRouteData
 from lockstep.protocol.names import check_topic
+from lockstep.remoting.texts import known_names
 
 __all__ = ["create_topic", "list_topics", "topic_stats"]
 
@@ -75,7 +76,8 @@ async def create_topic(name_server: str, topic: str, queues: int, broker: str | 
         names = [data.broker_name for data in await admin.brokers() if broker in (None, data.broker_name)]
         if broker is not None and not names:
             brokers = [data.broker_name for data in await admin.brokers()]
-            raise CliError(f"no broker {broker!r}; registered are {', '.join(brokers) or 'none'}")
+            registered = known_names(broker, brokers, "`lockstep status`", begin="registered are")
+            raise CliError(f"no broker {broker!r}; {registered}")
         has_it = sorted(data.broker_name for data in exists)
         new = sorted(set(names) - set(has_it))
         if exists and new and not force:

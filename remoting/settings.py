@@ -8,6 +8,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar
 
+from lockstep.remoting.texts import known_names
+
 __all__ = [
     "PORT_MAX",
     "Address",
@@ -191,7 +193,8 @@ def with_properties(config: C, properties: Mapping[str, str], **settings: Any) -
     changes: dict[str, Any] = {}
     for name, text in properties.items():
         if name not in by_name:
-            raise SettingError(f"unknown property {name!r}; known are {', '.join(sorted(by_name))}")
+            known_ones = known_names(name, sorted(by_name), "docs/settings.md", begin="known are")
+            raise SettingError(f"unknown property {name!r}; {known_ones}")
         known = by_name[name]
         unit: Unit | None = known.metadata.get("unit") if name in theirs else None
         changes[known.name] = _parse(name, text, kinds[known.name]) if unit is None else _converted(name, text, unit)

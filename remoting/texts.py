@@ -1,12 +1,15 @@
 """Numbers and times as a person reads and writes them, and numbers that peers write as texts."""
 
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["counted", "date_time", "duration_us", "seconds", "whole_number"]
+__all__ = ["counted", "date_time", "duration_us", "known_names", "seconds", "whole_number"]
 
 _DIGITS_MAX = 18
+_ALL_NAMED_MAX: Final = 10
+_NEAR_MAX: Final = 3
 _UNITS_US: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1}
 _PART: Final = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?(ms|us|d|h|m|s)\s*")
 
@@ -44,6 +47,25 @@ def date_time(epoch_ms: int) -> str:
         return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
     except (ValueError, OverflowError, OSError):
         return f"{epoch_ms} ms"
+
+
+def known_names(wrong: str, known: Collection[str], all_at: str = "", *, begin: str = "there are") -> str:
+    """For an error about a wrong name: all that there are, if they are few, else the nearest, and what lists all.
+
+    Args:
+        all_at: such as "`lockstep-sim list`"; empty: nothing lists them.
+        begin: in front of all names.
+    """
+    if len(known) <= _ALL_NAMED_MAX:
+        return f"{begin} {', '.join(known) or 'none'}"
+    from difflib import get_close_matches  # imported here: slow, and rarely needed
+
+    by_small_letters = {name.lower(): name for name in known}
+    near = [by_small_letters[one] for one in get_close_matches(wrong.lower(), by_small_letters, _NEAR_MAX)]
+    said = [f"did you mean {' or '.join(near)}?"] if near else []
+    if all_at:
+        said.append(f"{all_at} lists all")
+    return " ".join(said) or f"{begin} {len(known)}, such as {', '.join(list(known)[:_NEAR_MAX])}"
 
 
 def whole_number(text: str) -> int | None:

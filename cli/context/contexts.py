@@ -16,6 +16,7 @@ from lockstep.protocol.names import check_group
 from lockstep.remoting.host.atomic_write import replace_file
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.settings import SettingError, parse_addresses
+from lockstep.remoting.texts import known_names
 
 __all__ = ["LOCK_MODES", "Context", "ContextFile", "Contexts", "check_name", "decode", "encode"]
 
@@ -99,7 +100,8 @@ class Contexts:
     def get(self, name: str) -> Context:
         """Raises CliError that names the known ones."""
         if name not in self.by_name:
-            known = f"known are {', '.join(sorted(self.by_name))}" if self.by_name else "there are none"
+            listed = known_names(name, sorted(self.by_name), "`lockstep context list`", begin="known are")
+            known = listed if self.by_name else "there are none"
             raise CliError(f"no context {name!r}; {known} (`lockstep context add` makes one)")
         return self.by_name[name]
 

@@ -10,6 +10,7 @@ from lockstep.protocol.bodies.config import KeptTopics
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.remoting.host.storage import Storage
+from lockstep.remoting.texts import known_names
 from lockstep.store.check.files import Damage, read_config, scan_log
 from lockstep.store.format.files import FileRun, names_in, queue_folders
 from lockstep.store.format.layout import ABORT, COMMIT_LOG
@@ -90,9 +91,11 @@ def _check_asked(root: str, options: DumpOptions, known: _Known) -> None:
     if options.topic is None:
         return
     if options.topic not in known:
-        topics = ", ".join(sorted(known)) or "none"
-        raise CliError(f"{root} has no topic {options.topic!r}; there are: {topics}")
+        topics = known_names(options.topic, sorted(known), f"`lockstep store inspect {root}`", begin="there are:")
+        raise CliError(f"{root} has no topic {options.topic!r}; {topics}")
     queues = known[options.topic]
     if options.queue is not None and options.queue not in queues:
-        there = ", ".join(map(str, sorted(queues))) or "none"
-        raise CliError(f"topic {options.topic!r} has no queue {options.queue}; there are: {there}")
+        there = known_names(
+            str(options.queue), list(map(str, sorted(queues))), f"`lockstep store inspect {root}`", begin="there are:"
+        )
+        raise CliError(f"topic {options.topic!r} has no queue {options.queue}; {there}")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from lockstep.remoting.texts import known_names
 from lockstep.simulation.museum.pages import Visit, table, told
 from lockstep.simulation.museum.registry import EXHIBITS
 
@@ -30,7 +31,8 @@ def _museum(
     else:
         key = name.removeprefix("museum/")
         if key not in EXHIBITS:
-            raise typer.BadParameter(f"no exhibit is named {key!r}; there are {', '.join(EXHIBITS)}")
+            known = known_names(key, EXHIBITS, "`lockstep-sim museum`")
+            raise typer.BadParameter(f"no exhibit is named {key!r}; {known}")
         seen = Visit(EXHIBITS[key])
         typer.echo("\n".join(told(seen)))
         if not seen.replays:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
+from lockstep.remoting.texts import known_names
 from lockstep.simulation.lab.experiment import Experiment
 from lockstep.simulation.lab.user.file import UserFileError, story_of_file
 
@@ -33,7 +34,7 @@ _MUSEUM: Final = "museum/"  # and the key of an exhibit
 
 
 class UnknownExperimentError(LookupError):
-    """The text names the experiments that there are."""
+    """The text names the nearest experiments."""
 
 
 def experiment_names() -> list[str]:
@@ -51,8 +52,9 @@ def find_experiment(name: str) -> Experiment[Any]:
     if name.startswith(_MUSEUM):
         return _exhibit(name.removeprefix(_MUSEUM))
     if name not in _EXPERIMENTS:
-        there = ", ".join([*experiment_names(), "museum/EXHIBIT", "FILE.py:NAME"])
-        raise UnknownExperimentError(f"no experiment is named {name!r}; there are {there}")
+        raise UnknownExperimentError(
+            f"no experiment is named {name!r}; {known_names(name, experiment_names(), '`lockstep-sim list`')}"
+        )
     module, _, attribute = _EXPERIMENTS[name].partition(":")
     found: Experiment[Any] = getattr(import_module(module), attribute)
     return found
@@ -61,5 +63,7 @@ def find_experiment(name: str) -> Experiment[Any]:
 def _exhibit(key: str) -> Experiment[Any]:
     exhibits: Mapping[str, Experiment[Any]] = import_module("lockstep.simulation.museum.registry").EXHIBITS
     if key not in exhibits:
-        raise UnknownExperimentError(f"the museum has no exhibit {key!r}; it has {', '.join(exhibits)}")
+        raise UnknownExperimentError(
+            f"the museum has no exhibit {key!r}; {known_names(key, exhibits, '`lockstep-sim museum`')}"
+        )
     return exhibits[key]

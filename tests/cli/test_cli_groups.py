@@ -287,7 +287,7 @@ def test_members_that_are_online_are_told(lockstep: Lockstep, inside: Inside) ->
         ("offset show nosuch", 1, "no broker knows group 'nosuch'; known are"),
         ("offset reset g -t orders", 2, "give either --to-time or --to-offset"),
         ("offset reset g -t orders --to-time never", 2, "--to-time 'never': give earliest, latest, epoch milliseconds"),
-        ("offset reset nosuch -t orders --to-time now", 1, "has no offsets of topic 'orders', whose groups are"),
+        ("offset reset nosuch -t orders --to-time now", 1, "has no offsets of topic 'orders'; its groups are"),
         ("offset seek g -t orders -q 0 --offset first", 2, "--offset 'first': give a number, earliest or latest"),
         ("offset seek g -t orders -q 5 --offset 0", 1, "has no queue 5; it has broker-a:0 to broker-a:0"),
         ("offset seek g -t orders -q 0 --offset 9 --force", 1, "has offsets 0 to 3, and not 9"),

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from lockstep.client import ClientError
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.texts import known_names
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.faults import actions as do
@@ -20,7 +21,19 @@ from lockstep.simulation.lab.faults.amounts import (
 from lockstep.simulation.lab.hosts import BROKER, Hosts
 from lockstep.simulation.lab.setup import FaultEvent
 
-__all__ = ["FAULTS", "Fault", "FaultError", "Lasts", "Of", "Role", "check_hosts", "fault_text", "play", "read_fault"]
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "FaultError",
+    "Lasts",
+    "Of",
+    "Role",
+    "check_hosts",
+    "fault_text",
+    "play",
+    "read_fault",
+    "unknown_fault",
+]
 
 
 class FaultError(ValueError):
@@ -123,7 +136,7 @@ def read_fault(text: str, *, now_ms: int | None = None) -> FaultEvent:
     """
     name, _, rest = text.strip().partition(" ")
     if name not in FAULTS:
-        raise FaultError(f"no fault is named {name!r}; there are {', '.join(FAULTS)}")
+        raise FaultError(unknown_fault(name))
     fault = FAULTS[name]
     head, has_amount, amount = rest.strip().partition("=")
     head, has_duration, duration = head.partition("+")
@@ -159,6 +172,11 @@ def _why_wrong(fault: Fault, event: FaultEvent, has_amount: bool, has_duration: 
     return ""
 
 
+def unknown_fault(name: str) -> str:
+    """The text about a wrong name."""
+    return f"no fault is named {name!r}; {known_names(name, FAULTS, '`lockstep-sim list`')}"
+
+
 def fault_text(event: FaultEvent) -> str:
     """As `read_fault` reads it."""
     amount = f"={text}" if (text := _amount_text(event)) else ""
@@ -171,7 +189,7 @@ def check_hosts(event: FaultEvent, hosts: Collection[str]) -> None:
     """Raises FaultError for a host that does not exist."""
     for name in (event.target, event.other):
         if name and name not in hosts:
-            raise FaultError(f"{fault_text(event)}: no host is named {name!r}; there are {', '.join(hosts)}")
+            raise FaultError(f"{fault_text(event)}: no host is named {name!r}; {known_names(name, hosts)}")
 
 
 def _amount_text(event: FaultEvent) -> str:

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, Final
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.client import ConsumerConfig
 from lockstep.remoting.settings import SettingError, with_properties
+from lockstep.remoting.texts import known_names
 
 __all__ = ["read_settings"]
 
-_NEAR: Final = 0.6  # of difflib: how alike two names are
 _CONFIGS: Final[dict[str, Any]] = {"consumer": ConsumerConfig, "broker": BrokerConfig}
 _LOCK_MODE, _STORE, _SIMULATOR = "use --lock-mode", "use --store", "the simulator sets it"
 _TAKEN: Final = {
@@ -60,8 +59,5 @@ def _why_not(whose: str, name: str, ours: Mapping[str, str]) -> str:
     taken = _TAKEN[whose]
     if name in ours:
         return taken.get(ours[name], "")
-    allowed = sorted({*ours.values()} - set(taken))
-    near = get_close_matches(name, [*ours], cutoff=_NEAR)
-    return f"a {whose} has no such setting; " + (
-        f"near are {', '.join(near)}" if near else f"there are {', '.join(allowed)}"
-    )
+    allowed = sorted(one for one, own in ours.items() if own not in taken)
+    return f"a {whose} has no such setting; {known_names(name, allowed, 'docs/settings.md')}"

@@ -11,7 +11,14 @@ from lockstep.client import Message
 from lockstep.order import Kind
 from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
-from lockstep.simulation.lab.faults.by_name import FAULTS, FaultError, check_hosts, fault_text, read_fault
+from lockstep.simulation.lab.faults.by_name import (
+    FAULTS,
+    FaultError,
+    check_hosts,
+    fault_text,
+    read_fault,
+    unknown_fault,
+)
 from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.findings import time_of
 from lockstep.simulation.lab.runner import Run, run_plan
@@ -200,7 +207,7 @@ def experiment(
     """
     for kind in swarm:
         if kind not in FAULTS:
-            raise FaultError(f"no fault is named {kind!r}; there are {', '.join(FAULTS)}")
+            raise FaultError(unknown_fault(kind))
     plan = StoryPlan(seed=1, events=tuple(map(read_fault, events)), **setup_of(setup))
 
     def decorate(body: StoryBody) -> Story:

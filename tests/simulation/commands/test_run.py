@@ -115,7 +115,9 @@ def test_every_fault_is_an_option() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("takeove",), "no experiment is named 'takeove'; there are "),
+        (("takeove",), "no experiment is named 'takeove'; did you mean takeover? `lockstep-sim list` lists all"),
+        (("world/links",), "did you mean worlds/links"),
+        (("museum/comit-leak",), "the museum has no exhibit 'comit-leak'; did you mean count-leak"),
         (("takeover", "--kill", "c9@30s"), "kill c9@30s: no host is named 'c9'; there are broker, producer, c1, c2"),
         (("takeover", "--kill", "c1@5m"), "kill c1@5m: the run ends after 3m"),
         (("takeover", "--stall", "c1@30s"), "it needs a duration (an example: stall c1@30s+70s)"),
@@ -130,9 +132,9 @@ def test_every_fault_is_an_option() -> None:
         (("takeover", "--consumer", "pull_batch_size=a"), "'pull_batch_size' must be a whole number, not 'a'"),
         (
             ("takeover", "--broker", "lock_max_live_ms=1"),
-            "no such setting; near are lock_max_live_time_ms",
+            "no such setting; did you mean lock_max_live_time_ms",
         ),
-        (("takeover", "--broker", "x=1"), "a broker has no such setting; there are accept_cpp_batches, "),
+        (("takeover", "--broker", "x=1"), "a broker has no such setting; docs/settings.md lists all"),
         (("takeover", "--broker", "lock_mode=fenced"), "--broker lock_mode=fenced: use --lock-mode"),
         (("takeover", "--broker", "brokerName=b"), "--broker brokerName=b: the simulator sets it"),
         (("takeover", "--broker", "scan_interval_ms=200000"), "must be below channel_expired_timeout_ms"),

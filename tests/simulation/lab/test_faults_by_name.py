@@ -24,7 +24,8 @@ def test_a_fault_is_read_and_written_back(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("burn c1@30s", "no fault is named 'burn'; there are kill"),
+        ("burn c1@30s", "no fault is named 'burn'; `lockstep-sim list` lists all"),
+        ("stal c1@30s", "no fault is named 'stal'; did you mean stall"),
         ("kill c1", "'' is no duration"),
         ("kill @30s", "it is a fault of a host"),
         ("kill c1-c2@30s", "it is a fault of a host"),

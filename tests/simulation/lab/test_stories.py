@@ -13,10 +13,12 @@ from lockstep.simulation.stories.takeover import takeover
 
 
 def test_a_story_is_found_by_its_name() -> None:
-    """And an error names what there is."""
+    """And an error names the nearest, and what lists all."""
     assert find_experiment("takeover") is takeover
     assert find_experiment("anything") is anything
-    with pytest.raises(UnknownExperimentError, match=r"'takeove'; there are .*takeover, "):
+    with pytest.raises(
+        UnknownExperimentError, match=r"'takeove'; did you mean takeover\? `lockstep-sim list` lists all$"
+    ):
         find_experiment("takeove")
 
 
