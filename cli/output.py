@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import json
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import printable
-from lockstep.remoting.texts import counted, date_time, seconds
+from lockstep.remoting.texts import counted, date_time, json_line, seconds
 
 __all__ = [
     "CliError",
@@ -34,20 +33,10 @@ __all__ = [
 
 _PROGRESS_AFTER_S, _PROGRESS_EVERY_S = 2.0, 2.0
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
-
 
 class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
-
-
-def json_line(value: Any) -> str:
-    """JSON on one line. Control characters are escaped, so that no text moves the cursor of a terminal."""
-    text = _encode(value)
-    if text.isprintable():
-        return text
-    return "".join([letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text])
 
 
 class CliError(Exception):

@@ -1,13 +1,15 @@
 """Numbers and times as a person reads and writes them, and numbers that peers write as texts."""
 
+import json
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["counted", "date_time", "duration_us", "known_names", "seconds", "whole_number"]
+__all__ = ["counted", "date_time", "duration_us", "json_line", "known_names", "seconds", "whole_number"]
 
 _DIGITS_MAX = 18
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _ALL_NAMED_MAX: Final = 10
 _NEAR_MAX: Final = 3
 _UNITS_US: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1}
@@ -66,6 +68,14 @@ def known_names(wrong: str, known: Collection[str], all_at: str = "", *, begin: 
     if all_at:
         said.append(f"{all_at} lists all")
     return " ".join(said) or f"{begin} {len(known)}, such as {', '.join(list(known)[:_NEAR_MAX])}"
+
+
+def json_line(value: Any) -> str:
+    """JSON on one line. Control characters are escaped, so that no text moves the cursor of a terminal."""
+    text = _encode(value)
+    if text.isprintable():
+        return text
+    return "".join([letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text])
 
 
 def whole_number(text: str) -> int | None:

@@ -1,10 +1,13 @@
 """Arguments and options that several commands of `lockstep-sim` share: an experiment, lock modes, a plan."""
 
+from collections.abc import Callable, Iterable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from lockstep.remoting.texts import json_line
 from lockstep.simulation.lab.experiment import Experiment, LockMode
 from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
 from lockstep.simulation.search.plan_file import PlanFileError, read_plan
@@ -13,12 +16,15 @@ __all__ = [
     "Mode",
     "Name",
     "OptionalName",
+    "Output",
+    "OutputFormat",
     "PlanFile",
     "Seed",
     "Shown",
     "chosen_experiment",
     "chosen_modes",
     "chosen_plans",
+    "tell",
 ]
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="an experiment: a story's name, worlds, or FILE.py:NAME")]
@@ -28,6 +34,19 @@ OptionalName = Annotated[
 Seed = Annotated[int | None, typer.Option(help="of the run")]
 Mode = Annotated[str, typer.Option("--lock-mode", help="faithful, fenced or both")]
 PlanFile = Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="a plan that shrink wrote, not a seed")]
+
+
+class OutputFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="text for people, or JSON objects, one a line")]
+
+
+def tell(output: OutputFormat, lines: Callable[[], Iterable[str]], row: Callable[[], dict[str, Any]]) -> None:
+    """Print an outcome on stdout, as `lines` or as a JSON object."""
+    typer.echo("\n".join(lines()) if output is OutputFormat.TEXT else json_line(row()))
 
 
 class Shown(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from lockstep.simulation.commands.choose import Output, OutputFormat, tell
 from lockstep.simulation.lab.durations import duration_text
 from lockstep.simulation.lab.experiment import LockMode, Played
 from lockstep.simulation.lab.faults.by_name import FAULTS, read_fault
@@ -17,6 +18,7 @@ from lockstep.simulation.lab.registry import UnknownExperimentError, experiment_
 from lockstep.simulation.lab.report import result_lines, run_lines
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.lab.user.story import Story, setup_of
+from lockstep.simulation.search.rows import run_row
 
 __all__ = ["app", "first_run"]
 
@@ -66,6 +68,7 @@ def _run(
     consumer: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=f"{_SETTING} a consumer")] = None,
     broker: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=f"{_SETTING} a broker")] = None,
     trace: Annotated[Path | None, typer.Option(help="a file for all records of order")] = None,
+    output: Output = OutputFormat.TEXT,
     **faults: list[str] | None,
 ) -> None:
     """Run a story once on virtual time, and print what happened.
@@ -92,14 +95,20 @@ def _run(
         typer.echo(f"lockstep-sim: {error}", err=True)
         raise typer.Exit(_WRONG_CALL) from None
     run = run_plan(experiment, experiment.draw(seed, mode))
-    typer.echo("\n".join([name, *run_lines(run), "", *result_lines(run)]))
-    if run.played is not None and run.played.findings.wrong and not (given or texts or settings):
-        again = f"{name} --seed {seed} --lock-mode {mode}"
-        typer.echo(f"\nWhy:    lockstep-sim explain {again}\nSee it: lockstep-sim timeline {again} -o run.html")
+    again = "" if given or texts or settings else f"{name} --seed {seed} --lock-mode {mode}"
+    tell(output, lambda: _told(name, run, again), lambda: run_row(name, run))
     if trace is not None and run.played is not None:
-        _write_trace(trace, run.played)
+        _write_trace(trace, run.played, output)
     if run.error is not None or run.played is None or run.played.findings.wrong:
         raise typer.Exit(_FAILED)
+
+
+def _told(name: str, run: Run, again: str) -> list[str]:
+    """`again`: what chooses the run in other commands; empty: nothing does."""
+    lines = [name, *run_lines(run), "", *result_lines(run)]
+    if run.played is not None and run.played.findings.wrong and again:
+        lines += ["", f"Why:    lockstep-sim explain {again}", f"See it: lockstep-sim timeline {again} -o run.html"]
+    return lines
 
 
 def _mode(text: str | None, experiment: Any) -> LockMode:
@@ -110,7 +119,7 @@ def _mode(text: str | None, experiment: Any) -> LockMode:
     return LockMode(text)
 
 
-def _write_trace(path: Path, played: Played) -> None:
+def _write_trace(path: Path, played: Played, output: OutputFormat) -> None:
     cluster = played.cluster
     records = [record for name in cluster.traced_hosts for record in cluster.records(name)]
     records += cluster.witnessed
@@ -119,20 +128,28 @@ def _write_trace(path: Path, played: Played) -> None:
         path.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
         raise typer.BadParameter(f"cannot write {path}: {error.strerror}") from None
-    typer.echo(f"{len(lines):,} records: lockstep trace check {path}")
+    typer.echo(f"{len(lines):,} records: lockstep trace check {path}", err=output is OutputFormat.JSON)
 
 
 @app.command("list")
-def _list() -> None:
+def _list(output: Output = OutputFormat.TEXT) -> None:
     """The stories and the faults that there are."""
-    typer.echo("Stories: lockstep-sim run STORY")
-    for name in experiment_names():
-        typer.echo(f"  {name:<16} {find_experiment(name).summary}")
-    typer.echo("  FILE.py:NAME     Your listener, a function that makes one or a PushConsumer, or a story of yours.")
-    typer.echo("\nFaults: lockstep-sim run STORY --FAULT TARGET@TIME[+DURATION][=AMOUNT]")
-    for fault in FAULTS.values():
-        typer.echo(f"  --{fault.name:<15} {fault.example:<24} {fault.help}")
-    typer.echo("\nHosts: broker, broker2, ...; c1, c2, ... (consumers); producer; names1, ... A link: c1-broker.")
+    stories = {name: find_experiment(name).summary for name in experiment_names()}
+    tell(
+        output,
+        lambda: [
+            "Stories: lockstep-sim run STORY",
+            *(f"  {name:<16} {summary}" for name, summary in stories.items()),
+            "  FILE.py:NAME     Your listener, a function that makes one or a PushConsumer, or a story of yours.",
+            "\nFaults: lockstep-sim run STORY --FAULT TARGET@TIME[+DURATION][=AMOUNT]",
+            *(f"  --{fault.name:<15} {fault.example:<24} {fault.help}" for fault in FAULTS.values()),
+            "\nHosts: broker, broker2, ...; c1, c2, ... (consumers); producer; names1, ... A link: c1-broker.",
+        ],
+        lambda: {
+            "stories": [{"name": name, "summary": summary} for name, summary in stories.items()],
+            "faults": [{"name": one.name, "example": one.example, "help": one.help} for one in FAULTS.values()],
+        },
+    )
 
 
 def first_run() -> None:

@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,12 +14,15 @@ from lockstep.simulation.commands.choose import (
     Mode,
     Name,
     OptionalName,
+    Output,
+    OutputFormat,
     PlanFile,
     Seed,
     Shown,
     chosen_experiment,
     chosen_modes,
     chosen_plans,
+    tell,
 )
 from lockstep.simulation.lab.experiment import LockMode, Plan
 from lockstep.simulation.lab.findings import Finding
@@ -26,7 +30,8 @@ from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.search.explain import explain
 from lockstep.simulation.search.fault_words import event_words
 from lockstep.simulation.search.plan_file import write_plan
-from lockstep.simulation.search.shrink import RUNS_MAX, shrink
+from lockstep.simulation.search.rows import explanation_row, run_row, shrunk_row, sweep_row
+from lockstep.simulation.search.shrink import RUNS_MAX, Shrunk, shrink
 from lockstep.simulation.search.story import story_of
 from lockstep.simulation.search.summary import Summary, report
 from lockstep.simulation.search.sweep import StateError, StateFile, sweep
@@ -73,6 +78,7 @@ def _sweep(
     failing: Annotated[
         Path | None, typer.Option(metavar="FILE", help="failing seeds; by default NAME.failing, or STATE.failing")
     ] = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Run an experiment with each seed, and say what went wrong and what happened.
 
@@ -98,11 +104,11 @@ def _sweep(
         interrupted = True
     except BrokenProcessPool:
         killed = True
-    typer.echo("\n".join(report(summary, modes)))
-    seconds = time.monotonic() - began
-    typer.echo(f"{summary.seeds.total():,} of {count:,} seeds in {seconds:.0f} s")
-    if summary.failing:
-        _write_failing(summary, failing or _beside(name, state))
+    ran = f"{summary.seeds.total():,} of {count:,} seeds in {time.monotonic() - began:.0f} s"
+    tell(output, lambda: [*report(summary, modes), ran], lambda: sweep_row(summary, modes, wanted=count))
+    said = _keep_failing(summary, failing or _beside(name, state), asked=failing is not None)
+    if said:
+        typer.echo(said, err=output is OutputFormat.JSON)
     if interrupted:
         again = (
             " The same command goes on from here." if state is not None else " --state FILE makes it possible to go on."
@@ -129,15 +135,24 @@ def _short(name: str) -> str:
     return name.rpartition(":")[2].replace("/", "-")
 
 
-def _write_failing(summary: Summary, path: Path) -> None:
+def _keep_failing(summary: Summary, path: Path, *, asked: bool) -> str:
+    """Write the failing seeds; an older list of others would mislead. Returns what to say of it.
+
+    Args:
+        asked: the file was named: it is there also without a seed.
+    """
     lines = [
         f"{one.seed} {one.mode} {', '.join((*one.wrong, *one.error.splitlines()[:1]))}\n" for one in summary.failing
     ]
     try:
-        path.write_text("".join(lines), encoding="utf-8")
+        if lines or asked:
+            path.write_text("".join(lines), encoding="utf-8")
+        elif path.exists():
+            path.unlink()
+            return f"no seed failed: the older {path} is removed"
     except OSError as error:
         raise typer.BadParameter(f"the failing seeds cannot be written to {path}: {error.strerror}") from None
-    typer.echo(f"failing seeds: {path}")
+    return f"failing seeds: {path}" if lines else ""
 
 
 # One seed ----------------------------------------------------------------------------------------------------
@@ -150,12 +165,13 @@ def _replay(
     lock_mode: Mode = "fenced",
     plan: PlanFile = None,
     everything: Annotated[bool, typer.Option("--all", help="also log events of level debug")] = False,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Run one seed again, and tell its story: settings, faults, log events, violations. Exit status 1: it has some."""
     failed = False
     for shown in chosen_plans(name, seed, lock_mode, plan):
         run = run_plan(shown.experiment, shown.plan)
-        typer.echo("\n".join(story_of(run, everything=everything)))
+        tell(output, partial(story_of, run, everything=everything), partial(run_row, shown.name, run))
         failed = failed or violation_of(run) is not None
     if failed:
         raise typer.Exit(_FAILED)
@@ -169,44 +185,50 @@ def _shrink(
     kind: Kind = "",
     runs: Annotated[int, typer.Option(min=1, help="try at most so many plans")] = RUNS_MAX,
     plan: PlanFile = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="the plan; by default NAME-SEED.plan")
-    ] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="the plan; by default NAME-SEED.plan")] = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Find the simplest plan with the same kind of violation: fewest faults and members, shortest time.
 
     After Ctrl-C the simplest plan so far is written. With both lock modes the fenced one is tried first.
     """
     shown, found = _with_violation(chosen_plans(name, seed, lock_mode, plan), kind)
-    best, progress = [shown.plan], _Progress()
+    best, progress = [Shrunk(shown.plan, 0, complete=False)], _Progress()
 
     def on_progress(plan: Plan, count: int) -> None:
-        best[0] = plan
+        best[0] = Shrunk(plan, count, complete=False)
         progress.say(lambda: f"{count} plans tried: {_size(plan)}")
 
+    interrupted = False
     try:
-        shrunk = shrink(shown.experiment, shown.plan, found.kind, runs_max=runs, on_progress=on_progress)
+        best[0] = shrink(shown.experiment, shown.plan, found.kind, runs_max=runs, on_progress=on_progress)
     except KeyboardInterrupt:
-        _show_plan(shown, best[0], found.kind, output)
-        typer.echo("Interrupted: this is the simplest plan so far.", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
-    _show_plan(shown, shrunk.plan, found.kind, output)
-    left = "" if shrunk.complete else "; there are simpler ones to try: --runs allows more"
-    typer.echo(f"{shrunk.runs} plans were tried, from {_size(shown.plan)} to {_size(shrunk.plan)}{left}")
-
-
-def _show_plan(shown: Shown, plan: Plan, kind: str, output: Path | None) -> None:
-    path = output or Path(f"{_short(shown.name)}-{plan.seed}.plan")
+        interrupted = True
+    shrunk, path = best[0], to or Path(f"{_short(shown.name)}-{shown.plan.seed}.plan")
     try:
-        write_plan(path, shown.name, plan, kind)
+        write_plan(path, shown.name, shrunk.plan, found.kind)
     except OSError as error:
         raise typer.BadParameter(f"the plan cannot be written to {path}: {error.strerror}") from None
-    typer.echo(f"{kind} in {plan.lock_mode} mode, with {_size(plan)}:")
+    tell(
+        output,
+        lambda: _plan_lines(shown, shrunk, found.kind, path),
+        lambda: shrunk_row(shown.name, shown.plan, found, shrunk, str(path)),
+    )
+    if interrupted:
+        typer.echo("Interrupted: this is the simplest plan so far.", err=True)
+        raise typer.Exit(_INTERRUPTED)
+
+
+def _plan_lines(shown: Shown, shrunk: Shrunk, kind: str, path: Path) -> Iterator[str]:
+    plan = shrunk.plan
+    yield f"{kind} in {plan.lock_mode} mode, with {_size(plan)}:"
     for event in plan.events:
-        typer.echo(f"  {event.at_ms / 1000:10.3f} s  {event_words(event)}")
+        yield f"  {event.at_ms / 1000:10.3f} s  {event_words(event)}"
     for name, value in plan.described().items():
-        typer.echo(f"  {name}: {value}")
-    typer.echo(f"{path}: lockstep-sim replay --plan {path}, lockstep-sim explain --plan {path}")
+        yield f"  {name}: {value}"
+    yield f"{path}: lockstep-sim replay --plan {path}, lockstep-sim explain --plan {path}"
+    left = "" if shrunk.complete else "; there are simpler ones to try: --runs allows more"
+    yield f"{shrunk.runs} plans were tried, from {_size(shown.plan)} to {_size(plan)}{left}"
 
 
 def _size(plan: Plan) -> str:
@@ -221,6 +243,7 @@ def _explain(
     lock_mode: Mode = "both",
     kind: Kind = "",
     plan: PlanFile = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Say why a violation happens: the faults that it needs, the last of them, and when it became inevitable.
 
@@ -235,12 +258,13 @@ def _explain(
 
     explanation = explain(shown.experiment, shown.plan, found.kind, on_progress=on_progress)
     where = f" in {found.queue}" if found.queue else ""
-    typer.echo(
-        f"{shown.name}, seed {shown.plan.seed}, {shown.plan.lock_mode} locks: "
-        f"{found.kind} at {found.at_ms / 1000:.3f} s{where}\n"
+    run = f"{shown.name}, seed {shown.plan.seed}, {shown.plan.lock_mode} locks"
+    head = f"{run}: {found.kind} at {found.at_ms / 1000:.3f} s{where}"
+    tell(
+        output,
+        lambda: [head, "", *words_of(explanation), "", f"{explanation.runs} runs"],
+        lambda: explanation_row(shown.name, shown.plan, found, explanation),
     )
-    typer.echo("\n".join(words_of(explanation)))
-    typer.echo(f"\n{explanation.runs} runs")
 
 
 def _with_violation(plans: list[Shown], kind: str) -> tuple[Shown, Finding]:

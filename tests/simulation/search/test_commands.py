@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,7 @@ def test_a_plan_is_shrunk_explained_and_replayed(tmp_path: Path) -> None:
     """The file that shrink writes is what the others read."""
     run, first, small = CliRunner().invoke, tmp_path / "first", tmp_path / "small"
     write_plan(first, "worlds", stop_inside_a_call(), "overlap")
-    shrunk = run(app, ["shrink", "--plan", str(first), "--runs", "4", "-o", str(small)])
+    shrunk = run(app, ["shrink", "--plan", str(first), "--runs", "4", "--to", str(small)])
     assert shrunk.exit_code == 0, shrunk.output
     assert "overlap in faithful mode, with 2 faults" in shrunk.output
     assert "4 plans were tried" in shrunk.output
@@ -121,6 +122,22 @@ def test_failing_seeds_are_kept_in_a_file(tmp_path: Path) -> None:
     assert "FAILED: lockstep-sim replay worlds --seed 7 --lock-mode fenced" in ended.output
 
 
+def test_a_sweep_without_failures_leaves_no_older_list(tmp_path: Path) -> None:
+    """It would name seeds that do not fail any more. A file that was asked for is there, and empty."""
+    state, older = tmp_path / "state", tmp_path / "state.failing"
+    _write_state(state, 7, wrong={})
+    older.write_text("7 fenced overlap\n", encoding="utf-8")
+    words = ["sweep", "worlds", "--seeds", "1", "--first-seed", "7", "--lock-mode", "fenced", "--state", str(state)]
+    ended = CliRunner().invoke(app, words)
+    assert not older.exists()
+    assert f"no seed failed: the older {older} is removed" in ended.output
+    assert "is removed" not in CliRunner().invoke(app, words).output
+    asked = tmp_path / "asked"
+    asked.write_text("7 fenced overlap\n", encoding="utf-8")
+    CliRunner().invoke(app, [*words, "--failing", str(asked)])
+    assert asked.read_text(encoding="utf-8") == ""
+
+
 def test_failing_seeds_are_sorted(tmp_path: Path) -> None:
     """Several processes end their seeds in any order; the report and the file have them in order of seed and mode."""
     summary = Summary("worlds")
@@ -137,8 +154,8 @@ def test_failing_seeds_are_sorted(tmp_path: Path) -> None:
     assert (tmp_path / "state.failing").read_text(encoding="utf-8") == "8 fenced overlap\n9 fenced overlap\n"
 
 
-def _write_state(path: Path, *seeds: int) -> None:
-    """Outcomes of seeds that failed."""
-    outcomes = [Outcome(seed, LockMode.FENCED, "hash", {"overlap": 1}, sometimes={"takeovers": 1}) for seed in seeds]
+def _write_state(path: Path, *seeds: int, wrong: Mapping[str, int] = {"overlap": 1}) -> None:
+    """Outcomes of seeds that failed, or with nothing `wrong` did not."""
+    outcomes = [Outcome(seed, LockMode.FENCED, "hash", dict(wrong), sometimes={"takeovers": 1}) for seed in seeds]
     lines = [json.dumps({"experiment": "worlds"}), *(json.dumps(outcome.to_json()) for outcome in outcomes)]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
