@@ -1,20 +1,19 @@
 """`lockstep-pipeline sweep`: runs seeds on Spark, writes their outcomes, and prints what lockstep-sim sweep prints."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from lockstep.cli.output import OutputFormat, print_rows, write_out
+from lockstep.cli.output import OutputFormat, json_line, write_out
 from lockstep.pipeline.cli.options import SweepOptions
 from lockstep.pipeline.jobs.sweep import outcome_of_row, sweep
 from lockstep.pipeline.spark.progress import JobProgress
 from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.search.rows import sweep_row
 from lockstep.simulation.search.summary import Summary, report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["run_sweep"]
-
-_COUNTS: Final = ("mode", "kind", "seeds")
 
 
 def run_sweep(spark: "SparkSession", options: SweepOptions) -> bool:
@@ -31,9 +30,8 @@ def run_sweep(spark: "SparkSession", options: SweepOptions) -> bool:
         for row in outcomes.orderBy("seed", "mode").toLocalIterator():
             summary.add(outcome_of_row(row))
     if options.output is OutputFormat.JSON:
-        kinds = {mode: {"seeds": summary.seeds[mode], **summary.wrong[mode]} for mode in modes}
-        rows = [dict(zip(_COUNTS, (mode, *one), strict=True)) for mode in modes for one in kinds[mode].items()]
-        print_rows(_COUNTS, rows, options.output)
+        counted = sweep_row(summary, modes, wanted=len(seeds) * len(modes))
+        write_out(json_line(counted).encode("utf-8", "replace") + b"\n")
     else:
         write_out("".join(f"{line}\n" for line in report(summary, modes)).encode())
     return summary.good

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from textwrap import wrap
-from typing import Final
+from typing import Any, Final
 
 from lockstep.simulation.lab.faults.by_name import fault_text
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.registry import EXHIBITS
+from lockstep.simulation.search.rows import run_row
 
-__all__ = ["Visit", "document", "table", "told"]
+__all__ = ["Visit", "document", "exhibit_row", "table", "told", "visit_row"]
 
 _SENTENCES: Final = 4
 _WIDTH: Final = 110
@@ -59,6 +60,26 @@ def _wrongs(run: Run) -> list[str]:
 
 def _seeds(exhibit: Exhibit) -> str:
     return "-" if exhibit.found is None else f"{exhibit.found.seed:,}"
+
+
+def exhibit_row(exhibit: Exhibit) -> dict[str, Any]:
+    """An exhibit as JSON fields."""
+    seed = None if exhibit.found is None else exhibit.found.seed
+    return {
+        "exhibit": exhibit.key,
+        "report": exhibit.report,
+        "title": exhibit.title,
+        "kind": exhibit.kind,
+        "seed": seed,
+        "lock_mode": exhibit.mode.value,
+    }
+
+
+def visit_row(visit: Visit) -> dict[str, Any]:
+    """What a visit showed, with its two runs."""
+    name = visit.exhibit.name
+    runs = {"run": run_row(name, visit.run), "mended": run_row(name, visit.mended)}
+    return exhibit_row(visit.exhibit) | {"replays": visit.replays} | runs
 
 
 def table() -> list[str]:

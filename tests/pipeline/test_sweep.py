@@ -1,10 +1,12 @@
 """A sweep on Spark: each seed has the outcome that it has in this process, and the command counts and writes them."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lockstep.cli.output import OutputFormat
 from lockstep.pipeline.cli.options import OutputFiles, SweepOptions
 from lockstep.pipeline.cli.sweep import run_sweep
 from lockstep.pipeline.jobs.sweep import outcome_of_row, sweep
@@ -39,3 +41,12 @@ def test_outcomes_are_written(
     out = capfdbinary.readouterr().out.decode()
     assert "seeds                                          2" in out
     assert "TOO RARE in faithful mode" in out
+
+
+def test_the_counts_are_an_object(spark: "SparkSession", capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """In the shape of `lockstep-sim sweep -o json`."""
+    options = SweepOptions(name="worlds", seeds=1, first_seed=31, lock_mode="faithful", output=OutputFormat.JSON)
+    assert not run_sweep(spark, options)
+    row = json.loads(capfdbinary.readouterr().out)
+    assert (row["experiment"], row["complete"], row["seeds"]) == ("worlds", True, {"faithful": 1})
+    assert {"good", "violations", "happened", "too_rare", "failing"} < set(row)

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from lockstep.simulation.commands.app import app
 from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.search.plan_file import read_plan, write_plan
 from tests.simulation.search.test_explain import stop_inside_a_call
 
@@ -90,6 +91,17 @@ def test_the_list_is_one_object() -> None:
     assert status == 0
     assert {"takeover", "worlds/links"} < {one["name"] for one in row["stories"]}
     assert [one["name"] for one in row["faults"]] == list(FAULTS)
+
+
+def test_the_museum_has_objects() -> None:
+    """One with all exhibits, and one for a visit, with its two runs."""
+    status, (row,) = rows("museum")
+    assert status == 0
+    assert [one["exhibit"] for one in row["exhibits"]] == list(EXHIBITS)
+    status, (visit,) = rows("museum", "count-leak")
+    assert (status, visit["replays"]) == (0, True)
+    assert visit["kind"] in visit["run"]["violations"]
+    assert (set(visit["run"]), visit["mended"]["good"]) == (OF_A_RUN, True)
 
 
 def test_another_form_is_refused() -> None:
