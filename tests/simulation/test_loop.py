@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from lockstep.simulation import (
-    DeadlockError,
     LeakError,
     LimitError,
     Outcome,
@@ -194,44 +193,6 @@ def test_timeouts_work() -> None:
         return world.elapsed_ms
 
     assert simulate(scenario).value == 42_000
-
-
-def test_a_deadlock_names_who_waits_and_where() -> None:
-    """Instead of hanging, the run fails with each task and its line."""
-
-    async def wait_for_nothing() -> None:
-        await asyncio.Event().wait()
-
-    async def scenario(world: World) -> None:
-        await world.host("c1").run(wait_for_nothing(), name="lonely")
-
-    with pytest.raises(DeadlockError) as caught:
-        simulate(scenario, seed=77)
-    line = wait_for_nothing.__code__.co_firstlineno + 1
-    assert f"lonely on c1, at wait_for_nothing (test_loop.py:{line}) > asyncio.Event.wait\n" in f"{caught.value}\n"
-    assert "scenario on no host" in str(caught.value)
-    assert any("seed=77" in note for note in caught.value.__notes__)
-
-
-def test_a_waiting_task_is_told_without_lines_of_the_standard_library() -> None:
-    """They differ between versions of Python. What stands behind it again, as in a group of tasks, is told."""
-
-    async def inner() -> None:
-        async with asyncio.timeout(None):
-            await asyncio.Queue[int]().get()
-
-    async def scenario(world: World) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(inner(), name="inner")
-
-    with pytest.raises(DeadlockError) as caught:
-        simulate(scenario)
-    first, scene, task = str(caught.value).splitlines()
-    begin = scenario.__code__.co_firstlineno
-    assert first == "no callback is ready and no timer is set"
-    where = f"scenario (test_loop.py:{begin + 1}) > asyncio.TaskGroup.__aexit__"
-    assert scene == f"  waits: scenario on no host, at {where}"
-    assert task == f"  waits: inner on no host, at inner (test_loop.py:{begin - 2}) > asyncio.Queue.get"
 
 
 def test_virtual_time_is_limited() -> None:
