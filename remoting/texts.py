@@ -1,4 +1,4 @@
-"""Numbers and times as a person reads and writes them, and numbers that peers write as texts."""
+"""Texts that people read and write: numbers, times, near names; and JSON on one line."""
 
 import json
 import re
