@@ -78,7 +78,7 @@ def decode_body(body_class: type[B], data: bytes, serialize_type: int, *, dialec
     """Decode a body. Raises BodyError. For `dialect_bytes_max` see `fastjson.loads`."""
     try:
         value = msgpack.unpackb(data) if serialize_type == _MSGPACK else loads(data, dialect_bytes_max)
-    except (ValueError, RecursionError, msgpack.exceptions.UnpackException) as error:
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
         raise BodyError(f"the body is not a {body_class.__name__}: {error}") from None
     return body_class.from_wire(value)
 

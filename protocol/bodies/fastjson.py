@@ -2,7 +2,7 @@
 
 It extends JSON by names without quotes, `{0:"a"}`; objects as names, `{{"queueId":0}:1}`; text in single quotes;
 trailing commas; and `{"$ref":"$.a[0]"}` for an object that is elsewhere in the body. The reader accepts all of these in
-linear time and to a limited depth. Strict JSON is read by the json module, at its speed.
+linear time and to the depth of all JSON here. Strict JSON is read by the json module, at its speed.
 
 A name that is an object is kept as its canonical JSON text. `ObjectKeyed` writes such a map.
 """
@@ -10,15 +10,13 @@ A name that is an object is kept as its canonical JSON text. `ObjectKeyed` write
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from lockstep.protocol.bodies.fastjson_refs import has_references, resolve_references
-from lockstep.protocol.codecs.json_header import loads_text
+from lockstep.protocol.codecs.json_text import DEPTH_MAX, loads_text, too_deep
 from lockstep.protocol.epochs import EpochValue, EpochValues, epoch_text
 
 __all__ = ["ObjectKeyed", "dump_canonical", "dumps", "loads"]
-
-DEPTH_MAX: Final = 200
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _SPACE_AND_COMMAS = re.compile(r"[ \t\r\n,]*+")
@@ -93,8 +91,7 @@ def loads(data: bytes, dialect_bytes_max: int | None = None) -> Any:
             times as long to read. None: no limit.
 
     Raises:
-        ValueError: The text has no value or is too long, or its references mean too many members.
-        RecursionError: The text is nested too deeply.
+        ValueError: The text has no value, is too long or too deep, or its references mean too many members.
     """
     too_long = dialect_bytes_max is not None and len(data) > dialect_bytes_max
     try:
@@ -144,7 +141,7 @@ class _Reader:
         first = self._next(_SPACE)
         if first in "{[" and first:
             if depth >= DEPTH_MAX:
-                raise self._error(f"nested deeper than {DEPTH_MAX}")
+                raise too_deep()
             self._position += 1
             return self._object(depth + 1, in_key) if first == "{" else self._list(depth + 1, in_key)
         if first in "\"'" and first:

@@ -11,6 +11,7 @@ import orjson
 from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
 from lockstep.protocol.bodies.codec import as_int, as_list, as_object, encode_body, take
 from lockstep.protocol.bodies.fastjson_refs import has_references
+from lockstep.protocol.codecs.json_text import is_too_deep
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.epochs import EpochValue, EpochValues, parse_epoch
 from lockstep.protocol.errors import BodyError
@@ -127,6 +128,8 @@ def read_plain_batch(data: bytes) -> LockBatchBody | None:
     except (KeyError, TypeError, ValueError):
         return None
     if queues is None or {type(group), type(client_id)} != _TEXT or "epochs" in wire or has_references(data):
+        return None
+    if data.count(b"{") + data.count(b"[") != len(queues) + 2 and is_too_deep(data):
         return None
     return LockBatchBody(group, client_id, queues)
 

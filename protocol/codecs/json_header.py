@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from lockstep.protocol.codecs.base import DecodedHeader, EncodableHeader, ExtValue
+from lockstep.protocol.codecs.json_text import SHALLOW_BYTES, is_too_deep, loads_text
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.errors import HeaderError, shown
 from lockstep.protocol.headers.spec import spec_of
 
-__all__ = ["decode_header", "encode_header", "loads_text", "to_text"]
+__all__ = ["decode_header", "encode_header", "to_text"]
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
-_decode = json.JSONDecoder().decode
 _PLAIN = frozenset((str, int, bool, NoneType))
 _LANGUAGES = {language.name: int(language) for language in LanguageCode}
 _OTHER = int(LanguageCode.OTHER)
@@ -92,14 +92,6 @@ def to_text(value: ExtValue) -> str:
     return str(value)
 
 
-def loads_text(data: bytes) -> Any:
-    """Parse JSON in UTF-8. Raises ValueError, also for lone surrogates in escapes, and RecursionError."""
-    value = _decode(data.decode())
-    if b"\\ud" in data or b"\\uD" in data:  # it may be a lone surrogate
-        _encode(value).encode()
-    return value
-
-
 def decode_header(data: bytes) -> DecodedHeader:
     """Decode a header: a usual one with orjson, in half the time of the json module, which reads all others.
 
@@ -121,7 +113,7 @@ def decode_header(data: bytes) -> DecodedHeader:
         )
     except (ValueError, AttributeError):
         usual = False
-    if not usual:
+    if not usual or (len(data) > SHALLOW_BYTES and is_too_deep(data)):
         return _decode_any(data)
     language, remark = get("language"), get("remark")
     ordinal = _LANGUAGES.get(language, _OTHER) if type(language) is str else _OTHER
@@ -140,7 +132,7 @@ def _is_plain(values: Collection[Any]) -> bool:
 def _decode_any(data: bytes) -> DecodedHeader:
     try:
         parts = loads_text(data)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise HeaderError(f"the header is not JSON: {error}") from None
     if not isinstance(parts, dict):
         raise HeaderError("the header is not a JSON object")

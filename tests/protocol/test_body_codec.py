@@ -7,10 +7,12 @@ import msgpack
 import pytest
 
 from lockstep.protocol.bodies.codec import as_list, as_object, decode_body, encode_body, take
+from lockstep.protocol.bodies.locks import read_plain_batch
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 
 JSON, MSGPACK = SerializeType.JSON, SerializeType.MSGPACK
+PLAIN = b'{"clientId":"c","consumerGroup":"g","mqSet":[{"brokerName":"b","queueId":0,"topic":"t"}],"more":%s}'
 
 
 class Anything(NamedTuple):
@@ -172,6 +174,27 @@ def test_what_cannot_be_written_is_our_error(value: Any) -> None:
     """Values that msgpack has no form for fail here, with an error of this package."""
     with pytest.raises(LocalProtocolError):
         encode_body(Anything({"a": value}), MSGPACK)
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+@pytest.mark.parametrize("end", [b"}", b",}"], ids=["json", "dialect"])
+def test_a_body_is_nested_200_deep_at_most(end: bytes) -> None:
+    """Strict JSON as well as fastjson's dialect of it."""
+    data = b'{"deep":%s' + end
+    assert read(data % nested(199))
+    for levels in (200, 900, 980, 1030, 5000):
+        with pytest.raises(BodyError, match="nested deeper than 200 levels"):
+            read(data % nested(levels))
+
+
+def test_a_lock_request_is_nested_as_deep_as_any_body() -> None:
+    """Its quick reader has another parser."""
+    assert read_plain_batch(PLAIN % nested(199)) is not None
+    for levels in (200, 900, 1010):
+        assert read_plain_batch(PLAIN % nested(levels)) is None
 
 
 def test_a_body_nested_to_the_limit_of_the_parser() -> None:

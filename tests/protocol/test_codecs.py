@@ -149,7 +149,7 @@ def test_bytes_that_are_no_json_header(data: bytes) -> None:
 
 def test_a_header_nested_to_the_limit_of_the_parser() -> None:
     """No depth exists that the JSON parser takes and the error text, or the typed header, cannot."""
-    for depth in range(300, 1100, 1):
+    for depth in range(2, 1100, 1):
         data = (
             b'{"code":11,"opaque":1,"flag":0,"extFields":{"topic":' + b"[" * depth + b"]" * depth + b',"queueId":"1"}}'
         )
@@ -157,6 +157,25 @@ def test_a_header_nested_to_the_limit_of_the_parser() -> None:
             _decode_typed(data)
         with pytest.raises(HeaderError):
             decoded_header(json_header, b'{"code":' + b"[" * depth + b"]" * depth + b"}")
+
+
+def nested(levels: int, brackets: str, inmost: bytes = b"1") -> bytes:
+    """Lists and objects in each other: "[{" for both by turns."""
+    opened = [{"[": b"[", "{": b'{"a":'}[brackets[level % len(brackets)]] for level in range(levels)]
+    closed = [{b"[": b"]"}.get(one, b"}") for one in reversed(opened)]
+    return b"".join([*opened, inmost, *closed])
+
+
+@pytest.mark.parametrize("more", [b"1", b"NaN"], ids=["orjson", "json"])  # orjson refuses NaN
+@pytest.mark.parametrize("brackets", ["[", "{", "[{"])
+def test_a_header_is_nested_200_deep_at_most(more: bytes, brackets: str) -> None:
+    """Whichever parser reads it. The header itself is one level; brackets in texts are none."""
+    texts = b'["\\"%s", "]", "\\\\"]' % (b"[{" * 300)
+    for deep in (nested(199, brackets), nested(198, brackets, texts)):
+        assert decoded_header(json_header, b'{"code":1,"opaque":1,"deep":%s,"more":%s}' % (deep, more)).code == 1
+    for deep in (nested(199, brackets, texts), *(nested(levels, brackets) for levels in (200, 800, 1020, 1030, 5000))):
+        with pytest.raises(HeaderError, match=r"^the header is not JSON: nested deeper than 200 levels$"):
+            decoded_header(json_header, b'{"code":1,"opaque":1,"deep":%s,"more":%s}' % (deep, more))
 
 
 def _decode_typed(data: bytes) -> None:
