@@ -11,7 +11,7 @@ from typing import Final
 
 from lockstep.client.admin.budget import AnswerTooLargeError
 from lockstep.client.admin.client import AdminClient
-from lockstep.client.admin.groups import LockCursor, merged_members
+from lockstep.client.admin.groups import GroupProgress, LockCursor, merged_members
 from lockstep.client.errors import ClientError
 from lockstep.console.bounds import LOOK_BYTES_MAX, NAMES_BYTES_MAX, READ_BYTES_MAX, TEXT_MAX
 from lockstep.console.console import Console
@@ -99,11 +99,9 @@ class _Gather:
 
     async def once(self) -> None:
         await self._find_brokers()
-        for watched in self._watched.values():
-            await self._look_or_fail(watched)
+        await asyncio.gather(*map(self._look_or_fail, self._watched.values()))
         groups = await self._group_names()
-        for name in groups:
-            await self._read_group(name, groups[name])
+        await self._read_groups(groups, list(groups))
 
     @property
     def _is_idle(self) -> bool:
@@ -216,19 +214,21 @@ class _Gather:
             try:
                 groups = await self._group_names()
                 if groups:
-                    await self._read_groups(groups)
+                    await self._read_groups(groups, self._next_turn(list(groups)))
                     self._console.feed.publish()
             except Exception as error:  # an error of ours: told on stderr, and tried again
                 context = {"message": "the groups cannot be read", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
             await asyncio.sleep(_LOOK_S if not groups else _IDLE_GROUPS_S if self._is_idle else _GROUPS_S)
 
-    async def _read_groups(self, groups: dict[str, list[str]]) -> None:
+    def _next_turn(self, names: Sequence[str]) -> list[str]:
         """Some of the groups, by turns."""
-        names = list(groups)
         start = self._next_group % len(names)
-        chosen = (names[start:] + names[:start])[:_GROUPS_A_TURN]
+        chosen = [*names[start:], *names[:start]][:_GROUPS_A_TURN]
         self._next_group = start + len(chosen)
+        return chosen
+
+    async def _read_groups(self, groups: Mapping[str, Sequence[str]], chosen: Sequence[str]) -> None:
         limit = asyncio.Semaphore(_AT_ONCE)
 
         async def read(name: str) -> None:
@@ -261,7 +261,9 @@ class _Gather:
         names = GroupNames(_GROUPS_MAX, NAMES_BYTES_MAX)
         live, is_whole = self._live(), True
         failed: dict[str, str] = {}
-        for name, ask in self._who_names_groups(live):
+
+        async def read(name: str, ask: _AskGroups) -> None:
+            nonlocal is_whole
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     names.add(await ask())
@@ -270,6 +272,8 @@ class _Gather:
                 is_whole = False
             except _FAILURES as error:
                 failed[name] = str(error) or _NO_ANSWER
+
+        await asyncio.gather(*[read(name, ask) for name, ask in self._who_names_groups(live)])
         self._collector.groups_not_named(failed)
         if names.groups_left_out:
             self._limits.met("groups", _GROUPS_MAX, self._runtime.now_ms())
@@ -282,43 +286,47 @@ class _Gather:
         return found
 
     async def _read_group(self, name: str, topics: Sequence[str]) -> None:
-        members: list[ConsumerConnection] = []
-        offsets: dict[MessageQueue, OffsetWrapper] = {}
-        tps = 0.0
-        infos: dict[str, ConsumerRunningInfo] = {}
-        is_answered = False
-        is_whole = True
         bounded = self._admin.bounded(READ_BYTES_MAX)
+        brokers = [watched.data for watched in self._live()]
+        answers = await asyncio.gather(*[self._ask_about(bounded.at(broker), name) for broker in brokers])
+        if not any(isinstance(answer, tuple) for answer in answers):
+            return  # what was known stays: without an answer nothing says that members have left
         state = self._collector.groups.get(name)
         known_offsets = state.reading.offsets if state is not None else {}
-        for broker in [watched.data for watched in self._live()]:
-            admin = bounded.at(broker)
-            try:
-                async with asyncio.timeout(_PATIENCE_S):
-                    here = await admin.members(name)
-                    progress = await admin.progress(name)
-            except AnswerTooLargeError as error:
-                self._too_large(error)
-                is_whole = False
-                continue
-            except _FAILURES:  # what is known of its queues stays
+        members: list[ConsumerConnection] = []
+        offsets: dict[MessageQueue, OffsetWrapper] = {}
+        infos: dict[str, ConsumerRunningInfo] = {}
+        tps = 0.0
+        for broker, answer in zip(brokers, answers, strict=True):
+            if isinstance(answer, tuple):
+                here, progress = answer
+                offsets |= progress.offsets
+                tps += progress.consume_tps
+                if here is not None:
+                    members.append(here)
+                    asked = [one.client_id for one in here.connection_set if one.client_id not in infos]
+                    infos |= await self._infos(bounded.at(broker), name, asked[:_INFOS_A_GROUP])
+            elif not isinstance(answer, AnswerTooLargeError):  # what is known of its queues stays
                 offsets |= {q: of for q, of in known_offsets.items() if q.broker_name == broker.broker_name}
-                is_whole = False
-                continue
-            is_answered = True
-            offsets |= progress.offsets
-            tps += progress.consume_tps
-            if here is not None:
-                members.append(here)
-                asked = [one.client_id for one in here.connection_set if one.client_id not in infos]
-                infos |= await self._infos(admin, name, asked[:_INFOS_A_GROUP])
-        if not is_answered:
-            return  # what was known stays: without an answer nothing says that members have left
         merged = merged_members(members)
         subscribed = merged.subscription_table if merged is not None else {}
         known = tuple(topic for topic in sorted({*topics, *subscribed}) if not is_retry_topic(topic))
         told = GroupReading(name, known, merged, infos, offsets, tps)
+        is_whole = all(isinstance(answer, tuple) for answer in answers)
         self._collector.group(told, self._runtime.now_ms(), is_whole=is_whole)
+
+    async def _ask_about(
+        self, admin: AdminClient, group: str
+    ) -> tuple[ConsumerConnection | None, GroupProgress] | Exception:
+        """What one broker knows of a group, or why it does not say."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await admin.members(group), await admin.progress(group)
+        except AnswerTooLargeError as error:
+            self._too_large(error)
+            return error
+        except _FAILURES as error:
+            return error
 
     async def _infos(self, admin: AdminClient, group: str, client_ids: Sequence[str]) -> dict[str, ConsumerRunningInfo]:
         """Running info by client id. A member that is frozen, or of a make without it, is left out."""

@@ -1,6 +1,7 @@
 """What the console reads of brokers: a broker that does not answer changes nothing of what is known."""
 
 import asyncio
+from copy import copy
 from typing import Self
 
 from lockstep.client.admin.client import AdminClient
@@ -60,8 +61,9 @@ class OneIsSilent(EndsMeanwhile):
         return [BrokerData(name, "c", {0: NOWHERE}) for name in BROKERS]
 
     def at(self, broker: BrokerData) -> Self:
-        self.silent = broker.broker_name == BROKERS[1]
-        return self
+        view = copy(self)
+        view.silent = broker.broker_name == BROKERS[1]
+        return view
 
     async def members(self, group: str) -> ConsumerConnection | None:
         if self.silent:

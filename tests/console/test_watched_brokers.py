@@ -242,6 +242,37 @@ async def test_no_lag_is_noted_while_a_broker_does_not_answer_about_the_group() 
     assert list(console.collector.groups[GROUP].lag) == [(NOW_MS, 14), (NOW_MS + 2 * MINUTE_MS, 14)]
 
 
+class Together(Named):
+    """No broker answers about groups, or about itself, before all four have been asked."""
+
+    waiting: dict[str, asyncio.Barrier]
+
+    async def broker_runtime(self, address: str) -> dict[str, str]:
+        await self.waiting["runtime"].wait()
+        return {}
+
+    async def groups_with_offsets(self) -> dict[str, list[str]]:
+        await self.waiting["names"].wait()
+        return await super().groups_with_offsets()
+
+    async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
+        await self.waiting["progress"].wait()
+        return await super().progress(group, topic)
+
+
+async def test_all_brokers_are_asked_at_once() -> None:
+    """Each may take its time until it counts as silent, and many silent ones take no longer than one."""
+    admin = Together(name_server=NOWHERE)
+    admin.waiting = {what: asyncio.Barrier(4) for what in ("runtime", "names", "progress")}
+    admin.datas = tuple(broker(f"b{number}") for number in range(4))
+    gather, console, _ = watch(admin)
+    await gather.once()
+    assert console.collector.groups_unnamed == {}
+    assert sorted(queue.broker_name for queue in console.collector.groups[GROUP].reading.offsets) == [
+        "b0", "b1", "b2", "b3",
+    ]  # fmt: skip
+
+
 class Answering(AdminClient):
     """Four Apache brokers, each with the offsets of one group. What they answer is counted and decoded."""
 
