@@ -1,5 +1,6 @@
 """`lockstep offset`: shows and changes the offsets of a group."""
 
+from functools import partial
 from typing import Any, Final
 
 from lockstep.cli.confirm import asks, confirm
@@ -8,7 +9,7 @@ from lockstep.cli.options import ResetOptions, SeekOptions
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
-from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_moves
+from lockstep.client.admin.offset_moves import Move, Target, at_once, planned_move, reset_by_brokers, store_move
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, is_retry_topic
 from lockstep.remoting.host.runtime import AsyncioRuntime
@@ -85,7 +86,7 @@ async def reset_offsets(options: ResetOptions) -> None:
                 f"stop them, or leave --queue and --to-offset away"
             )
         target = Target(options.group, options.topic, target_ms, options.to_offset or 0, options.force)
-        moves = [await planned_move(admin, target, queue) for queue in dict.fromkeys(queues)]
+        moves = await at_once(partial(planned_move, admin, target), dict.fromkeys(queues))
         shown = await _agreed(moves, options)
         if shown is None:
             return
@@ -93,7 +94,7 @@ async def reset_offsets(options: ResetOptions) -> None:
         if by_broker:
             reset = await reset_by_brokers(admin, target, moves)
         if reset is None:
-            await store_moves(admin, options.group, moves)
+            await at_once(partial(store_move, admin, options.group), moves)
         else:
             moves = [move._replace(after=reset.get(move.queue, move.after)) for move in moves]
     if moves != shown:
@@ -181,6 +182,6 @@ async def seek_offset(options: SeekOptions) -> None:
         shown = await _agreed([move], options)
         if shown is None:
             return
-        await store_moves(admin, options.group, [move])
+        await store_move(admin, options.group, move)
     if not shown:
         _print_moves([move], options.output)

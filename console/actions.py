@@ -1,7 +1,7 @@
 """The two changes that the console can make, each after a page that asks: reset offsets, and release a fenced lock."""
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -10,10 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lockstep.client.admin.client import AdminClient
-from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_moves
+from lockstep.client.admin.offset_moves import Target
+from lockstep.console import resets
 from lockstep.console.console import Console, console_of
 from lockstep.console.pages.asked import form_of, moment_ms, queue_of, text_of
 from lockstep.console.render import render
+from lockstep.console.resets import Done, Plan, planned, reset, route_of
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import epoch_text, parse_epoch
 from lockstep.protocol.model import MessageQueue
@@ -51,41 +53,48 @@ def target_of(values: Mapping[str, str]) -> Target | None:
     return Target(group, topic, to_ms, force=text_of(values, "force") == "1")
 
 
-async def _plan(console: Console, target: Target) -> list[Move]:
-    queues = (await console.admin.route(target.topic)).readable_queues(target.topic)
-    return [await planned_move(console.admin, target, queue) for queue in queues]
-
-
 async def _ask_reset(request: Request) -> Response:
-    console, values = console_of(request), request.query_params
+    admin, values = console_of(request).admin, request.query_params
     target = target_of(values)
-    moves = await _plan(console, target) if target is not None else None
-    online = await console.admin.members(text_of(values, "group")) is not None
-    return render(request, "reset.html", page="groups", values=dict(values), moves=moves, online=online, done=None)
+    if target is None:
+        await route_of(admin, text_of(values, "topic"))  # a form that cannot work is not shown
+        return _reset_page(request, values, None)
+    plans, online = await planned(admin, target)
+    return _reset_page(request, values, plans, online=online)
 
 
 async def _reset(request: Request) -> Response:
-    console, form = console_of(request), await _checked_form(request)
+    admin, form = console_of(request).admin, await _checked_form(request)
     target = target_of(form)
     if target is None:
         raise HTTPException(400, "the form does not say where the offsets go")
-    moves = await _plan(console, target)
-    online = await console.admin.members(target.group) is not None
-    reset = await reset_by_brokers(console.admin, target, moves) if online else None
-    if reset is None:
-        await store_moves(console.admin, target.group, moves)
-        done = "stored"
-    else:
-        moves = [move._replace(after=reset.get(move.queue, move.after)) for move in moves]
-        done = "notified"
-    return render(request, "reset.html", page="groups", values=form, moves=moves, online=online, done=done)
+    plans, _ = await planned(admin, target)
+    return _reset_page(request, form, await reset(admin, target, plans), is_done=True)
+
+
+def _reset_page(
+    request: Request,
+    values: Mapping[str, str],
+    parts: Sequence[Plan | Done] | None,
+    *,
+    online: bool = False,
+    is_done: bool = False,
+) -> Response:
+    """`parts`: of each broker; None: the reader has not said where the offsets go."""
+    return render(
+        request, "reset.html", page="groups", values=dict(values), parts=parts, online=online, is_done=is_done,
+        moves=[move for part in parts or () for move in part.moves], patience_s=f"{resets.PATIENCE_S:g}",
+    )  # fmt: skip
 
 
 # Release a lock ----------------------------------------------------------------------------------------------
 
 
 async def _lock_of(console: Console, group: str, queue: MessageQueue) -> LockTableRow | None:
-    rows = await console.admin.list_locks(group)
+    broker = next((one for one in await console.admin.brokers() if one.broker_name == queue.broker_name), None)
+    if broker is None:
+        raise HTTPException(404)
+    rows = await console.admin.at(broker).list_locks(group)
     return next((row for row in rows if row.queue == queue and row.remaining_ms >= 0), None)
 
 

@@ -29,6 +29,7 @@ _FAILURES: Final[dict[type[Exception], tuple[int, str]]] = {
     ClientError: (502, "error.no_answer"),
     ProtocolError: (502, "error.no_answer"),
     RemotingError: (502, "error.no_answer"),
+    TimeoutError: (502, "error.no_answer"),
 }
 
 

@@ -14,17 +14,16 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import GroupProgress, LockCursor, merged_members
 from lockstep.client.errors import ClientError
 from lockstep.console.bounds import LOOK_BYTES_MAX, NAMES_BYTES_MAX, READ_BYTES_MAX, TEXT_MAX
-from lockstep.console.console import Console
+from lockstep.console.console import FAILURES, Console
 from lockstep.console.group_names import GroupNames
 from lockstep.console.model import BrokerState, GroupReading
 from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.broker import BrokerData
 from lockstep.protocol.bodies.client import ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.bodies.locks import LockTableRow
-from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["gather", "gather_once"]
 
@@ -44,7 +43,6 @@ _GROUPS_MAX: Final = 10_000
 _AT_ONCE: Final = 4  # groups that are read at the same time
 
 _NO_ANSWER: Final = "no answer"
-_FAILURES: Final = (RemotingError, ClientError, ProtocolError, TimeoutError)
 
 _AskGroups = Callable[[], Awaitable[Mapping[str, Sequence[str]]]]
 
@@ -116,7 +114,7 @@ class _Gather:
         except AnswerTooLargeError as error:
             self._too_large(error, LOOK_BYTES_MAX)
             return
-        except _FAILURES:
+        except FAILURES:
             return  # the brokers that are known are asked on
         self._forget_unnamed({data.broker_name for data in found})
         is_full = False
@@ -161,7 +159,7 @@ class _Gather:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._look(watched)
-        except _FAILURES as error:
+        except FAILURES as error:
             if isinstance(error, AnswerTooLargeError):
                 self._too_large(error, LOOK_BYTES_MAX)
             self._failed(watched, str(error) or _NO_ANSWER)
@@ -173,7 +171,7 @@ class _Gather:
         watched.looks = 0
 
     async def _look(self, watched: _Watched) -> None:
-        """Raises one of `_FAILURES`."""
+        """Raises one of `FAILURES`."""
         data, collector, admin = watched.data, self._collector, self._admin.bounded(LOOK_BYTES_MAX)
         if data.master_addr is None:
             raise ClientError("it has no master")
@@ -270,7 +268,7 @@ class _Gather:
             except AnswerTooLargeError as error:
                 self._too_large(error)
                 is_whole = False
-            except _FAILURES as error:
+            except FAILURES as error:
                 failed[name] = str(error) or _NO_ANSWER
 
         await asyncio.gather(*[read(name, ask) for name, ask in self._who_names_groups(live)])
@@ -325,14 +323,14 @@ class _Gather:
         except AnswerTooLargeError as error:
             self._too_large(error)
             return error
-        except _FAILURES as error:
+        except FAILURES as error:
             return error
 
     async def _infos(self, admin: AdminClient, group: str, client_ids: Sequence[str]) -> dict[str, ConsumerRunningInfo]:
         """Running info by client id. A member that is frozen, or of a make without it, is left out."""
         try:
             found = await admin.running_infos(group, client_ids, timeout_ms=_INFO_MS)
-        except _FAILURES:
+        except FAILURES:
             return {}
         large = next((one for one in found.values() if isinstance(one, AnswerTooLargeError)), None)
         if large is not None:

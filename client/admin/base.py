@@ -117,6 +117,8 @@ class AdminBase(Lifecycle):
     async def _masters_by_name(self, topic: str) -> dict[str, str]:
         """Return the address by name of each broker that has the topic."""
         datas = sorted((await self.route(topic)).broker_datas, key=lambda data: data.broker_name)
+        if self._only is not None:
+            datas = [data for data in datas if data.broker_name == self._only.broker_name]
         return {data.broker_name: data.master_addr for data in datas if data.master_addr is not None}
 
     async def _master_of(self, queue: MessageQueue) -> str:

@@ -1,14 +1,19 @@
 """Resets of a group's offsets: where each queue would go, and the two ways to take it there (wire.md 2.4)."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
 
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["Move", "Target", "planned_move", "reset_by_brokers", "store_moves"]
+__all__ = ["Move", "Target", "at_once", "planned_move", "reset_by_brokers", "store_move"]
+
+AT_ONCE: Final = 32  # questions to one broker
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Target(NamedTuple):
@@ -38,6 +43,17 @@ class Move(NamedTuple):
         return self.before != self.after
 
 
+async def at_once(act: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    """Return what `act` returns for each item, some at the same time. Raises what one of them raises."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with limit:
+            return await act(item)
+
+    return await asyncio.gather(*map(one, items))
+
+
 async def planned_move(admin: AdminClient, target: Target, queue: MessageQueue) -> Move:
     """Where the queue would go. Nothing is changed."""
     before = await admin.consumer_offset(target.group, queue)
@@ -65,14 +81,17 @@ async def reset_by_brokers(admin: AdminClient, target: Target, moves: Iterable[M
     except RequestRefused as error:
         if error.code != ResponseCode.SYSTEM_ERROR:
             raise
-    for move in moves:
+
+    async def store_any(move: Move) -> None:
         known = move.after if move.before is None else move.before
         await admin.update_consumer_offset(target.group, move.queue, known)
+
+    await at_once(store_any, moves)
     return await admin.reset_offsets(target.group, target.topic, to_ms, force=target.force)
 
 
-async def store_moves(admin: AdminClient, group: str, moves: Sequence[Move]) -> None:
-    """Store the offsets that change, for a group without members."""
-    for move in moves:
-        if move.changes:
-            await admin.update_consumer_offset(group, move.queue, move.after)
+async def store_move(admin: AdminClient, group: str, move: Move) -> Move:
+    """Store the offset, if it changes, for a group without members. Returns the move."""
+    if move.changes:
+        await admin.update_consumer_offset(group, move.queue, move.after)
+    return move

@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
 
-from lockstep.client.errors import ClientError, TopicNotFoundError
-from lockstep.console.console import Console
-from lockstep.protocol.errors import ProtocolError
+from lockstep.client.errors import TopicNotFoundError
+from lockstep.console.console import FAILURES, Console
 from lockstep.protocol.names import dead_letter_topic
-from lockstep.remoting.errors import RemotingError
 
 __all__ = ["answer_of", "answers_of", "dead_letters"]
 
@@ -22,7 +20,7 @@ async def answer_of(question: Awaitable[T]) -> T | None:
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return await question
-    except (TimeoutError, RemotingError, ProtocolError, ClientError):
+    except FAILURES:
         return None
 
 

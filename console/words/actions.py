@@ -32,10 +32,19 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "actions.offline": ("The group is offline: the offsets are stored.", "消费组离线：直接存储位点。"),
     "actions.confirm_reset": ("Reset {count} offsets of {group}", "重置 {group} 的 {count} 个位点"),
     "actions.done_notified": (
-        "Done. The brokers told the members, which begin there when their listeners have returned.",
-        "完成。Broker 已通知成员，成员在监听器返回后从那里开始。",
+        "Done on {names}. The brokers told the members, which begin there when their listeners have returned.",
+        "已在 {names} 完成。Broker 已通知成员，成员在监听器返回后从那里开始。",
     ),
-    "actions.done_stored": ("Done. The offsets are stored.", "完成。位点已存储。"),
+    "actions.done_stored": ("Done on {names}. The offsets are stored.", "已在 {names} 完成。位点已存储。"),
+    "actions.done_refused": ("Not done on {name}: {why}.", "{name} 上未完成：{why}。"),
+    "actions.done_unknown": (
+        "{name} did not answer within {seconds} s. It may still make the change when it goes on: look at it then.",
+        "{name} 在 {seconds} 秒内没有应答。它恢复后仍可能执行此更改，届时请查看它的位点。",
+    ),
+    "actions.left_out": (
+        "{count} queues of {name} are left out: {why}.",
+        "略去了 {name} 的 {count} 个队列：{why}。",
+    ),
     "actions.before": ("Before", "之前"),
     "actions.after": ("After", "之后"),
     "actions.moved": ("Moved by", "移动"),

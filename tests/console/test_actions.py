@@ -1,12 +1,17 @@
 """Changes are asked for first, and taken only from a form that this console made."""
 
+from typing import Any
+
 import pytest
 from starlette.exceptions import HTTPException
 
+from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Target
 from lockstep.console.actions import target_of
+from lockstep.protocol.bodies.broker import BrokerData
+from lockstep.protocol.bodies.locks import LockTableBody
 from lockstep.protocol.errors import LocalProtocolError
-from tests.console.pages_inside import ask, make_console
+from tests.console.pages_inside import NOWHERE, ask, make_console
 
 OWN = {"origin": "http://127.0.0.1:8088"}
 WHERE = {"group": "shop", "topic": "orders"}
@@ -44,3 +49,31 @@ async def test_no_broker_answers() -> None:
         answer = await ask(make_console(), path)
         assert answer.status == 502
         assert "The brokers gave no answer." in answer.text
+
+
+class OneIsSilent(AdminClient):
+    """Of two brokers one never answers."""
+
+    async def brokers(self) -> list[BrokerData]:
+        return (
+            [BrokerData(name, "c", {0: name}) for name in ("broker-a", "broker-b")] if not self._only else [self._only]
+        )
+
+    async def is_lockstep(self, address: str) -> bool:
+        if address == "broker-a":
+            raise TimeoutError
+        return True
+
+    async def _ask_for(self, body_class: type[Any], address: str, *_: Any, **__: Any) -> Any:
+        return LockTableBody(())
+
+
+async def test_a_lock_is_looked_for_at_its_own_broker() -> None:
+    """Another one that is silent does not matter."""
+    admin = OneIsSilent(name_server=NOWHERE)
+    page = await ask(make_console(admin=admin), "/release?group=shop&topic=orders&broker=broker-b&queue=0")
+    assert "No member has the lock of this queue now." in page.text
+    page = await ask(make_console(admin=admin), "/release?group=shop&topic=orders&broker=broker-a&queue=0")
+    assert page.status == 502
+    page = await ask(make_console(admin=admin), "/release?group=shop&topic=orders&broker=broker-c&queue=0")
+    assert page.status == 404

@@ -142,7 +142,7 @@ def test_a_reset_asks_first(site: Site, page: Page) -> None:
     page.get_by_role("button", name="Show what would change").click()
     expect(page.locator("main")).to_contain_text("Nothing is changed yet.")
     page.get_by_role("button", name=re.compile("Reset 4 offsets of shop")).click()
-    expect(page.get_by_role("status")).to_contain_text("Done. The brokers told the members")
+    expect(page.get_by_role("status")).to_contain_text("Done on broker-a. The brokers told the members")
 
 
 def test_a_lock_is_released_after_a_question(site: Site, page: Page) -> None:
