@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _INTERRUPTED = 130
+_KILLED = 4
 _STDIN_CLOSED = 0  # instead of the number of a signal
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Exit status: 0 after SIGTERM or a closed stdin, 130 after SIGINT, 1 for a failed start, 2 for invalid options."""
+    """Exit status: 0 after SIGTERM or a closed stdin, 130 after SIGINT, 1 for a failure, 2 for invalid options.
+
+    With `--brokers`, 4 when a broker did not end and was killed. A broker that such a command started ends with
+    PORT_IN_USE when another process has its port.
+    """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in a background job of a shell it is ignored
         signal.signal(signal.SIGINT, _leave)
     gc.disable()  # imports leave next to no garbage, and to look for it takes a twentieth of the start
@@ -59,6 +64,10 @@ def main(arguments: list[str] | None = None) -> None:
     except (CannotListen, LocalProtocolError, SettingError, StoreUnusable) as error:
         _print_line(str(error), **_process_field(options))
         status = 1
+        if options.member and isinstance(error, CannotListen) and error.in_use:
+            from lockstep.broker.many.supervisor import PORT_IN_USE
+
+            status = PORT_IN_USE
     sys.exit(status)
 
 
@@ -120,7 +129,7 @@ async def _serve_many(options: "Options", arguments: list[str], log: "StartLog")
     await many.run(stopped, on_serving)
     if many.failure:
         _print_line(many.failure)
-        return 1
+        return _KILLED if many.killed else 1
     return _INTERRUPTED if stopped.result() == signal.SIGINT else 0
 
 

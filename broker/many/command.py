@@ -8,7 +8,7 @@ from typing import Any, Final
 from lockstep.broker.many.pipe import Said
 from lockstep.broker.many.plan import Member, encode_member, local_host, name_server_config, plan
 from lockstep.broker.many.process import BrokerProcess
-from lockstep.broker.many.supervisor import Action, Supervisor
+from lockstep.broker.many.supervisor import END_WITHIN_MS, PORT_IN_USE, TELL_AFTER_MS, Action, Supervisor
 from lockstep.broker.many.topics import SharedTopics
 from lockstep.broker.options import Options
 from lockstep.broker.server import BrokerServer
@@ -51,8 +51,13 @@ class ManyBrokers:
 
     @property
     def failure(self) -> str:
-        """Why the brokers ended without being asked to, in one line; empty: they were asked to."""
+        """Why the brokers ended without being asked to, or not as asked, in one line; empty: they ended as asked."""
         return self._supervisor.failure
+
+    @property
+    def killed(self) -> bool:
+        """Whether a broker did not end when it was asked to, and had to be killed."""
+        return self._supervisor.killed
 
     def listening(self) -> dict[str, str]:
         """What listens where, as for a single broker, with commas between the brokers in their order."""
@@ -107,10 +112,11 @@ class ManyBrokers:
             self._timer = None
         supervisor, now_ms = self._supervisor, self._runtime.now_ms()
         for action, name in supervisor.tick(now_ms):
+            self._tell(action, name)
             if action is Action.START:
                 process = self._processes[name] = BrokerProcess(name, self._on_said, self._on_died)
                 self._runtime.create_task(self._start(process), name=f"start {name}")
-            else:
+            elif action is not Action.TELL:
                 self._processes[name].end(action)
         if supervisor.next_due_ms is not None:
             self._timer = self._runtime.call_later_ms(max(supervisor.next_due_ms - now_ms, 0), self._act)
@@ -118,6 +124,15 @@ class ManyBrokers:
             self._ended.set_result(None)
             if not self._serving.done():
                 self._serving.set_result(False)
+
+    def _tell(self, action: Action, name: str) -> None:
+        pid = self._processes[name].pid if name in self._processes else None
+        if action is Action.TELL:
+            self._log.warning(
+                "broker_process_awaited", process=name, pid=pid, killed_in_ms=END_WITHIN_MS - TELL_AFTER_MS
+            )
+        elif action is Action.KILL:
+            self._log.error("broker_process_killed", process=name, pid=pid, waited_ms=END_WITHIN_MS)
 
     async def _start(self, process: BrokerProcess) -> None:
         loop = asyncio.get_running_loop()
@@ -154,6 +169,9 @@ class ManyBrokers:
     def _on_died(self, process: BrokerProcess) -> None:
         assert process.status is not None
         delay_ms = self._supervisor.died(process.name, process.status, self._runtime.now_ms())
+        if process.status == PORT_IN_USE and delay_ms is not None:
+            port = self._members[process.name].port
+            self._log.error("broker_port_taken", process=process.name, port=port, tried_again_in_ms=delay_ms)
         fields: dict[str, Any] = {"process": process.name, "pid": process.pid, "status": process.status}
         if delay_ms is not None:
             self._log.error("broker_process_died", **fields, restart_in_ms=delay_ms)

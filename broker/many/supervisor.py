@@ -5,11 +5,26 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-__all__ = ["END_WITHIN_MS", "RESTARTS_MAX", "TRANSITIONS", "Action", "Event", "State", "Supervisor"]
+__all__ = [
+    "END_WITHIN_MS",
+    "PORT_IN_USE",
+    "PORT_WITHIN_MS",
+    "RESTARTS_MAX",
+    "TELL_AFTER_MS",
+    "TRANSITIONS",
+    "Action",
+    "Event",
+    "State",
+    "Supervisor",
+]
 
+PORT_IN_USE: Final = 3  # exit status of a broker whose port another process has
 RESTARTS_MAX: Final = 5
 _WITHIN_MS: Final = 60_000
-END_WITHIN_MS: Final = 60_000  # a store of gigabytes is flushed in it
+TELL_AFTER_MS: Final = 2_000  # an end takes a second where clients are connected
+END_WITHIN_MS: Final = 10_000  # as long as `docker stop` waits
+PORT_WITHIN_MS: Final = 60_000
+_PORT_AGAIN_MS: Final = 2_000
 _BACKOFF_MS: Final = 200  # before the first restart within _WITHIN_MS; each further one waits twice as long
 _ENDED_WELL: Final = (0, -15)  # -15: SIGTERM came before the process could handle it
 
@@ -19,6 +34,8 @@ class State(Enum):
     STARTING = "starting"
     SERVING = "serving"
     ENDING = "ending"
+    AWAITED = "awaited"  # it takes long to end
+    KILLED = "killed"
     ENDED = "ended"
 
 
@@ -27,12 +44,13 @@ class Event(Enum):
     READY = "ready"  # it listens, and is registered
     DIED = "died"
     STOP = "stop"  # the whole command ends
-    LATE = "late"  # it did not end in time
+    LATE = "late"  # it has not ended yet
 
 
 class Action(Enum):
     START = "start"
     TERMINATE = "terminate"
+    TELL = "tell"  # the user, that it takes long to end
     KILL = "kill"
 
 
@@ -44,10 +62,13 @@ TRANSITIONS: Final[dict[tuple[State, Event], tuple[State, Action | None]]] = {
     (State.STARTING, Event.STOP): (State.ENDING, Action.TERMINATE),
     (State.SERVING, Event.DIED): (State.WAITING, None),
     (State.SERVING, Event.STOP): (State.ENDING, Action.TERMINATE),
-    (State.ENDING, Event.READY): (State.ENDING, None),
-    (State.ENDING, Event.STOP): (State.ENDING, None),
-    (State.ENDING, Event.LATE): (State.ENDING, Action.KILL),
-    (State.ENDING, Event.DIED): (State.ENDED, None),
+    (State.ENDING, Event.LATE): (State.AWAITED, Action.TELL),
+    (State.AWAITED, Event.LATE): (State.KILLED, Action.KILL),
+    **{
+        (state, event): (State.ENDED if event is Event.DIED else state, None)
+        for state in (State.ENDING, State.AWAITED, State.KILLED)
+        for event in (Event.READY, Event.STOP, Event.DIED)
+    },
     (State.ENDED, Event.STOP): (State.ENDED, None),
 }
 
@@ -58,13 +79,18 @@ class _Process:
     state: State = State.WAITING
     served: bool = False  # it was once ready: its options are good
     deaths_ms: list[int] = field(default_factory=list)  # within _WITHIN_MS
+    no_port_since_ms: int | None = None  # another process has its port
 
 
 class Supervisor:
     """The states of all broker processes.
 
     A process that dies is started again, after 0.2 s, 0.4 s ... When one dies more than RESTARTS_MAX times in a minute,
-    or before it was ever ready, all end, and `failure` says why in one line.
+    or before it was ever ready, all end, and `failure` says why in one line. One whose port another process has taken
+    since is tried again for PORT_WITHIN_MS.
+
+    Attributes:
+        killed: One did not end within END_WITHIN_MS. It lost what a SIGKILL loses, and no more.
     """
 
     def __init__(self, names: Sequence[str], now_ms: int) -> None:
@@ -72,6 +98,7 @@ class Supervisor:
         self._actions: list[tuple[Action, str]] = []
         self._was_serving = False
         self.failure = ""
+        self.killed = False
 
     @property
     def all_ended(self) -> bool:
@@ -92,6 +119,7 @@ class Supervisor:
     def ready(self, name: str) -> None:
         """It listens, and is registered."""
         self._processes[name].served = True
+        self._processes[name].no_port_since_ms = None
         self._fire(name, Event.READY)
 
     def died(self, name: str, status: int, now_ms: int) -> int | None:
@@ -102,11 +130,13 @@ class Supervisor:
         """
         process = self._processes[name]
         process.due_ms = None
-        if process.state is State.ENDING:
+        if process.state in (State.ENDING, State.AWAITED, State.KILLED):
             if status not in _ENDED_WELL:
                 self.failure = self.failure or f"{name} ended with {_said(status)}"
             self._fire(name, Event.DIED)
             return None
+        if status == PORT_IN_USE and process.served:
+            return self._try_port_again(name, now_ms)
         deaths = [at for at in process.deaths_ms if now_ms - at < _WITHIN_MS] + [now_ms]
         process.deaths_ms = deaths
         self._fire(name, Event.DIED)
@@ -120,22 +150,37 @@ class Supervisor:
         process.due_ms = now_ms + delay_ms
         return delay_ms
 
+    def _try_port_again(self, name: str, now_ms: int) -> int | None:
+        """Routes and message ids have its port, so it needs that one."""
+        process = self._processes[name]
+        self._fire(name, Event.DIED)
+        since_ms = process.no_port_since_ms = process.no_port_since_ms or now_ms
+        if now_ms - since_ms >= PORT_WITHIN_MS:
+            self.failure = self.failure or f"{name} did not get its port back: another process has had it for a minute"
+            self.stop(now_ms)
+            return None
+        process.due_ms = now_ms + _PORT_AGAIN_MS
+        return _PORT_AGAIN_MS
+
     def stop(self, now_ms: int) -> None:
         """End all processes."""
         for name, process in self._processes.items():
             before = process.state
             self._fire(name, Event.STOP)
             if process.state is not before:
-                process.due_ms = now_ms + END_WITHIN_MS if process.state is State.ENDING else None
+                process.due_ms = now_ms + TELL_AFTER_MS if process.state is State.ENDING else None
 
     def tick(self, now_ms: int) -> list[tuple[Action, str]]:
         """What to do now, in this order: what became due, and what events before asked for."""
         for name, process in self._processes.items():
             if process.due_ms is not None and now_ms >= process.due_ms:
                 process.due_ms = None
-                if process.state is State.ENDING:
+                self._fire(name, Event.DUE if process.state is State.WAITING else Event.LATE)
+                if process.state is State.AWAITED:
+                    process.due_ms = now_ms + END_WITHIN_MS - TELL_AFTER_MS
+                elif process.state is State.KILLED:
+                    self.killed = True
                     self.failure = self.failure or f"{name} did not end within {END_WITHIN_MS // 1000} s and was killed"
-                self._fire(name, Event.LATE if process.state is State.ENDING else Event.DUE)
         actions, self._actions = self._actions, []
         return actions
 

@@ -29,7 +29,8 @@ TOPIC, GROUP, QUEUES, MESSAGES = "orders", "audit", 4, 300
 NAMES = ["broker-a", "broker-b", "broker-c"]
 CONFIG = {"rebalance_interval_ms": 1000, "persist_consumer_offset_interval_ms": 500}
 SMALL_FILES = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
-KEPT = ("--flush", "sync", *(f"-D{each}" for each in SMALL_FILES))
+SMALL_FILES_GIVEN = tuple(f"-D{each}" for each in SMALL_FILES)
+KEPT = ("--flush", "sync", *SMALL_FILES_GIVEN)
 PROGRAM = (sys.executable, "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0")
 
 
@@ -178,6 +179,54 @@ def test_they_end_with_stdin() -> None:
         assert running.stdout.readline().startswith(b"listening broker=")
         running.stdin.close()
         assert running.wait(TIMEOUT_S) == 0
+
+
+async def test_a_broker_that_does_not_end_is_killed(processes: Processes, tmp_path: Path) -> None:
+    """The log says who is waited for and that it was killed, the status too; what was acknowledged is there again."""
+    data = ("--brokers", "2", "--data-dir", str(tmp_path / "data"), *SMALL_FILES_GIVEN, "--topic", f"{TOPIC}:{QUEUES}")
+    broker = await processes.broker(*data)
+    async with Producer("shop", name_server=broker.name_server, config=PATIENT_PRODUCER) as producer:
+        for number in range(20):
+            await producer.send(Message(TOPIC, b"%d" % number))
+    await until(partial(was_started, broker, 2), "both processes are logged")
+    pid = pid_of(broker, "broker-b")
+    os.kill(pid, signal.SIGSTOP)
+    assert await broker.stop() == 4
+    (awaited,), (killed,) = broker.events("broker_process_awaited"), broker.events("broker_process_killed")
+    assert (awaited["process"], awaited["pid"], awaited["killed_in_ms"]) == ("broker-b", pid, 8000)
+    assert (killed["process"], killed["pid"], killed["waited_ms"]) == ("broker-b", pid, 10_000)
+    assert "lockstep-broker: broker-b did not end within 10 s and was killed\n" in broker.stderr()
+    again = await processes.broker(*data)
+    async with again.admin() as admin:
+        assert sum([await admin.max_offset(queue) for queue in (await admin.route(TOPIC)).readable_queues(TOPIC)]) == 20
+    assert await again.stop() == 0
+
+
+async def test_a_port_that_is_taken_while_its_broker_starts_again(processes: Processes) -> None:
+    """A system gives free ports to outgoing connections too. The log says what is wrong, until the port is free."""
+    broker = await processes.broker("--brokers", "2")
+    port = int(broker.address.split(",")[1].rpartition(":")[2])
+    await until(partial(was_started, broker, 2), "both processes are logged")
+    os.kill(broker.pid, signal.SIGSTOP)  # it does not see the end before the port is taken
+    os.kill(pid_of(broker, "broker-b"), signal.SIGKILL)
+    taken = await until(partial(held, port), "the port is taken")
+    os.kill(broker.pid, signal.SIGCONT)
+    await until(lambda: len(broker.events("broker_port_taken")) > 1, "it is tried again")
+    taken.close()
+    assert {(event["process"], event["port"]) for event in broker.events("broker_port_taken")} == {("broker-b", port)}
+    async with broker.admin() as admin:
+        await until(partial(known, admin, NAMES[:2]), "it is back")
+        addresses = [data.master_addr for data in await admin.brokers()]
+    assert ",".join(filter(None, addresses)) == broker.address
+    assert await broker.stop() == 0
+
+
+def held(port: int) -> socket.socket | None:
+    """None while the killed process still has it."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:
+        return None
 
 
 async def test_a_broker_that_dies_again_and_again_ends_the_command(processes: Processes) -> None:
