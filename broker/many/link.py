@@ -38,7 +38,6 @@ class CommandLink(asyncio.Protocol):
         self._broker: Broker | None = None
         self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._registers: Callable[[Sequence[TopicConfig]], None] = lambda _: None
-        self._names: set[str] = set()  # of the topics of the broker
         self._early: list[TopicConfig] = []  # came before the broker was there
         self._spreading = 0
         self._spread = asyncio.Event()
@@ -58,11 +57,11 @@ class CommandLink(asyncio.Protocol):
             self._create(config)
         self._registers = broker.on_topics_changed
         broker.on_topics_changed = self._on_topics_changed
+        broker.topics.on_delete = lambda topic: self._say(Said(deleted=(topic,)))
         broker.on_created_by_send = self._on_created_by_send
         broker.before_registering = self._until_spread
         if broker.durable is None:
             self._say(Said(topics=tuple(broker.topics.topics)))
-        self._names = _names_of(broker)
 
     async def serving(self, server: BrokerServer, addresses: dict[str, str]) -> None:
         """The broker listens at these addresses. Tell it when it is registered too.
@@ -111,13 +110,8 @@ class CommandLink(asyncio.Protocol):
         broker = self._broker
         assert broker is not None
         self._registers(changed)
-        if changed:
-            self._names.update(config.topic_name for config in changed)
-            if broker.durable is None:  # a store in files has its topics after a restart
-                self._say(Said(topics=tuple(changed)))
-        else:
-            before, self._names = self._names, _names_of(broker)
-            self._say(Said(deleted=tuple(sorted(before - self._names))))
+        if changed and broker.durable is None:  # a store in files has its topics after a restart
+            self._say(Said(topics=tuple(changed)))
 
     def _on_created_by_send(self, config: TopicConfig) -> None:
         if is_retry_topic(config.topic_name):
@@ -133,7 +127,3 @@ class CommandLink(asyncio.Protocol):
                 await self._spread.wait()
         except TimeoutError:
             self._spread.set()
-
-
-def _names_of(broker: Broker) -> set[str]:
-    return {config.topic_name for config in broker.topics.topics}

@@ -41,6 +41,7 @@ class TopicConfigManager:
     Attributes:
         deletions: Number of topics deleted so far.
         log_end: Returns the end of the commit log, where a topic that is created now begins.
+        on_delete: Called with the name of each topic that was deleted, after `on_change`.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class TopicConfigManager:
         self._version = DataVersion(0, 0)
         self._begins: dict[str, TopicBegin] = {}  # of topics that are not built in
         self.log_end: Callable[[], int] = _no_log
+        self.on_delete: Callable[[str], None] = lambda _: None
         self.deletions = 0
         cluster, broker_name = config.cluster, config.broker_name
         traces = [config.trace_topic] if config.trace_topic_enable else []
@@ -168,6 +170,7 @@ class TopicConfigManager:
         self._begins.pop(topic, None)
         self.deletions += 1
         self._changed((), now_ms)
+        self.on_delete(topic)
         return True
 
     @property
