@@ -66,9 +66,13 @@ def test_the_checks_bite(page: Page) -> None:
     page.set_content(
         "<html lang=''><h1>a</h1><h1>b</h1><button></button><input id=x><i id=x></i><table><tr><td>1</td></tr>"
         "<tr><td>2</td></tr></table><p style='color:#999;background:#fff'>pale</p><p style='width:4000px'>wide</p>"
+        "<div style='opacity:0.5;background:#fff'><b style='color:#000'>faded</b></div>"
+        "<i style='color:#00000080;background:#fff'>thin</i>"
+        "<input placeholder=hint aria-label=x style='background:#222'>"
     )
     kinds = ("no name: <button", "no name: <input", "no caption", "no header", "id twice", "not one h1", "no language",
-             "no title", "wider than", "contrast 2.85")  # fmt: skip
+             "no title", "wider than", "contrast 2.85", "contrast 3.98: <b", "contrast 3.98: <i",
+             "contrast of placeholder")  # fmt: skip
     found = "\n".join(faults(page))
     assert [kind for kind in kinds if kind not in found] == []
 
