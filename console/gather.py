@@ -285,8 +285,11 @@ class _Gather:
 
     async def _read_group(self, name: str, topics: Sequence[str]) -> None:
         bounded = self._admin.bounded(READ_BYTES_MAX)
-        brokers = [watched.data for watched in self._live()]
-        answers = await asyncio.gather(*[self._ask_about(bounded.at(broker), name) for broker in brokers])
+        brokers = [watched.data for watched in self._watched.values()]
+        live = {watched.data.broker_name for watched in self._live()}
+        answers = await asyncio.gather(
+            *[self._ask_about(bounded.at(broker), name, broker.broker_name in live) for broker in brokers]
+        )
         if not any(isinstance(answer, tuple) for answer in answers):
             return  # what was known stays: without an answer nothing says that members have left
         state = self._collector.groups.get(name)
@@ -314,9 +317,11 @@ class _Gather:
         self._collector.group(told, self._runtime.now_ms(), is_whole=is_whole)
 
     async def _ask_about(
-        self, admin: AdminClient, group: str
+        self, admin: AdminClient, group: str, is_live: bool
     ) -> tuple[ConsumerConnection | None, GroupProgress] | Exception:
-        """What one broker knows of a group, or why it does not say."""
+        """What one broker knows of a group, or why it does not say. One that is gone is not asked."""
+        if not is_live:
+            return ClientError(_NO_ANSWER)
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await admin.members(group), await admin.progress(group)

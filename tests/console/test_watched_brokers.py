@@ -273,6 +273,34 @@ async def test_all_brokers_are_asked_at_once() -> None:
     ]  # fmt: skip
 
 
+async def test_a_broker_that_is_gone_keeps_its_offsets() -> None:
+    """It is not asked about groups any more; without its queues the group would look as if it had caught up."""
+    admin = Stopping(name_server=NOWHERE)
+    admin.datas = (broker("a", "10.0.0.1:1"), broker("b", "10.0.0.2:1"))
+    gather, console, clock = watch(admin)
+    await gather.once()
+    admin.stopped = ("10.0.0.2:1",)
+    clock.ms += MINUTE_MS
+    await gather.once()
+    state = console.collector.groups[GROUP]
+    assert sorted(queue.broker_name for queue in state.reading.offsets) == ["a", "b"]
+    assert list(state.lag) == [(NOW_MS, 14)]
+
+
+class Stopping(Named):
+    """Those of `stopped` say nothing about themselves."""
+
+    stopped: tuple[str, ...] = ()
+
+    async def is_lockstep(self, address: str) -> bool:
+        if address in self.stopped:
+            raise ClientError("no answer")
+        return False
+
+    async def broker_runtime(self, address: str) -> dict[str, str]:
+        return {} if await self.is_lockstep(address) else {}
+
+
 class Answering(AdminClient):
     """Four Apache brokers, each with the offsets of one group. What they answer is counted and decoded."""
 
