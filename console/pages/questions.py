@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
 
+from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.console.console import FAILURES, Console
+from lockstep.protocol.bodies.admin import TopicOffset
+from lockstep.protocol.bodies.broker import BrokerData
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import dead_letter_topic
 
-__all__ = ["answer_of", "answers_of", "dead_letters"]
+__all__ = ["answer_of", "answers_of", "dead_letters", "topic_stats"]
 
 _PATIENCE_S: Final = 2.0
 _AT_ONCE: Final = 16
@@ -33,6 +37,29 @@ async def answers_of(questions: Sequence[Awaitable[T]]) -> list[T | None]:
             return await answer_of(question)
 
     return list(await asyncio.gather(*map(one, questions)))
+
+
+async def topic_stats(admin: AdminClient, topic: str) -> dict[MessageQueue, TopicOffset]:
+    """The offsets of the topic's queues on all brokers that answer in time.
+
+    Raises TopicNotFoundError, or one of FAILURES when none answers.
+    """
+    async with asyncio.timeout(_PATIENCE_S):
+        route = await admin.route(topic)
+
+    async def ask(broker: BrokerData) -> dict[MessageQueue, TopicOffset] | Exception:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await admin.at(broker).topic_stats(topic)
+        except FAILURES as error:
+            return error
+
+    answers = await asyncio.gather(*map(ask, route.broker_datas))
+    found = [answer for answer in answers if isinstance(answer, dict)]
+    if answers and not found and isinstance(answers[0], Exception):
+        raise answers[0]
+    merged = {queue: of for answer in found for queue, of in answer.items()}
+    return {queue: merged[queue] for queue in sorted(merged)}
 
 
 async def dead_letters(console: Console, group: str) -> int | None:

@@ -11,7 +11,7 @@ from lockstep.client.errors import TopicNotFoundError
 from lockstep.console.collector import Collector
 from lockstep.console.console import console_of
 from lockstep.console.pages.asked import Rows, rows_of, text_of
-from lockstep.console.pages.questions import answers_of
+from lockstep.console.pages.questions import answers_of, topic_stats
 from lockstep.console.render import render
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import TopicRouteData
@@ -92,7 +92,7 @@ async def _topic(request: Request) -> Response:
     console, topic = console_of(request), text_of(request.query_params, "topic")
     check_topic(topic)
     try:
-        stats = await console.admin.topic_stats(topic)
+        stats = await topic_stats(console.admin, topic)
     except TopicNotFoundError:
         return render(request, "topic_unknown.html", page="topics", status=404, topic=topic)
     rows = stored_rows(stats)

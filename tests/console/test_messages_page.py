@@ -13,6 +13,7 @@ from lockstep.console.pages.asked import moment_ms
 from lockstep.console.pages.bodies import Shown, View, excerpt, shown
 from lockstep.console.pages.key_way import key_way
 from lockstep.protocol.bodies.admin import TopicOffset
+from lockstep.protocol.bodies.broker import BrokerData, TopicRouteData
 from lockstep.protocol.messages.message import MessageExt, Record, encode_stored_message
 from lockstep.protocol.messages.pulled import decode_records
 from lockstep.protocol.model import MessageQueue
@@ -109,6 +110,12 @@ class Endless(AdminClient):
     count = 1000
 
     def bounded(self, bytes_max: int) -> Self:
+        return self
+
+    async def route(self, topic: str) -> TopicRouteData:
+        return TopicRouteData((), (BrokerData("broker-a", "c", {0: "10.0.0.1:1"}),))
+
+    def at(self, broker: BrokerData) -> Self:
         return self
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:

@@ -298,7 +298,8 @@ class Stopping(Named):
         return False
 
     async def broker_runtime(self, address: str) -> dict[str, str]:
-        return {} if await self.is_lockstep(address) else {}
+        await self.is_lockstep(address)
+        return {}
 
 
 class Answering(AdminClient):
