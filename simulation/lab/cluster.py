@@ -156,7 +156,8 @@ class Cluster(Hosts):
         while (left := self.not_committed()) and self.world.elapsed_ms < end_ms:
             await self.world.sleep_ms(_POLL_MS)
         for queue, count in left.items():
-            text = f"{count} messages of {queue} are not handled {duration_ms(bound) / 1000:.0f} s after all was healed"
+            what = f"1 message of {queue} is" if count == 1 else f"{count} messages of {queue} are"
+            text = f"{what} not handled {duration_ms(bound) / 1000:.0f} s after all was healed"
             self.findings.add(Wrong.STUCK, text, queue=f"{queue.topic}/{queue.broker_name}/{queue.queue_id}")
         return not left
 

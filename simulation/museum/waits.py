@@ -165,7 +165,7 @@ def _not_handled(seen: Seen, period: _Period) -> Iterator[Finding]:
         ready_ms, begin_ms = max(free_ms, stored_ms), calls[0].begin_ms if calls else end_ms
         if seen.too_long(ready_ms, begin_ms, _IDLE_MS):
             text = (
-                f"{period.host} owned queue {period.queue_id}, and message {offset} waited {_s(begin_ms - ready_ms)} "
+                f"{period.host} owned queue {period.queue_id}, and offset {offset} waited {_s(begin_ms - ready_ms)} "
                 f"from {_s(ready_ms)} on, while no call ran"
             )
             yield _finding(IDLE, begin_ms, text, period)
@@ -217,7 +217,7 @@ def not_drained(seen: Seen) -> Iterator[Finding]:
             continue
         if seen.is_calm(given_ms - _IDLE_MS, after.positioned_ms):
             text = (
-                f"{period.host} had handled queue {period.queue_id} up to {max(handled)} when it gave it away "
-                f"at {_s(given_ms)}, and {after.host} began at {after.position}"
+                f"{period.host} had handled offset {max(handled)} of queue {period.queue_id} when it gave the queue "
+                f"away at {_s(given_ms)}, and {after.host} began at offset {after.position}"
             )
             yield _finding(Wrong.NOT_DRAINED, after.positioned_ms, text, period, after)
