@@ -74,6 +74,7 @@ class Band:
 
     Args:
         amount: as it is written for the command, such as "250ms"; empty: it has none.
+        was_down: the fault ends a process, and it had ended before; it stays down for longer.
     """
 
     at_ms: int
@@ -82,6 +83,7 @@ class Band:
     target: str = ""
     other: str = ""
     amount: str = ""
+    was_down: bool = False
 
 
 @dataclass

@@ -27,6 +27,7 @@ from lockstep.remoting.logs import EventLog
 from lockstep.simulation.lab.changes import Changes
 from lockstep.simulation.lab.cluster_log import HostLog, LogLine
 from lockstep.simulation.lab.findings import Findings
+from lockstep.simulation.lab.sender import Sender
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.world import World
@@ -79,6 +80,7 @@ class Hosts:
         self._tap = tap
         self._names: tuple[str, ...] = ()  # hosts of name servers; none: the broker named BROKER carries it
         self._servers: dict[str, BrokerServer] = {}  # in order of their start
+        self._senders: dict[str, Sender] = {}  # by broker
         self._topics: dict[str, int] = {}
         self._clients: dict[str, Client | MQClientInstance] = {}  # alive, in order of their start
         self._traced: dict[str, None] = {}
@@ -120,7 +122,8 @@ class Hosts:
         if self._names or name != BROKER:
             own = {"serve_name_server": False, "name_servers": self.name_server}
         config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
-        server = BrokerServer(config, runtime, self.log_of(name), interceptor=self._tap(name))
+        sender = self._senders[name] = Sender(self._tap(name))
+        server = BrokerServer(config, runtime, self.log_of(name), interceptor=sender)
         if name not in self._topics or not config.data_dir:
             server.create_topic(self.topic, queues)
         await runtime.run(server.start())
@@ -172,7 +175,8 @@ class Hosts:
             broker=queue.broker_name,
             queue_id=queue.queue_id,
         )
-        self.log_of(queue.broker_name).debug("offset stored", offset=committed_offset, queue=str(queue))
+        name, peer = queue.broker_name, self._senders[queue.broker_name].peer
+        self.log_of(name).debug("offset stored", offset=committed_offset, queue=str(queue), peer=peer)
 
     def core(self, name: str = BROKER) -> Broker:
         """The tables of a running broker."""

@@ -19,7 +19,7 @@ from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.search.healed import Healed
 from lockstep.simulation.search.violation import Trials, violation_of
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["Explanation", "explain", "lasted_ms"]
 
 _LUCK_RUNS: Final = 4  # with other latencies
 _OTHER_SEED: Final = 1_000_003
@@ -35,7 +35,8 @@ class Explanation:
         run, finding: of the needed faults alone.
         needed: without any one of them the violation does not happen; empty: it happens without faults.
         faults: how many the plan had.
-        shortest_ms: the last needed fault, so long, is enough; None: its length does not matter, or was not shortened.
+        shortest_ms: the last needed fault, if it lasts so long as it was played, is enough; None: its length does not
+            matter, or was not shortened.
         too_short_ms: and so long it is not.
         inevitable_ms: healed then, the violation happens all the same; None: healing at no moment prevents it.
         prevented_ms: healed then, it does not happen.
@@ -122,7 +123,9 @@ class _Questions:
 
         if last.duration_ms <= _SHORTEST_MS or happens(_SHORTEST_MS):
             return {}
-        too_short_ms, shortest_ms = _bisect(_SHORTEST_MS, last.duration_ms, happens)
+        both = _bisect(_SHORTEST_MS, last.duration_ms, happens)
+        plans = [replace(plan, events=(*others, last._replace(duration_ms=planned_ms))) for planned_ms in both]
+        too_short_ms, shortest_ms = (lasted_ms(self._experiment, one) for one in plans)
         return {"shortest_ms": shortest_ms, "too_short_ms": too_short_ms}
 
     def _moment(self, plan: Plan, finding: Finding) -> dict[str, Any]:
@@ -154,3 +157,10 @@ def _bisect(no: int, yes: int, happens: Callable[[int], bool]) -> tuple[int, int
         middle = (no + yes) // 2
         no, yes = (no, middle) if happens(middle) else (middle, yes)
     return no, yes
+
+
+def lasted_ms(experiment: Experiment[Any], plan: Plan) -> int:
+    """How long the last fault of a plan lasts when it is played: a world plays some for a part of what is planned."""
+    played = run_plan(experiment, plan, lines_kept=0).played
+    band = played.findings.bands[-1] if played is not None and played.findings.bands else None
+    return plan.events[-1].duration_ms if band is None or band.end_ms is None else band.end_ms - band.at_ms

@@ -1,5 +1,6 @@
 """Faults as sentences of the domain."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from lockstep.simulation.lab.cluster import BROKER
@@ -40,13 +41,22 @@ _WORDS: Final = {
     "nat-reset": "idle connections between {a} and {b} were forgotten{for_}; the next sender got a reset",
     "stale-routes": "{a} answered old routes{for_}",
     "reset": "an administrator moved the group's offsets back",
+    "busy": "{a} refused some requests unread, because it was busy{for_}",
+    "full": "the store of {a} refused some messages{for_}",
+    "close": "something between {a} and {b} closed their connections; what was under way still arrived",
 }
+_STAYS_DOWN: Final = "{a} stayed down{again}"
 _END_WORDS: Final = {
     **dict.fromkeys(("stall", "sleep", "broker stall"), "{a} went on"),
     "partition": "bytes passed between {a} and {b} again",
     **dict.fromkeys(_HOLDS, "what {a} had sent went on to {b}"),
     "slow answers": "the answers of {b} reached {a} again",
 }
+_STOPS: Final = ("stall", "sleep", "broker stall")
+_ENDS_PROCESS: Final = (
+    *("leave", "crash", "kill", "restart", "broker kill", "power off", "power-off", "broker power cut", "broker stop"),
+    *("restart-broker", "clock", "broker clock", "broker table lost"),
+)
 
 
 def named(host: str) -> str:
@@ -61,6 +71,8 @@ def seconds(duration_ms: int) -> str:
 
 def event_words(event: FaultEvent) -> str:
     """A fault as it was planned: its name, its hosts, how long, how much."""
+    if event.fault.startswith("broker ") or event.fault == "reset":  # of a world: its name has the host already
+        return f"{event.fault} {event.duration_ms} ms"
     hosts = f"{event.target}-{event.other}" if event.other else event.target
     kind = FAULTS[event.fault].amount if event.fault in FAULTS else None
     amount = f" {kind.text(event.amount)}" if kind is not None and event.amount else ""
@@ -72,11 +84,35 @@ def fault_words(band: Band) -> str:
     lasted = "" if band.end_ms is None else seconds(band.end_ms - band.at_ms)
     a, b = named(band.target), named(band.other)
     words = _WORDS.get(band.fault, f"{band.fault}: {' and '.join(filter(None, (a, b)))}{{for_}}")
-    return words.format(
+    return (_STAYS_DOWN if band.was_down else words).format(
         a=a, b=b, for_=f" for {lasted}" if lasted else "", again=f", and started again after {lasted}" if lasted else ""
     )
 
 
-def end_words(band: Band) -> str:
-    """What the end of a fault changed; empty: nothing, or its words say it already."""
+def end_words(band: Band, bands: Iterable[Band]) -> str:
+    """What the end of a fault changed; empty: nothing, or its words say it already.
+
+    Args:
+        bands: all that were played: another one may last longer, or have ended the process meanwhile.
+    """
+    if any(_hides_the_end(other, band) for other in bands if other is not band):
+        return ""
     return _END_WORDS.get(band.fault, "").format(a=named(band.target), b=named(band.other))
+
+
+def _hides_the_end(other: Band, band: Band) -> bool:
+    assert band.end_ms is not None
+    if band.fault in _STOPS and other.fault in _ENDS_PROCESS and other.target == band.target:
+        return band.at_ms <= other.at_ms < band.end_ms
+    lasts = other.at_ms <= band.end_ms and (other.end_ms is None or other.end_ms > band.end_ms)
+    return lasts and not _stopped_by(band).isdisjoint(_stopped_by(other))
+
+
+def _stopped_by(band: Band) -> set[tuple[str, str]]:
+    """What stands still while a fault lasts: a host, or the bytes from one host to another."""
+    there, back = (band.target, band.other), (band.other, band.target)
+    if band.fault in _STOPS:
+        return {(band.target, "")}
+    if band.fault == "partition":
+        return {there, back}
+    return {there} if band.fault in _HOLDS else {back} if band.fault == "slow answers" else set()

@@ -1,10 +1,15 @@
 """The story of one seed, for people: its settings, then faults, log events and violations in the order of time."""
 
+from collections import Counter
+
+from lockstep.simulation.lab.experiment import FaultEvent
 from lockstep.simulation.lab.runner import Run
 from lockstep.simulation.search.fault_words import event_words
 from lockstep.simulation.search.names import Names
 
 __all__ = ["story_of"]
+
+_NOT_PLAYED = "not played: its hosts were not in a state for it"
 
 
 def story_of(run: Run, *, everything: bool = False) -> list[str]:
@@ -17,7 +22,8 @@ def story_of(run: Run, *, everything: bool = False) -> list[str]:
     lines = [f"seed {plan.seed} in {plan.lock_mode} mode, hash {run.trace_hash[:16]}"]
     lines += [f"  {name}: {value}" for name, value in plan.described().items()]
     if played is not None:
-        moments = [(event.at_ms, 0, f"FAULT  {event_words(event)}") for event in plan.events]
+        played_events = Counter((band.at_ms, band.fault) for band in played.findings.bands)
+        moments = [(event.at_ms, 0, _fault(event, played_events)) for event in plan.events]
         moments += [
             (line.at_ms, 1, f"    {line.host}: {line.event} {' '.join(f'{k}={v}' for k, v in line.fields.items())}")
             for line in played.cluster.log
@@ -31,3 +37,10 @@ def story_of(run: Run, *, everything: bool = False) -> list[str]:
     if run.error is not None:
         lines.append(f"ERROR  {type(run.error).__name__}: {run.error}")
     return lines
+
+
+def _fault(event: FaultEvent, played: Counter[tuple[int, str]]) -> str:
+    """A planned fault, and whether it is one of those that were played."""
+    moment = (event.at_ms, event.fault)
+    played[moment] -= 1
+    return f"FAULT  {event_words(event)}" + ("" if played[moment] >= 0 else f"  ({_NOT_PLAYED})")

@@ -29,6 +29,8 @@ def _why(explanation: Explanation) -> Iterator[str]:
     count, last = len(explanation.needed), explanation.last
     if last is None:
         yield "It needs no fault: it happens when all goes well, too."
+        if explanation.faults:
+            yield f"Without faults it happens {_where(explanation)}, as told below."
         return
     are = f"fault{'s' if explanation.faults > 1 else ''} {'is' if count == 1 else 'are'}"
     without = "it" if count == 1 else "any one of them"
@@ -38,6 +40,8 @@ def _why(explanation: Explanation) -> Iterator[str]:
     for number, band in enumerate(bands, 1):
         mark = "   <- the last decision" if number == len(bands) > 1 else ""
         yield f"{at(band.at_ms):>11}  {fault_words(band)}{mark}"
+    if count < explanation.faults:
+        yield f"With {'it' if count == 1 else 'them'} alone it happens {_where(explanation)}, as told below."
     if explanation.shortest_ms is not None:
         yield (
             f"The last one is longer than it must be: with {at(explanation.shortest_ms)} it happens too, "
@@ -54,3 +58,8 @@ def _why(explanation: Explanation) -> Iterator[str]:
             f"With other latencies it happens in {explanation.with_last} of {explanation.tried_luck} runs, "
             f"and without the last decision in {explanation.without_last} of {explanation.tried_luck}."
         )
+
+
+def _where(explanation: Explanation) -> str:
+    queue = explanation.finding.queue
+    return f"at {at(explanation.finding.at_ms)}" + (f" in {queue}" if queue else "")

@@ -215,6 +215,7 @@ async def play(hosts: Hosts, event: FaultEvent) -> bool:
     hosts.findings.saw(event.fault)
     band = hosts.findings.begin(event.fault, event.target, event.other)
     band.amount = _amount_text(event)
+    band.was_down = ends_process and not hosts.is_up(event.target)
     try:
         await FAULTS[event.fault].action(hosts, event)
     except HostCrashedError:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
+from lockstep.simulation.lab.findings import Band
+from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
-from lockstep.simulation.search.explain import explain
+from lockstep.simulation.search.explain import explain, lasted_ms
 from lockstep.simulation.search.facts import facts_of
 from lockstep.simulation.search.fault_words import fault_words
 from lockstep.simulation.search.healed import Healed
@@ -20,6 +22,7 @@ from lockstep.simulation.worlds.experiment import WORLDS
 from lockstep.simulation.worlds.plan import Fault, Plan, Store, draw_plan
 from tests.simulation.search.toy import SILENT, Toy, ToyPlan
 
+_MODES = {"last-to-ask-wins": LockMode.FENCED, "commit-before-call": LockMode.FENCED}
 NOISE = tuple(FaultEvent(at_ms, "noise", "c2", 500) for at_ms in (3_000, 9_000, 50_000))
 
 
@@ -128,6 +131,90 @@ def test_a_commit_that_comes_late_is_told() -> None:
     assert found is not None
     (told,) = [fact.text for fact in facts_of(run, found) if fact.text.startswith("c1 sent its last commit")]
     assert told.startswith("c1 sent its last commit before this, offset 1; the broker stored it at 12.2"), told
+
+
+def facts_of_exhibit(name: str, *kept_ms: int) -> list[str]:
+    """The facts of an exhibit's first violation, with those faults alone that begin at these times."""
+    exhibit: Any = find_experiment(f"museum/{name}")
+    plan = exhibit.draw(exhibit.found.seed, _MODES.get(name, LockMode.FAITHFUL))
+    run = run_plan(exhibit, replace(plan, events=tuple(event for event in plan.events if event.at_ms in kept_ms)))
+    violation = violation_of(run)
+    assert violation is not None
+    return [fact.text for fact in facts_of(run, violation)]
+
+
+def test_a_commit_is_not_taken_for_that_of_another_member() -> None:
+    """Both members commit offset 9. That of c2 was held: the one that the broker stored first is of c1."""
+    facts = facts_of_exhibit("evicted-member", 36_762, 40_245)
+    assert "c2 sent its last commit before this, offset 9; the broker stored it at 54.488 s" in facts
+    assert "c1 sent its last commit before this, offset 9; the broker stored it at 53.974 s" in facts
+    assert "the broker stored offset 9 for the group, a commit of c1" in facts
+
+
+def test_the_end_of_a_fault_is_not_told_while_another_one_lasts() -> None:
+    """The second partition begins before the first one ends: no byte passes then."""
+    facts = facts_of_exhibit("old-commit-again", 14_495, 20_046)
+    assert "bytes passed between c1 and the broker again" not in facts
+    assert "bytes passed between the broker and c1 again" in facts
+
+
+def test_a_host_that_was_down_is_not_shut_down_again() -> None:
+    """The second shutdown meets a host that is down, and keeps it so."""
+    facts = facts_of_exhibit("error-means-latest", 5_190, 6_262, 8_582, 9_714, 12_425, 14_561)
+    assert facts.count("c1 was shut down") == 1
+    assert "c1 stayed down, and started again after 70.8 s" in facts
+    assert "c2 began to read at offset 21" in facts, "offset 20 is the one that was lost"
+    assert "c1 handled offset 19" in facts
+
+
+def test_a_lock_that_was_taken_in_time_has_not_run_out() -> None:
+    """The broker gives c2's lock to c1 0.6 s after its renewal. And no sentence has a client id."""
+    facts = facts_of_exhibit("last-to-ask-wins", 7_198, 7_637, 15_546)
+    given = "the broker gave the lock to c1, although c2's lock was renewed at 15.213 s, and is kept for 6.0 s"
+    assert given in facts
+    assert not [fact for fact in facts if fact.startswith("c2's lock ran out") or "10.0.0." in fact]
+
+
+def test_a_commit_under_an_epoch_has_the_time_at_which_it_was_sent() -> None:
+    """Its record is written when it is answered."""
+    facts = facts_of_exhibit("commit-before-call")
+    assert "c1 sent its last answered commit before this, offset 2; the broker stored it at 7.021 s" in facts
+
+
+def test_the_calls_of_the_message_that_a_violation_names_are_told() -> None:
+    """Offset 0 was handled once, long before the violation, and failed."""
+    facts = facts_of_exhibit("failed-message")
+    (told,) = [fact for fact in facts if fact.startswith("c1 handled offset 0 until")]
+    assert told.endswith("; its listener answered SUSPEND_CURRENT_QUEUE_A_MOMENT")
+
+
+def test_a_run_with_fewer_faults_has_its_own_time() -> None:
+    """The head of an explanation names the seed's violation; its facts are those of the needed faults alone."""
+    found = explain(Toy(), ToyPlan(events=(*NOISE[:2], FaultEvent(20_000, "stall", "c1", 90_000))), SILENT)
+    assert "With it alone it happens at 80.200 s, as told below." in "\n".join(words_of(found))
+
+
+def test_the_length_of_a_fault_is_that_of_the_play() -> None:
+    """A world plays a quarter of a restart's duration: the shortest one is told as it was played."""
+    plan = replace(draw_plan(1, LockMode.FAITHFUL), events=(FaultEvent(5_000, Fault.BROKER_KILL, "c1", 8_000),))
+    assert 2_000 <= lasted_ms(WORLDS, plan) < 2_500
+
+
+def test_a_replay_says_which_faults_were_not_played() -> None:
+    """c2 is not there yet when it should stop. The broker's faults name no member."""
+    stop, kill = FaultEvent(1_000, Fault.STALL, "c2", 500), FaultEvent(5_000, Fault.BROKER_KILL, "c1", 500)
+    plan = replace(stop_inside_a_call(), life_ms=10_000, events=(stop, kill))
+    told = [line.partition(" s  ")[2] for line in story_of(run_plan(WORLDS, plan)) if "FAULT" in line]
+    assert told == [
+        "FAULT  stall c2 500 ms  (not played: its hosts were not in a state for it)",
+        "FAULT  broker kill 500 ms",
+    ]
+
+
+@pytest.mark.parametrize("fault", ["busy", "full", "close"])
+def test_each_fault_has_a_sentence(fault: str) -> None:
+    """Also those that one world alone plays."""
+    assert not fault_words(Band(1_000, 2_000, fault, "broker", "c1")).startswith(f"{fault}:")
 
 
 @pytest.mark.parametrize(
