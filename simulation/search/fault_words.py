@@ -8,7 +8,7 @@ from lockstep.simulation.lab.experiment import FaultEvent
 from lockstep.simulation.lab.faults.by_name import FAULTS
 from lockstep.simulation.lab.findings import Band
 
-__all__ = ["end_words", "event_words", "fault_words", "named", "seconds"]
+__all__ = ["end_words", "event_words", "fault_words", "is_known", "named", "seconds"]
 
 _ONE_SIDED: Final = ("cut-one-side", "cut at the member", "cut at the broker")  # the first host is the one that hears
 _HOLDS: Final = ("hold", "hold to the broker", "hold to the member")  # the first host is the sender
@@ -57,6 +57,11 @@ _ENDS_PROCESS: Final = (
     *("leave", "crash", "kill", "restart", "broker kill", "power off", "power-off", "broker power cut", "broker stop"),
     *("restart-broker", "clock", "broker clock", "broker table lost"),
 )
+
+
+def is_known(fault: str) -> bool:
+    """Whether there is a fault with this name in some world."""
+    return fault in _WORDS
 
 
 def named(host: str) -> str:

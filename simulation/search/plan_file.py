@@ -5,17 +5,24 @@ version draws other plans from the seed.
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import fields, replace
+from enum import Enum
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from lockstep.simulation.lab.experiment import Experiment, LockMode, Plan
+from lockstep.simulation.lab.experiment import Experiment, FaultEvent, LockMode, Plan
 from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
+from lockstep.simulation.lab.setup import Setup
+from lockstep.simulation.search.fault_words import is_known
 
 __all__ = ["PlanFileError", "SavedPlan", "read_plan", "write_plan"]
 
-_HEAD: Final = ("experiment", "seed", "lock_mode", "kind", "plan")
+_HEAD: Final = {"experiment": str, "seed": int, "lock_mode": str, "kind": str, "plan": dict}
+_KINDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", dict: "an object"}
+_SHOWN_MAX: Final = 40
+_HOSTS_MAX: Final = 1000
 
 
 class PlanFileError(ValueError):
@@ -41,34 +48,103 @@ def write_plan(path: Path, name: str, plan: Plan, kind: str) -> None:
 def read_plan(path: Path) -> SavedPlan:
     """Read a plan. Raises PlanFileError."""
     try:
-        name, seed, mode, kind, values = (json.loads(path.read_text(encoding="utf-8"))[key] for key in _HEAD)
-        experiment = find_experiment(name)
-        plan: Any = experiment.draw(int(seed), LockMode(mode))
-        hints = get_type_hints(type(plan))
-        known = {key: _decoded(hints[key], value) for key, value in values.items()}
-        return SavedPlan(name, experiment, replace(plan, **known), str(kind))
+        saved = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanFileError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: it is no JSON") from None
+    try:
+        return _read(saved)
     except UnknownExperimentError as error:
         raise PlanFileError(f"{path}: {error}") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: {reason}") from None
+    except _Wrong as error:
+        raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: {error}") from None
 
 
-def _decoded(hint: Any, value: Any) -> Any:
-    """A value of JSON as the type that a plan's field has."""
+class _Wrong(ValueError):
+    """The text says what is wrong with a part of the file."""
+
+
+def _read(saved: Any) -> SavedPlan:
+    """Raises _Wrong, UnknownExperimentError."""
+    if not isinstance(saved, dict):
+        raise _Wrong(f"it is {_shortened(saved)}, not an object")
+    for key, kind in _HEAD.items():
+        if key not in saved:
+            raise _Wrong(f"it has no {key!r}")
+        if not _is_a(saved[key], kind):
+            raise _Wrong(f"{key!r} is {_shortened(saved[key])}")
+    name, seed, mode, kind, values = (saved[key] for key in _HEAD)
+    if mode not in set(LockMode):
+        raise _Wrong(f"'lock_mode' is {_shortened(mode)}, not one of {', '.join(LockMode)}")
+    experiment = find_experiment(name)
+    plan: Any = experiment.draw(seed, LockMode(mode))
+    hints = get_type_hints(type(plan))
+    unknown = [key for key in values if key not in hints]
+    if unknown:
+        raise _Wrong(f"a plan of {name} has no field {unknown[0]!r}: another version may have written it")
+    read = replace(plan, **{key: _decoded(f"plan.{key}", hints[key], value) for key, value in values.items()})
+    if isinstance(read, Setup):
+        for key in ("consumers", "brokers", "name_servers"):
+            if not 0 <= getattr(read, key) <= _HOSTS_MAX:
+                raise _Wrong(f"plan.{key} is {getattr(read, key)}, not 0 to {_HOSTS_MAX}")
+    for event in read.events:
+        _check_event(event, read.hosts if isinstance(read, Setup) else ())
+    return SavedPlan(name, experiment, read, kind)
+
+
+def _check_event(event: FaultEvent, hosts: Collection[str]) -> None:
+    """Raises _Wrong for a fault or a host that does not exist, and a time below 0."""
+    if not is_known(event.fault):
+        raise _Wrong(f"there is no fault {event.fault!r}")
+    if event.at_ms < 0 or event.duration_ms < 0:
+        raise _Wrong(f"the fault {event.fault} has a time below 0")
+    for host in (event.target, event.other):
+        if host and hosts and host not in hosts:
+            raise _Wrong(f"the fault {event.fault}: no host is named {host!r}; there are {', '.join(hosts)}")
+
+
+def _shortened(value: Any) -> str:
+    """A value of JSON for an error."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def _is_a(value: Any, kind: type) -> bool:
+    """Whether a value of JSON has a type. True is no number, and a whole number is a number."""
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _decoded(where: str, hint: Any, value: Any) -> Any:
+    """A value of JSON as the type that a plan's field has. Raises _Wrong.
+
+    Args:
+        where: its place in the file, for an error.
+    """
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is tuple:
-        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_decoded(kind, one) for kind, one in zip(kinds, value, strict=True))
-    if hint is Any or isinstance(value, dict):
+    if origin is UnionType:
+        return None if value is None else _decoded(where, arguments[0], value)
+    if hint is Any:
         return value
-    if origin is UnionType or value is None:
-        return None if value is None else _decoded(next(kind for kind in arguments if kind is not type(None)), value)
-    if isinstance(hint, type) and issubclass(hint, tuple):  # a NamedTuple
-        kinds = list(get_type_hints(hint).values())
-        return hint(*(_decoded(kind, one) for kind, one in zip(kinds, value, strict=True)))
-    if isinstance(value, hint):
-        return value
-    return hint(value)  # of an enum
+    is_row = isinstance(hint, type) and issubclass(hint, tuple)  # a NamedTuple
+    if origin is tuple or is_row:
+        if not isinstance(value, list):
+            raise _Wrong(f"{where} is {_shortened(value)}, not a list")
+        if is_row:
+            kinds = list(get_type_hints(hint).values())
+        else:
+            kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
+        if len(value) != len(kinds):
+            raise _Wrong(f"{where} has {len(value)} values, not {len(kinds)}")
+        read = [_decoded(f"{where}[{number}]", *both) for number, both in enumerate(zip(kinds, value, strict=True))]
+        return hint(*read) if is_row else tuple(read)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        if value not in [one.value for one in hint]:
+            raise _Wrong(f"{where} is {_shortened(value)}, not one of {', '.join(str(one.value) for one in hint)}")
+        return hint(value)
+    kind = dict if origin is not None else hint  # settings by their names
+    if not _is_a(value, kind):
+        raise _Wrong(f"{where} is {_shortened(value)}, not {_KINDS.get(kind, kind.__name__)}")
+    return value
