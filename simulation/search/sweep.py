@@ -60,7 +60,7 @@ class StateFile:
         first, *lines = text.splitlines() or [json.dumps({_OF: name})]
         try:
             found = json.loads(first)[_OF]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise StateError(f"{path}: it is no file of outcomes") from None
         if found != name:
             raise StateError(f"{path} has outcomes of {found!r}, not of {name!r}; use another file")
@@ -68,9 +68,10 @@ class StateFile:
         for line in lines:
             try:
                 outcome = Outcome.from_json(json.loads(line))
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, RecursionError):
                 continue  # a sweep was killed while it wrote
-            self.outcomes[outcome.seed, outcome.mode] = outcome
+            if isinstance(outcome.seed, int):
+                self.outcomes[outcome.seed, outcome.mode] = outcome
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
         if self._path is not None:

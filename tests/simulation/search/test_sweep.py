@@ -127,3 +127,11 @@ def test_two_hundred_seeds() -> None:
     assert len(first) == 200 * len(MODES)
     assert [line for line in first if "FAILED" in line] == []
     assert first == second
+
+
+@pytest.mark.parametrize("line", ["[" * 200_000, '{"seed": "x", "mode": "fenced", "trace_hash": ""}'])
+def test_a_damaged_line_of_a_state_is_run_again(tmp_path: Path, line: str) -> None:
+    """Lists within lists, and a seed that is a text."""
+    path = tmp_path / "toy.outcomes"
+    path.write_text(f'{{"experiment": "takeover"}}\n{line}\n')
+    assert not StateFile(path, "takeover").outcomes
