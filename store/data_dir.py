@@ -15,6 +15,7 @@ from lockstep.store.format.layout import (
     INDEX,
     LOCK,
     LOG_BEGIN,
+    RULES,
     Checkpoint,
     decode_checkpoint,
     decode_log_begin,
@@ -26,7 +27,7 @@ from lockstep.store.format.layout import (
 __all__ = ["DataDir"]
 
 _NEW: Final = ".tmp"
-_OURS: Final = frozenset({ABORT, CHECKPOINT, CHECKPOINT + _NEW, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK})
+_OURS: Final = frozenset({ABORT, CHECKPOINT, CHECKPOINT + _NEW, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK, RULES})
 _BACKUP: Final = ".bak"
 
 

@@ -16,10 +16,9 @@ from lockstep.remoting.host.atomic_write import replace_file
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.logs import EventLog
 
-__all__ = ["FOLDER", "RULES_FILE", "AclFiles", "Rules"]
+__all__ = ["FOLDER", "AclFiles", "Rules"]
 
-RULES_FILE: Final = "conf/plain_acl.yml"  # in the folder of the store
-FOLDER: Final = "acl"  # beside that file
+FOLDER: Final = "acl"  # beside the file of rules
 _ENDINGS: Final = (".yml", ".yaml")
 _DEPTH_MAX: Final = 8
 _FILE_BYTES_MAX: Final = 4 * 1024 * 1024

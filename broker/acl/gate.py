@@ -6,7 +6,7 @@ from typing import Final
 
 from lockstep.broker.acl.control import AccessControl
 from lockstep.broker.acl.errors import AccessDenied, RuleError
-from lockstep.broker.acl.files import RULES_FILE, AclFiles
+from lockstep.broker.acl.files import AclFiles
 from lockstep.broker.acl.replay import ReplayWindow
 from lockstep.broker.acl.worker import AclRules, RulesWorker
 from lockstep.broker.config import BrokerConfig
@@ -19,6 +19,7 @@ from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.limit_log import EventThrottle
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import SettingError
+from lockstep.store.format.layout import RULES_FILE
 
 __all__ = ["AclGate", "open_acl"]
 

@@ -10,10 +10,10 @@ from lockstep.broker.many.folders import store_folders
 from lockstep.broker.options import Options
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.settings import is_everywhere, is_ipv6
+from lockstep.store.format.layout import RULES_FILE
 
 __all__ = ["Member", "as_member", "decode_member", "encode_member", "local_host", "name_server_config", "plan"]
 
-_RULES_FILE: Final = "conf/plain_acl.yml"
 _LOOPBACK: Final = "127.0.0.1"
 _LOOPBACK_V6: Final = "::1"  # a port at "::" takes no connection over IPv4
 _TLS_ONLY: Final = "enforcing"
@@ -49,7 +49,7 @@ def plan(options: Options, storage: Storage) -> list[Member]:
     folders = store_folders(storage, config.data_dir, names) if config.data_dir else [""] * len(names)
     acl_file = config.acl_file
     if config.acl_enable and not acl_file:
-        acl_file = f"{config.data_dir.rstrip('/')}/{_RULES_FILE}"
+        acl_file = f"{config.data_dir.rstrip('/')}/{RULES_FILE}"
     return [
         Member(
             name,

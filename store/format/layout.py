@@ -5,6 +5,7 @@ consumequeue/TOPIC/QUEUE/000...000  entries of 20 bytes; the name is the positio
 index/20261121000000000             keys; the name is the time when the file was begun
 config/*.json, each with a .bak     topics, groups, offsets
 config/logBegin.json                ours: where the log begins since its oldest files were deleted
+conf/plain_acl.yml                  accounts, which an operator may put there before the first start
 checkpoint                          up to when messages, queues and keys are on the disk
 abort                               exists while a broker runs, and after a crash
 lock                                held by the process that has the store open
@@ -32,6 +33,8 @@ __all__ = [
     "LOG_BEGIN",
     "PADDING_MAGIC",
     "PRE_BLANK",
+    "RULES",
+    "RULES_FILE",
     "Checkpoint",
     "decode_checkpoint",
     "decode_log_begin",
@@ -50,6 +53,8 @@ CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 LOCK: Final = "lock"
 LOG_BEGIN: Final = "logBegin.json"
+RULES: Final = "conf"
+RULES_FILE: Final = f"{RULES}/plain_acl.yml"
 
 _NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")  # commit log offset, size in bytes, tag hash or time of delivery

@@ -212,6 +212,14 @@ def test_a_folder_of_another_layout_is_refused(tmp_path: Path) -> None:
         DataDir(OsStorage(), str(other)).open()
 
 
+def test_rules_may_be_in_the_folder_before_its_first_start(tmp_path: Path) -> None:
+    """`conf`, where an operator puts the accounts, does not make a folder one of another layout."""
+    (tmp_path / "conf").mkdir()
+    first = FolderStore(tmp_path)
+    first.kill()
+    assert (tmp_path / "conf").is_dir()
+
+
 def test_other_sizes_than_the_folders_are_refused(tmp_path: Path) -> None:
     """The error names the file and both sizes."""
     first = FolderStore(tmp_path, segment_bytes=2 * SMALL)
