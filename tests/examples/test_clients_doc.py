@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
@@ -20,10 +21,13 @@ from lockstep.client import (
     PullConsumerConfig,
 )
 from tests.commands import Lockstep, running_broker
+from tests.examples.documents import blocks
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+(SET_UP,) = blocks(TEXT, "sh")
+COMMAND, *OPTIONS = shlex.split(SET_UP.partition("&\n")[0].replace("\\\n", ""))
 PRINTED = re.compile(r"print\(.*\)  # (.*)$", re.MULTILINE)
 SNIPPET_S = 60
 CONFIGS: dict[str, tuple[Any, ...]] = {
@@ -37,10 +41,8 @@ CONFIGS: dict[str, tuple[Any, ...]] = {
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Lockstep]:
-    """With the topics of the examples, in the tenant's namespace too."""
-    topics = sorted({topic for block in BLOCKS for topic in re.findall(r'(?:Message|subscribe)\("(\w+)"', block)})
-    options = [word for topic in [*topics, "acme%Orders"] for word in ("--topic", f"{topic}:4")]
-    with running_broker("-D", "enablePropertyFilter=true", *options) as lockstep:
+    """That of the page, on free ports."""
+    with running_broker(*OPTIONS) as lockstep:
         yield lockstep
 
 
@@ -63,6 +65,14 @@ def test_a_snippet_runs_and_prints_what_it_says(
     asyncio.run(asyncio.wait_for(names["snippet"](), SNIPPET_S))
     assert capsys.readouterr().out.splitlines() == expected
     assert expected
+
+
+def test_the_broker_of_the_page_makes_the_topics_of_the_examples() -> None:
+    """None is missing, so that no example waits for a round of the rebalance; the tenant's own is there too."""
+    assert COMMAND == "lockstep-broker"
+    used = {topic for block in BLOCKS for topic in re.findall(r'(?:Message|subscribe)\("(\w+)"', block)}
+    made = {option.removesuffix(":4") for option in OPTIONS if option.endswith(":4")}
+    assert made == used | {"acme%Orders"}
 
 
 def test_every_kind_of_client_is_shown() -> None:
