@@ -1,7 +1,7 @@
 """Effects that stay right although a process is stopped for a minute and then continues (docs/fencing.md).
 
     lockstep-broker --lock-mode fenced
-    python examples/fenced_sqlite.py orders.db       # in two terminals
+    NAMESRV_ADDR=127.0.0.1:9876 python examples/fenced_sqlite.py orders.db   # in two terminals
     seq -f '{"order": %g}' 500 | lockstep produce example-orders --key-field order
 
 Stop one process for 70 s (kill -STOP, then kill -CONT): what it still wants to write is refused.
