@@ -53,6 +53,17 @@ def test_the_tests_of_the_guide(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.long
+def test_the_guide_quotes_an_explanation() -> None:
+    """The block of `explain` is what the command prints, but for the number of its runs at the end."""
+    text = section("Replay, shrink, explain: one seed")
+    (quoted,) = blocks("Replay, shrink, explain: one seed", "text")
+    (command,) = re.findall(r"Of `lockstep-sim (explain .+)`:", text)
+    result = CliRunner().invoke(app, shlex.split(command))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.rpartition("\n\n")[0] + "\n" == quoted
+
+
 def test_the_guide_has_every_fault() -> None:
     """In the words of the table, and its order."""
     rows = re.findall(r"^\| `--(.+?)` \| `(.+?)` \| (.+?) \|$", section("Faults by name"), re.MULTILINE)
