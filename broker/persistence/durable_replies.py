@@ -69,7 +69,7 @@ class DurableReplies:
         writings, retention = kept.tables.writings, Retention(self._limits)
         self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
         if config.flush_sync:
-            broker.log_synced = self._when_synced
+            kept.log_synced = self._when_synced
 
     def _limits(self) -> RetentionLimits:
         config = self._broker.config  # limits may change at run time

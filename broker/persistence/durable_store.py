@@ -9,6 +9,7 @@ from lockstep.broker.delays.recovery import count_delivered
 from lockstep.broker.persistence.config_files import BrokerTables, ConfigFiles
 from lockstep.broker.persistence.lock_table import LockTableFile
 from lockstep.broker.state.fenced_locks import FencedLocks
+from lockstep.broker.state.sliced_work import Wait
 from lockstep.broker.state.topics import QUEUE_NUMS_MAX
 from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.broker.transactions.recovery import mark_of, open_halves, undecided_queues, unmarked
@@ -68,6 +69,9 @@ class DurableStore:
 
     Args:
         on_progress: Gets lines of text during a long recovery.
+
+    Attributes:
+        log_synced: With --flush sync a job waits so until all that is stored now is on the disk, or its sync failed.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class DurableStore:
         self.store = store
         self.data_dir = store.data_dir
         self.tables = ConfigFiles(tables, store)
+        self.log_synced: Wait | None = None
         self.lock_file: LockTableFile | None = None
         if tables.locks is not None:
             self.lock_file = LockTableFile(store.storage, store.data_dir.folder, store.events)

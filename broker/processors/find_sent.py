@@ -41,10 +41,11 @@ def find_sent(broker: Broker, connection: Connection, command: RemotingCommand, 
 
 
 def _answer(broker: Broker, command: RemotingCommand, header: FindSentRequestHeader) -> AnswerSteps:
-    if broker.durable is not None and broker.log_synced is not None:
-        store, log_end = broker.durable.store, broker.durable.store.log.max_offset
+    kept = broker.durable
+    if kept is not None and kept.log_synced is not None:
+        store, log_end = kept.store, kept.store.log.max_offset
         if store.log.synced_offset < log_end:  # what is not on the disk is not in its queue
-            yield broker.log_synced
+            yield kept.log_synced
         if store.log.synced_offset < log_end:
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, store.refusal)
     queue_offset = yield from _search(broker, header)

@@ -132,7 +132,6 @@ class Broker:
         self.topics = TopicConfigManager(config, met, self._on_topics_changed)
         self.groups = SubscriptionGroupManager(config, met, self._on_groups_changed)
         self.durable: DurableStore | None = None
-        self.log_synced: Wait | None = None  # with --flush sync: until what waits for the disk is on it, or failed
         self.on_stored = self.hold.on_arrival
         self.store = self._new_store(storage)
         self.delays = self._new_delays()

@@ -129,6 +129,7 @@ BEYOND_WORLDS: Final = {
 
 
 RARE: Final[dict[str, str]] = {
+    "question-ends-generation": "an attempt seldom arrives between the question and the repeat",
     "client-unlock-sent-again": "few connections of a world are open, and silent for longer than a lease",
     "fence-answer-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",
     "fence-grant-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",

@@ -213,7 +213,7 @@ SENDING: Final = (
         "client/producer/ordered.py",
         "        if unsure and not alone:\n",
         "        if False:\n",
-        (*KEYED_SENDS, "tests/scenarios/producers/test_sends.py"),
+        ("tests/client/producer/test_find_sent.py", "tests/scenarios/producers/test_sends.py"),
     ),
     Protection(
         "question-ends-generation",
@@ -228,7 +228,7 @@ SENDING: Final = (
         "question-waits-for-disk",
         "A message that waits for the disk is not found, and is stored again.",
         "broker/processors/find_sent.py",
-        "    if broker.durable is not None and broker.log_synced is not None:\n",
+        "    if kept is not None and kept.log_synced is not None:\n",
         "    if False:\n",
         FIND_SENT,
     ),
@@ -238,7 +238,7 @@ SENDING: Final = (
         "client/producer/sequencer.py",
         "return self._stored_offset + 1 if self._stored_ticket < ticket else 0",
         "return self._stored_offset + 1",
-        ("tests/client/producer/test_send_sequence.py", *KEYED_SENDS),
+        ("tests/client/producer/test_send_sequence.py", "tests/client/producer/test_find_sent.py"),
     ),
     Protection(
         "beyond-the-span-started",
