@@ -253,7 +253,7 @@ def test_a_broker_that_cannot_start_ends_the_command() -> None:
     assert (ended.returncode, ended.stdout) == (1, "")
     lines = [line for line in ended.stderr.splitlines() if line.startswith("lockstep-broker: ")]
     assert lines[0].startswith(f"lockstep-broker: broker-b: port {port + 10} on 127.0.0.1 is in use")
-    assert lines[-1] == "lockstep-broker: broker-b did not start: it ended with status 1"
+    assert lines[-1] == "lockstep-broker: broker-b did not start: it ended with status 3"
 
 
 def first_of_two(ports: contextlib.ExitStack) -> int:
