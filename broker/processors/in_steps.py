@@ -16,6 +16,7 @@ __all__ = ["AnswerSteps", "Worker", "answer_in_steps", "give_fields", "reply_in_
 
 _LARGE_UNDER_WAY_MAX: Final = 2  # answers, each up to the size of a frame
 _UNDER_WAY_MAX: Final = 32  # requests of one connection; clients usually wait for an answer
+_APART_MAX: Final = 1024  # a producer may ask one question for each of its queues
 
 # Replies to these always have extFields, perhaps empty: RocketMQ has a header class for them (wire.md 1.2).
 _WITH_FIELDS: Final = frozenset(
@@ -94,9 +95,9 @@ def answer_in_steps(
     Raises:
         Refusal: Too many requests of this connection are in work.
     """
-    line = (connection, command.code) if apart else connection
-    if worker.work.count_of(line) >= _UNDER_WAY_MAX:
-        remark = f"{_UNDER_WAY_MAX} requests of this connection are still in work; wait for their answers"
+    line, most = ((connection, command.code), _APART_MAX) if apart else (connection, _UNDER_WAY_MAX)
+    if worker.work.count_of(line) >= most:
+        remark = f"{most} requests of this connection are still in work; wait for their answers"
         raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
     under_way = _UnderWay(worker, connection, command)
     worker.work.start(line, under_way.steps(answer))

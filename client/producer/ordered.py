@@ -193,9 +193,10 @@ class OrderedSender:
         """
         try:
             reply = await self._requests.find_sent(endpoint, sequence, ticket, outgoing, timeout_ms)
-            found = (
-                None if reply.code == ResponseCode.QUERY_NOT_FOUND else read_send_reply(reply, sequence.queue, outgoing)
-            )
+            if reply.code == ResponseCode.SEND_OUT_OF_SEQUENCE:
+                sequence.renew()  # as after a send: the broker may have forgotten the generation
+            is_there = reply.code != ResponseCode.QUERY_NOT_FOUND
+            found = read_send_reply(reply, sequence.queue, outgoing) if is_there else None
             if found is None and not sequence.may_depart(ticket, endpoint):
                 raise SendError("an earlier send failed meanwhile", SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
         except (SendError, RemotingError) as error:

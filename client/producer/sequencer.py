@@ -222,13 +222,13 @@ class SendSequence:
         """The message was refused, or its outcome is unknown: begin a new generation."""
         self.hold(number.ticket)
         if number.generation == self.generation:
-            self._renew()
+            self.renew()
         self.settled(number)
 
     def abandon(self, number: SequenceNumber) -> None:
         """The caller is gone and the outcome will stay unknown: later numbers must not depend on this one."""
         if number.generation == self.generation:
-            self._renew()
+            self.renew()
         self.settled(number)
 
     def give_up(self, ticket: int) -> None:
@@ -256,10 +256,11 @@ class SendSequence:
     def _move_to(self, peer: object) -> None:
         if peer is not self.peer:
             if self.peer is not None:
-                self._renew()
+                self.renew()
             self.peer = peer
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
+        """Begin a new generation."""
         self.generation += 1
         self.sequence = 0
         self._stale = self._in_flight

@@ -172,7 +172,7 @@ async def test_only_questions_wait_for_the_disk(tmp_path: Path) -> None:
         reply = opened.ask(RequestCode.HEART_BEAT, None, beat)
         assert reply is not None
         assert reply.code == C.SUCCESS
-        for _ in range(31):
+        for _ in range(1023):
             assert opened.ask(FIND, HEADER) is None
         reply = opened.ask(FIND, HEADER)
         assert reply is not None

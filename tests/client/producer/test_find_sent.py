@@ -156,3 +156,20 @@ async def test_a_caller_that_goes_away_while_it_is_asked(stage: Stage) -> None:
         await second
         with pytest.raises(asyncio.CancelledError):
             await first
+
+
+@on_stage
+async def test_a_question_out_of_sequence_begins_a_new_generation(stage: Stage) -> None:
+    """The broker has forgotten the sequence: the next question has number 0 of a generation that it may take."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    broker.answers(SEND, None, STORED)
+    broker.answers(FIND, ResponseCode.SEND_OUT_OF_SEQUENCE, SendMessageResponseHeader("ID", 0, 5))
+    async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:
+        send = asyncio.ensure_future(producer.send(Message(TOPIC, b"x"), sharding_key="k"))
+        await cut(stage, broker, SEND, 1)
+        assert (await send).queue_offset == 5
+        await producer.send(Message(TOPIC, b"y"), sharding_key="k")
+    first, second = found(broker)
+    assert (first.send_sequence, second.send_sequence) == (0, 0)
+    assert first.send_generation < second.send_generation
