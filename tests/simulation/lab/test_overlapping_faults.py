@@ -166,7 +166,7 @@ def test_a_band_of_a_process_ends_with_its_start() -> None:
     ]
     assert [fault_words(band) for band in bands] == [
         "c1's process was killed",
-        "c1's process was killed, and started again after 20.0 s",
+        "c1 stayed down, and started again after 20.0 s",
         "c1 was shut down",
     ]
 
