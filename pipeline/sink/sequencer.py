@@ -1,7 +1,8 @@
 """Sends in order: each queue has one growing chunk, and at most one chunk in flight, so nothing overtakes.
 
-A failed chunk is sent again, whole, before later ones: its messages may be stored twice, side by side. Lockstep brokers
-get numbered chunks (broker/state/send_sequences.py), so a chunk that seemed lost cannot arrive later.
+A failed chunk is sent again, whole, before later ones. Lockstep brokers get numbered chunks
+(broker/state/send_sequences.py), so a chunk that seemed lost cannot arrive later, and they are asked first whether they
+have it (FIND_SENT, docs/wire.md 17.3). Other brokers may store its messages twice, side by side.
 """
 
 import time
@@ -11,9 +12,11 @@ from typing import Final
 from lockstep.pipeline.client.blocking import BlockingClient, Ticket, send_command
 from lockstep.pipeline.errors import SendFailed, TopicError
 from lockstep.pipeline.sink.dedup import ROW_PROPERTY
-from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.messaging import FindSentRequestHeader
 from lockstep.protocol.messages.batch import decode_batch
-from lockstep.protocol.messages.properties import decode_properties
+from lockstep.protocol.messages.properties import UNIQ_KEY, decode_properties
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
@@ -33,6 +36,8 @@ _BUSY: Final = frozenset({
     ResponseCode.SERVICE_NOT_AVAILABLE,
     ResponseCode.SEND_OUT_OF_SEQUENCE,
 })  # fmt: skip
+
+_DOUBTFUL: Final = (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SEND_OUT_OF_SEQUENCE)
 
 Chunk = list[bytes]  # records of a batch's body
 
@@ -110,20 +115,23 @@ class Sender:
         """Send until a broker has stored it; `ticket` is of a send in flight."""
         tries = self._client.addresses.retries + 1
         failure: Exception | None = None
+        in_doubt = False  # an attempt may be stored
         for attempt in range(tries):
             try:
                 if ticket is None:
                     self._pause(attempt)
                     if attempt:
                         self._client.route(sends.queue.topic, fresh=True)
+                    if in_doubt and self._is_stored(sends, chunk):
+                        return None
                     ticket = self._start(sends, chunk)
                 return self._finish(sends, chunk, ticket)
             except RequestRefused as error:
                 if error.code not in _BUSY:
                     raise SendFailed(f"{_counted(chunk)} for queue {sends.queue}: {error}") from None
-                failure = error
+                failure, in_doubt = error, in_doubt or error.code in _DOUBTFUL
             except (RemotingError, TopicError) as error:
-                failure = error
+                failure, in_doubt = error, True
             ticket = None
             sends.generation += 1
             sends.sequence = 0
@@ -141,6 +149,21 @@ class Sender:
             self._store(sends, chunk[middle:], None)
         else:
             raise RequestRefused(ticket.wire.address, "a send", reply.code, reply.remark)
+
+    def _is_stored(self, sends: QueueSends, chunk: Chunk) -> bool:
+        """Ask for an earlier attempt. Only a Lockstep broker knows the question."""
+        queue = sends.queue
+        if not self._client.agrees(queue):
+            return False
+        message_id = decode_properties(decode_batch(chunk[0])[0].properties).get(UNIQ_KEY, "")
+        header = FindSentRequestHeader(
+            queue.topic, queue.queue_id, 0, message_id, len(chunk), sends.generation, sends.sequence, self._sender_id
+        )
+        ticket = self._client.start(queue, RemotingCommand(RequestCode.FIND_SENT, header))
+        reply = self._client.finish(ticket)
+        if reply.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
+            raise RequestRefused(ticket.wire.address, "a search for a send", reply.code, reply.remark)
+        return reply.code == ResponseCode.SUCCESS
 
     def _pause(self, attempt: int) -> None:
         """Wait twice as long each time."""
