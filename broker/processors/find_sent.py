@@ -14,13 +14,13 @@ from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.messaging import FindSentRequestHeader
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import decode_messages
-from lockstep.store.base import KEY_QUERY_STEP_BYTES, AppendResult
+from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, AppendResult
 
 __all__ = ["find_sent"]
 
 _SEARCHED_MAX: Final = 100_000  # messages; those behind the last send of the producer that was answered are few
 _ENTRIES: Final = 128  # read together
-_MESSAGE_COST: Final = 1024  # bytes as which a message counts besides its own, so that a step takes about 1 ms
+_MESSAGE_COST: Final = 1024  # bytes as which one counts besides its own, so that a step takes a millisecond
 
 
 def find_sent(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
@@ -69,6 +69,7 @@ def _search(broker: Broker, header: FindSentRequestHeader) -> Generator[None, No
         for entry in reversed(store.entries(topic, queue_id, start, end - start)):
             message = store.message_at(entry.commit_log_offset) or b""
             if wanted in message:
+                looked_at += KEY_QUERY_MESSAGE_COST
                 found = decode_messages(message, unzip=False)[0]
                 if found.properties.get(names.UNIQ_KEY) == header.message_id:
                     return found.queue_offset

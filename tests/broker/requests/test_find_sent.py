@@ -102,18 +102,22 @@ def test_a_long_queue_is_searched_from_its_end(peer: Peer, monkeypatch: pytest.M
 
 
 def test_other_requests_run_during_a_long_search(peer: Peer) -> None:
-    """It ends in a later turn of the loop, and answers then."""
-    turns: list[Any] = []
+    """It ends in a later turn of the loop, and answers then. A message that looks like the wanted one costs more."""
     for i in range(searched._ENTRIES * 30):
         send(peer, f"id-{i}")
+    turns: list[Any] = []
     peer.broker.work.soon = turns.append
-    assert peer.call(FIND, HEADER._replace(message_id="id-0")) is None
-    rounds = 0
-    while turns:
-        turns.pop()()
-        rounds += 1
-    assert rounds > 0
-    assert place(peer.connection.replies[-1]).queue_offset == 0
+    rounds = []
+    for message_id in ("id-0", "id-"):
+        assert peer.call(FIND, HEADER._replace(message_id=message_id)) is None
+        rounds.append(0)
+        while turns:
+            turns.pop()()
+            rounds[-1] += 1
+    assert 0 < rounds[0] < rounds[1] / 10
+    found, missing = peer.connection.replies
+    assert place(found).queue_offset == 0
+    assert missing.code == C.QUERY_NOT_FOUND
 
 
 def test_what_was_asked_for_is_not_stored_later(peer: Peer) -> None:
