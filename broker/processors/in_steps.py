@@ -95,12 +95,12 @@ def answer_in_steps(
     Raises:
         Refusal: Too many requests of this connection are in work.
     """
-    line, most = ((connection, command.code), _APART_MAX) if apart else (connection, _UNDER_WAY_MAX)
-    if worker.work.count_of(line) >= most:
+    key, most = ((connection, command.code), _APART_MAX) if apart else (connection, _UNDER_WAY_MAX)
+    if worker.work.count_of(key) >= most:
         remark = f"{most} requests of this connection are still in work; wait for their answers"
         raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
     under_way = _UnderWay(worker, connection, command)
-    worker.work.start(line, under_way.steps(answer))
+    worker.work.start(key, under_way.steps(answer))
     under_way.late = True
     if under_way.error is not None:
         raise under_way.error

@@ -69,10 +69,7 @@ class OrderedSender:
                         sequence.failed(number)
                         failure = _send_error(error, outgoing)
                     else:
-                        if outgoing.special:
-                            sequence.settled(number)
-                        else:
-                            sequence.stored(number, result.queue_offset)
+                        sequence.settled(number, -1 if outgoing.special else result.queue_offset)
                         return result
         if failure is None:
             ticket = sequence.ticket()
@@ -304,10 +301,7 @@ class OrderedSender:
         except SendForbiddenError:  # it was left out of its batch, which is no reason for others to fail
             sequence.settled(number)  # the turn lasts until the batch has ended
             raise
-        if outgoing.special:
-            sequence.settled(number)
-        else:
-            sequence.stored(number, result.queue_offset)
+        sequence.settled(number, -1 if outgoing.special else result.queue_offset)
         if alone:
             sequence.release()
         return result

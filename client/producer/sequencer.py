@@ -199,20 +199,21 @@ class SendSequence:
         self.sequence -= 1
         self._in_flight -= 1
 
-    def stored(self, number: SequenceNumber, queue_offset: int) -> None:
-        """As `settled`, of a message that is at this offset of the queue."""
-        self._stored_ticket, self._stored_offset = number.ticket, queue_offset
-        self.settled(number)
-
     def search_from(self, ticket: int) -> int:
-        """The queue offset at which the first search for an earlier attempt of a send may end.
+        """The queue offset at or behind which an earlier attempt of a send is stored, if it is stored.
 
-        What left before it is stored before it. When a later send was answered first, this one is stored too.
+        It is behind every send that left before it. When a later send was answered first, it may be anywhere.
         """
         return self._stored_offset + 1 if self._stored_ticket < ticket else 0
 
-    def settled(self, number: SequenceNumber) -> None:
-        """The broker stored the message, or no other send depends on it."""
+    def settled(self, number: SequenceNumber, queue_offset: int = -1) -> None:
+        """The broker stored the message, or no other send depends on it.
+
+        Args:
+            queue_offset: where it is in the queue; -1: nowhere, or in another queue, as a delayed one.
+        """
+        if queue_offset >= 0:
+            self._stored_ticket, self._stored_offset = number.ticket, queue_offset
         self._in_flight -= 1
         if number.generation != self.generation:
             self._stale -= 1

@@ -37,6 +37,7 @@ _BUSY: Final = frozenset({
     ResponseCode.SEND_OUT_OF_SEQUENCE,
 })  # fmt: skip
 
+# After these an attempt may be stored: it is in the log, or its number is stored already.
 _DOUBTFUL: Final = (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SEND_OUT_OF_SEQUENCE)
 
 Chunk = list[bytes]  # records of a batch's body

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome, Plan
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome, Plan
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import Run, outcome_of
 from lockstep.simulation.search.explain import Explanation
@@ -15,9 +15,13 @@ __all__ = ["explanation_row", "outcome_row", "plan_row", "run_row", "shrunk_row"
 
 def plan_row(plan: Plan) -> dict[str, Any]:
     """The settings of a plan, and its faults as fields."""
-    faults = [{**event._asdict(), "fault": str(event.fault)} for event in plan.events]
+    faults = [_fault_row(event) for event in plan.events]
     settings = {name: str(value) for name, value in plan.described().items()}
     return {"settings": settings, "life_ms": plan.life_ms, "faults": faults}
+
+
+def _fault_row(event: FaultEvent) -> dict[str, Any]:
+    return {**event._asdict(), "fault": str(event.fault)}
 
 
 def outcome_row(name: str, outcome: Outcome) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def explanation_row(name: str, plan: Plan, found: Finding, why: Explanation) -> 
     """Why a violation happens."""
     return {
         **_violation_row(name, plan, found),
-        "needed": [{**event._asdict(), "fault": str(event.fault)} for event in why.needed],
+        "needed": [_fault_row(event) for event in why.needed],
         "faults": why.faults,
         "shortest_ms": why.shortest_ms,
         "too_short_ms": why.too_short_ms if why.shortest_ms is not None else None,

@@ -290,10 +290,10 @@ async def test_a_search_for_a_send_begins_behind_what_was_stored_before_it() -> 
     numbers = [sequence.depart_at_once(peer) for _ in range(3)]
     first, second, third = [number for number in numbers if number is not None]
     assert sequence.search_from(first.ticket) == 0
-    sequence.stored(first, 40)
+    sequence.settled(first, 40)
     assert sequence.search_from(second.ticket) == 41
     assert sequence.search_from(third.ticket) == 41
-    sequence.stored(third, 42)
+    sequence.settled(third, 42)
     assert sequence.search_from(second.ticket) == 0
     sequence.failed(second)
     assert sequence.is_free_for(peer) is False
