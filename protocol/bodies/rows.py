@@ -5,6 +5,7 @@ The bytes are equal to those of `encode_body`.
 
 import heapq
 from collections.abc import Generator, Iterable, Iterator
+from io import BytesIO
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -32,6 +33,7 @@ BODY_ROWS_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # a frame also holds i
 ROWS_A_STEP: Final = 64  # they take up to a millisecond
 NAMES_A_STEP: Final = 1024
 _SORTED_A_STEP: Final = 2048
+_WRITTEN_A_STEP: Final = 256 * 1024  # bytes
 _HERE: Final = "\u0001rows\u0001"  # the place of the rows; searched only in the text around them
 _MSGPACK: Final = int(SerializeType.MSGPACK)
 
@@ -59,30 +61,51 @@ class BodyRows:
             piece = b"".join(encode_part(value, self._serialize_type) for value in values)
         else:
             piece = encode_part(rows, self._serialize_type)[1:-1]
-        self.add_written(piece, len(members))
+        self._add_pieces([piece], len(piece), len(members))
 
-    def add_written(self, piece: bytes, count: int = 1) -> None:
-        """Add encoded rows."""
-        self._pieces.append(piece)
+    def add_body(self, rows: "BodyRows", wire: dict[str, Any], member: str, *, as_list: bool = False) -> None:
+        """Add a row that is itself a body with rows; the other arguments are those of `finish`."""
+        before, after = rows._around(wire, member, as_list=as_list)  # noqa: SLF001 - of this class
+        size = len(before) + rows._bytes + len(after)  # noqa: SLF001
+        pieces = [before, *rows._pieces, after]  # noqa: SLF001
+        self._add_pieces(pieces if size > _WRITTEN_A_STEP else [b"".join(pieces)], size, 1)
+
+    def _add_pieces(self, pieces: list[bytes], size: int, count: int) -> None:
+        if self._count and not self._msgpack:
+            self._pieces.append(b",")
+            self._bytes += 1
+        self._pieces += pieces
+        self._bytes += size
         self._count += count
-        self._bytes += len(piece) + 1
         if self._bytes > self._bytes_max:
             raise LocalProtocolError(f"the body has over {self._bytes_max} bytes, more than a frame can carry")
 
-    def finish(self, wire: dict[str, Any], member: str, *, as_list: bool = False) -> bytes:
-        """The encoded body: `wire` with the rows as a further member."""
-        if self._msgpack:
-            packer = msgpack.Packer()
-            head = packer.pack_array_header(self._count) if as_list else packer.pack_map_header(self._count)
-            table = head + b"".join(self._pieces)
-            parts = [packer.pack_map_header(len(wire) + 1)]
-            for name in sorted((*wire, member)):
-                parts.append(encode_part(name, self._serialize_type))
-                parts.append(table if name == member else encode_part(wire[name], self._serialize_type))
-            return b"".join(parts)
-        before, _, after = dumps({**wire, member: _HERE}).encode("utf-8").partition(dumps(_HERE).encode("utf-8"))
-        opening, closing = (b"[", b"]") if as_list else (b"{", b"}")
-        return b"".join((before, opening, b",".join(self._pieces), closing, after))
+    def finish(self, wire: dict[str, Any], member: str, *, as_list: bool = False) -> BodySteps:
+        """Encode the body, in steps: `wire` with the rows as a further member."""
+        before, after = self._around(wire, member, as_list=as_list)
+        body, step_bytes = BytesIO(), 0  # it gives its bytes away without a copy
+        for piece in (before, *self._pieces, after):
+            body.write(piece)
+            step_bytes += len(piece)
+            if step_bytes > _WRITTEN_A_STEP:
+                step_bytes = 0
+                yield None
+        return body.getvalue()
+
+    def _around(self, wire: dict[str, Any], member: str, *, as_list: bool) -> tuple[bytes, bytes]:
+        """The bytes before the rows, and those after them."""
+        if not self._msgpack:
+            before, _, after = dumps({**wire, member: _HERE}).encode("utf-8").partition(dumps(_HERE).encode("utf-8"))
+            return (before + b"[", b"]" + after) if as_list else (before + b"{", b"}" + after)
+        packer = msgpack.Packer()
+        head = packer.pack_array_header(self._count) if as_list else packer.pack_map_header(self._count)
+        names = sorted({*wire, member})
+        sides = [packer.pack_map_header(len(names))], list[bytes]()
+        for name in names:
+            side = sides[name > member]
+            side.append(encode_part(name, self._serialize_type))
+            side.append(head if name == member else encode_part(wire[name], self._serialize_type))
+        return b"".join(sides[0]), b"".join(sides[1])
 
 
 def encode_table(
@@ -98,7 +121,7 @@ def encode_table(
     while some := list(islice(by_name, ROWS_A_STEP)):
         body.add({name: row.to_wire() for name, row in some})
         yield None
-    return body.finish(wire, member)
+    return (yield from body.finish(wire, member))
 
 
 def encode_list(
@@ -109,7 +132,7 @@ def encode_list(
     while some := list(islice(left, rows_a_step)):
         body.add(some)
         yield None
-    return body.finish(wire, member, as_list=True)
+    return (yield from body.finish(wire, member, as_list=True))
 
 
 def encode_names(member: str, names: Iterable[str], serialize_type: int) -> BodySteps:

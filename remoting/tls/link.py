@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
@@ -12,11 +13,50 @@ __all__ = ["HANDSHAKE_TIMEOUT_MS", "TlsLink"]
 
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
 _TURN_BYTES: Final = 256 * 1024  # as much as a read of a plain connection brings
+_SEALED_A_TURN: Final = 1024 * 1024  # bytes that are encrypted before the loop has its turn: they take about 1 ms
 _Bytes = bytes | bytearray | memoryview
+
+
+class _Unsealed:
+    """What is to be encrypted, in order.
+
+    Attributes:
+        size: In bytes.
+    """
+
+    def __init__(self) -> None:
+        self._parts: deque[memoryview] = deque()
+        self.size = 0
+
+    def add(self, data: Iterable[_Bytes]) -> None:
+        for part in data:
+            self._parts.append(memoryview(part))
+            self.size += len(part)
+
+    def take(self, size: int) -> bytes:
+        """The next bytes: so many, or all that are left."""
+        taken = []
+        while size > 0 and self._parts:
+            part = self._parts.popleft()
+            if len(part) > size:
+                self._parts.appendleft(part[size:])
+                part = part[:size]
+            taken.append(part)
+            size -= len(part)
+        data = b"".join(taken)
+        self.size -= len(data)
+        return data
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self.size = 0
 
 
 class TlsLink(asyncio.Protocol):
     """`inner` sees a connection when the handshake is done.
+
+    A long answer is encrypted in parts, one in each turn of the loop. What waits for that counts as written and not
+    sent yet, and leaves before an orderly end.
 
     Args:
         runtime: Its timers.
@@ -41,7 +81,9 @@ class TlsLink(asyncio.Protocol):
         self._on_failed = on_failed
         self._transport: asyncio.Transport | None = None
         self._timer: TimerHandle | None = None
+        self._unsealed = _Unsealed()
         self._paused = self._delivering = self._failed = False
+        self._sealing = self._below_full = self._inner_full = self._ending = False
         self._broken: ConnectionResetError | None = None  # why an open session ended
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # it need not be awaited
@@ -57,26 +99,31 @@ class TlsLink(asyncio.Protocol):
         self._session.receive(data)
         self._go_on()
 
-    def eof_received(self) -> None:
-        if self._session.is_open:
-            self._inner.eof_received()
-        else:
+    def eof_received(self) -> bool:
+        """Returns whether the transport stays open: it may end when all is sent."""
+        if not self._session.is_open:
             self._fail(ENDED_EARLY)
+            return False
+        self._inner.eof_received()
+        if self._unsealed.size:
+            self.close()
+        return self._ending
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._unsealed.clear()
         if self._session.is_open:
             self._inner.connection_lost(exc or self._broken)
         else:
             self._fail(f"the connection ended in the handshake: {exc}" if exc else "the peer closed the connection")
 
     def pause_writing(self) -> None:
-        if self._session.is_open:
-            self._inner.pause_writing()
+        self._below_full = True
+        self._tell_inner()
 
     def resume_writing(self) -> None:
-        if self._session.is_open:
-            self._inner.resume_writing()
+        self._below_full = False
+        self._seal()
 
     # Handshake -----------------------------------------------------------------------------------------------
 
@@ -131,7 +178,7 @@ class TlsLink(asyncio.Protocol):
             return
         self._delivering = True
         try:
-            while not self._paused and self._transport is not None and not self._transport.is_closing():
+            while not self._paused and not self.is_closing():
                 data = self._session.read(_TURN_BYTES)
                 if data:
                     self._inner.data_received(data)
@@ -149,7 +196,58 @@ class TlsLink(asyncio.Protocol):
         if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
+    # Writing -------------------------------------------------------------------------------------------------
+
+    def write(self, parts: list[_Bytes]) -> None:
+        transport = self._transport
+        if transport is None or self.is_closing():
+            return
+        if self._is_full or sum(map(len, parts)) > _SEALED_A_TURN:
+            self._unsealed.add(parts)
+            self._seal()
+        else:
+            self._session.write(b"".join(parts))
+            transport.write(self._session.outgoing())
+
+    @property
+    def _is_full(self) -> bool:
+        return self._below_full or self._unsealed.size > 0
+
+    def _seal(self) -> None:
+        """Encrypt a part of what waits, unless one is due in the next turn of the loop or the transport is full."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if not (self._below_full or self._sealing):
+            self._session.write(self._unsealed.take(_SEALED_A_TURN))
+            transport.write(self._session.outgoing())
+        if not self._unsealed.size:
+            if self._ending:
+                self._end(transport)
+                return
+        elif not (self._below_full or self._sealing):
+            self._sealing = True
+            self._runtime.call_later_ms(0, self._seal_on)
+        self._tell_inner()
+
+    def _seal_on(self) -> None:
+        self._sealing = False
+        self._seal()
+
+    def _tell_inner(self) -> None:
+        """`inner` writes no more until all that waits is encrypted, and the transport has room."""
+        if self._is_full != self._inner_full and self._session.is_open and not self.is_closing():
+            self._inner_full = not self._inner_full
+            (self._inner.pause_writing if self._inner_full else self._inner.resume_writing)()
+
+    @property
+    def unsealed_bytes(self) -> int:
+        return self._unsealed.size
+
     # For `_TlsTransport` -------------------------------------------------------------------------------------
+
+    def is_closing(self) -> bool:
+        return self._ending or self._transport is None or self._transport.is_closing()
 
     def pause_reading(self) -> None:
         self._paused = True
@@ -163,16 +261,17 @@ class TlsLink(asyncio.Protocol):
             if not self._delivering:  # what is decrypted already is read without a sign of the transport
                 self._runtime.call_later_ms(0, self._go_on)
 
-    def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._session.write(data)
-            self._transport.write(self._session.outgoing())
-
     def close(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._session.end()
-            self._flush()
-            self._transport.close()
+        if self._transport is not None and not self.is_closing():
+            if self._unsealed.size:
+                self._ending = True
+            else:
+                self._end(self._transport)
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        self._session.end()
+        self._flush()
+        transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -183,7 +282,7 @@ class TlsLink(asyncio.Protocol):
 
 
 class _TlsTransport(asyncio.Transport):
-    """What `inner` writes to. Buffers and limits are those of the transport below."""
+    """What `inner` writes to. The limits are those of the transport below."""
 
     def __init__(self, link: TlsLink, below: asyncio.Transport) -> None:
         super().__init__()
@@ -194,7 +293,7 @@ class _TlsTransport(asyncio.Transport):
         return self._link.describe() if name == "tls" else self._below.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        return self._below.is_closing()
+        return self._link.is_closing()
 
     def close(self) -> None:
         self._link.close()
@@ -215,13 +314,13 @@ class _TlsTransport(asyncio.Transport):
         self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        return self._below.get_write_buffer_size()
+        return self._below.get_write_buffer_size() + self._link.unsealed_bytes
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
         return self._below.get_write_buffer_limits()
 
     def write(self, data: _Bytes) -> None:
-        self._link.write(bytes(data))
+        self._link.write([bytes(data)])
 
     def writelines(self, list_of_data: Iterable[_Bytes]) -> None:
-        self._link.write(b"".join(list_of_data))
+        self._link.write(list(list_of_data))

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.protocol.bodies.admin import ConsumeStats, OffsetWrapper
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
-from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.codec import decode_body, encode_body, encode_part
 from lockstep.protocol.bodies.config import ConsumerOffsetTable, SubscriptionGroupWrapper, TopicConfigWrapper
 from lockstep.protocol.bodies.queue_tables import queue_table
 from lockstep.protocol.bodies.rows import BodyRows, BodySteps
@@ -74,8 +74,24 @@ def test_objects_as_names(encoding: SerializeType) -> None:
     rows, queues = BodyRows(encoding), list(table)
     for start in range(0, 100, 30):
         rows.add(queue_table({queue: table[queue] for queue in queues[start : start + 30]}, record_to_wire))
-    written = rows.finish({"consumeTps": 1.5}, "offsetTable")
+    written, _ = run(rows.finish({"consumeTps": 1.5}, "offsetTable"))
     assert written == encode_body(ConsumeStats(table, 1.5), encoding)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_body_as_a_row_of_another(encoding: SerializeType) -> None:
+    """Whether it is short or long. A long body is put together in steps, and not once more for each body around it."""
+    short, long = names(20), ["x" * 1000] * 3000
+    whole, wire = BodyRows(encoding), []
+    for rows in (short, long, []):
+        row = BodyRows(encoding)
+        for name in rows:
+            row.add([name])
+        whole.add_body(row, {"a": 1, "z": 2}, "rows", as_list=True)
+        wire.append({"a": 1, "rows": rows, "z": 2})
+    written, steps = run(whole.finish({"b": 3, "table": None}, "table", as_list=True))
+    assert written == encode_part({"b": 3, "table": wire}, encoding)
+    assert steps > len(written) // 300_000 > 5
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -20,17 +20,22 @@ class Below(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.9", 4711)})
         self.sent = bytearray()
+        self.sizes: list[int] = []
         self.ended = False
         self.protocol: asyncio.Protocol | None = None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.sent += data
+        self.sizes.append(len(data))
 
     def is_closing(self) -> bool:
         return self.ended
 
     def close(self) -> None:
         self.ended = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def abort(self) -> None:
         self.ended = True
@@ -49,6 +54,7 @@ class Inner(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
+        self.writing: list[str] = []
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -63,6 +69,35 @@ class Inner(asyncio.Protocol):
     def eof_received(self) -> None:
         self.seen.append(b"end")
 
+    def pause_writing(self) -> None:
+        self.writing.append("paused")
+
+    def resume_writing(self) -> None:
+        self.writing.append("resumed")
+
+
+class Opened:
+    """A server's link whose handshake is done, and its peer."""
+
+    def __init__(self, contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+        self.runtime, self.below, self.inner = SteppedRuntime(), Below(), Inner()
+        self.link = TlsLink(self.runtime, self.inner, contexts[0], server=True)
+        self.peer = TlsSession(contexts[1], server=False)
+        self.link.connection_made(self.below)
+        while not self.peer.shake_hands():
+            self.link.data_received(self.peer.outgoing())
+            self.peer.receive(bytes(self.below.sent))
+            self.below.sent.clear()
+        self.link.data_received(self.peer.outgoing())
+        assert self.inner.transport is not None
+        self.above = self.inner.transport
+
+    def received(self) -> bytes:
+        """What the peer reads of what was sent."""
+        self.peer.receive(bytes(self.below.sent))
+        self.below.sent.clear()
+        return self.peer.read(1 << 30)
+
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -74,29 +109,81 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, 
 
 async def test_the_end_of_a_session_waits_for_a_pause(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     """As on a plain connection: what a peer sent before its end is handled, also when its end came in the same read."""
-    runtime, below, inner = SteppedRuntime(), Below(), Inner()
-    link = TlsLink(runtime, inner, contexts[0], server=True)
-    peer = TlsSession(contexts[1], server=False)
-    link.connection_made(below)
-    while not peer.shake_hands() or inner.transport is None:
-        link.data_received(peer.outgoing())
-        peer.receive(bytes(below.sent))
-        below.sent.clear()
-        if peer.is_open:
-            link.data_received(peer.outgoing())
-            break
-    assert inner.transport is not None
+    opened = Opened(contexts)
+    opened.peer.write(b"requests")
+    opened.peer.end()
+    opened.link.data_received(opened.peer.outgoing())
+    assert opened.inner.seen == [b"requests"]
+    assert not opened.below.ended, "the requests that wait for the turn of their connection would be lost"
 
-    peer.write(b"requests")
-    peer.end()
-    link.data_received(peer.outgoing())
-    assert inner.seen == [b"requests"]
-    assert not below.ended, "the requests that wait for the turn of their connection would be lost"
+    opened.above.resume_reading()
+    opened.runtime.advance(0)
+    assert opened.inner.seen == [b"requests", b"end"]
+    assert opened.below.ended
 
-    inner.transport.resume_reading()
-    runtime.advance(0)
-    assert inner.seen == [b"requests", b"end"]
-    assert below.ended
+
+async def test_a_long_answer_is_encrypted_in_parts(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    """One in each turn of the loop. What is written after it comes after it, and `inner` may see it as not sent."""
+    opened = Opened(contexts)
+    long = bytes(range(256)) * 20_000
+    opened.below.sizes.clear()
+    opened.above.writelines([b"head", long])
+    opened.above.write(b"tail")
+    assert (len(opened.below.sizes), opened.inner.writing) == (1, ["paused"])
+    assert opened.above.get_write_buffer_size() > 4_000_000
+    (part,) = opened.runtime.live_timers()
+    opened.runtime.timers.clear()
+    part.callback()
+    assert len(opened.below.sizes) == 2
+    opened.runtime.advance(0)
+    assert opened.received() == b"head" + long + b"tail"
+    assert (len(opened.below.sizes), opened.inner.writing) == (5, ["paused", "resumed"])
+    assert max(opened.below.sizes) < 1_100_000
+
+
+async def test_a_full_transport_is_given_no_more(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    """A peer that does not read costs no encryption; when it reads again, all comes in order."""
+    opened = Opened(contexts)
+    opened.link.pause_writing()
+    opened.above.write(b"one")
+    opened.above.writelines([b"two", b"three"])
+    opened.runtime.advance(0)
+    assert opened.received() == b""
+    assert opened.above.get_write_buffer_size() == 11
+    opened.link.resume_writing()
+    assert opened.received() == b"onetwothree"
+    assert opened.inner.writing == ["paused", "resumed"]
+
+
+@pytest.mark.parametrize("how", ["closed by this end", "ended by the peer's socket"])
+async def test_an_orderly_end_comes_after_what_waits(how: str, contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    """As on a plain connection, which closes when its buffer is sent. What is written after the end is dropped."""
+    opened = Opened(contexts)
+    opened.above.write(bytes(3_000_000))
+    if how == "closed by this end":
+        opened.above.close()
+    else:
+        assert opened.link.eof_received(), "the transport would close itself at once"
+    assert opened.above.is_closing()
+    assert not opened.below.is_closing()
+    opened.above.write(b"too late")
+    opened.runtime.advance(0)
+    opened.runtime.advance(0)
+    assert opened.below.ended
+    assert opened.received() == bytes(3_000_000)
+    assert opened.peer.is_ended
+
+
+async def test_an_abort_drops_what_waits(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    """Nothing is encrypted any more."""
+    opened = Opened(contexts)
+    opened.above.write(bytes(3_000_000))
+    opened.above.abort()
+    sent = len(opened.below.sent)
+    opened.runtime.advance(0)
+    opened.link.connection_lost(None)
+    assert len(opened.below.sent) == sent
+    assert opened.above.get_write_buffer_size() == 0
 
 
 async def test_handshakes_under_way_have_a_bound(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:

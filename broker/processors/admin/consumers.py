@@ -135,7 +135,7 @@ def _stats(broker: Broker, group: str, topics: tuple[TopicConfig, ...], serializ
             body.add(queue_table(table, record_to_wire))
             yield None
         tps += broker.stats.group_get_tps(topic.topic_name, group)
-    return body.finish({"consumeTps": tps}, "offsetTable")
+    return (yield from body.finish({"consumeTps": tps}, "offsetTable"))
 
 
 def all_consume_stats(
@@ -160,12 +160,12 @@ def _all_stats(broker: Broker, is_order: bool, serialize_type: int) -> BodySteps
                 total_diff += ConsumeStats(table).total_diff
                 yield None
             tps = broker.stats.group_get_tps(topic.topic_name, group)
-            of_group.add_written(of_topic.finish({"consumeTps": tps}, "offsetTable"))
-        body.add_written(of_group.finish({}, group, as_list=True))
+            of_group.add_body(of_topic, {"consumeTps": tps}, "offsetTable")
+        body.add_body(of_group, {}, group, as_list=True)
         if number % _GROUPS_A_STEP == 0:
             yield None
     wire = {"brokerAddr": broker.address, "totalDiff": total_diff}
-    return body.finish(wire, "consumeStatsList", as_list=True)
+    return (yield from body.finish(wire, "consumeStatsList", as_list=True))
 
 
 def _topics_of(broker: Broker, group: str, only_topic: str | None = None) -> Iterator[TopicConfig]:
@@ -214,7 +214,7 @@ def consume_time_span(
             body.add([_time_span(broker, group, topic, queue_id, now_ms).to_wire()])
             if queue_id % _SPANS_A_STEP == 0:
                 yield None
-        return body.finish({}, "consumeTimeSpanSet", as_list=True)
+        return (yield from body.finish({}, "consumeTimeSpanSet", as_list=True))
 
     return reply_in_steps(broker, connection, command, steps())
 

@@ -96,7 +96,7 @@ class _Bodies:
                     yield None
                 rows = dict(queues[start : start + ROWS_A_STEP])
                 body.add(queues_with_offsets(rows) if for_cpp else queue_table(rows))
-            self._written[key] = body.finish({}, "offsetTable", as_list=for_cpp)
+            self._written[key] = yield from body.finish({}, "offsetTable", as_list=for_cpp)
         return self._written[key]
 
 

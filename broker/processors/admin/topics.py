@@ -152,7 +152,7 @@ def _stats_of(broker: Broker, config: TopicConfig, serialize_type: int) -> BodyS
         }
         body.add(queue_table(table, record_to_wire))
         yield None
-    return body.finish({}, "offsetTable")
+    return (yield from body.finish({}, "offsetTable"))
 
 
 def _bounds(broker: Broker, topic: str, queue_id: int) -> TopicOffset:

@@ -15,7 +15,7 @@ from tests.fuzz.frames.runtime import FakeTransport, FuzzRuntime
 __all__ = ["HOST", "Peer", "certificates", "trusting"]
 
 HOST = "127.0.0.1"
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 30  # all that is there
 
 
 @cache
