@@ -8,8 +8,9 @@ from lockstep.cli.lookup import find_queue, readable_queues, topics_of_group
 from lockstep.cli.options import ResetOptions, SeekOptions
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
 from lockstep.cli.time import moment_ms
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient
-from lockstep.client.admin.offset_moves import Move, Target, at_once, planned_move, reset_by_brokers, store_move
+from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_move
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, is_retry_topic
 from lockstep.remoting.host.runtime import AsyncioRuntime

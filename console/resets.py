@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient
-from lockstep.client.admin.offset_moves import Move, Target, at_once, planned_move, reset_by_brokers, store_move
+from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_move
 from lockstep.console.console import FAILURES, no_answer_within
 from lockstep.protocol.bodies.broker import BrokerData, TopicRouteData
 from lockstep.remoting.errors import RequestRefused

@@ -1,9 +1,11 @@
 """AdminBase: the requests of the admin client to brokers and name servers."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from typing import Any, Final, Self, TypeVar
 
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.budget import AnswerBudget, AnswerTooLargeError
 from lockstep.client.config import ClientConfig
 from lockstep.client.credentials import with_credentials
@@ -27,6 +29,7 @@ from lockstep.remoting.tls.options import TlsOptions
 __all__ = ["AdminBase", "AnswerTooLargeError", "NotLockstepError"]
 
 B = TypeVar("B", bound=WireBody)
+R = TypeVar("R")
 _MEMBERS_ASKED_MAX: Final = 16  # at once: one that is silent keeps one of an Apache broker's 16 admin threads
 _BUSY_S: Final = 0.1  # seconds between two tries at a broker that has other answers in work
 _BUSY_TIMES_MAX: Final = 20  # 2 s in all
@@ -110,9 +113,10 @@ class AdminBase(Lifecycle):
 
     # Calls ---------------------------------------------------------------------------------------------------
 
-    async def _masters(self) -> list[str]:
-        addresses = [broker.master_addr for broker in await self.brokers()]
-        return [address for address in addresses if address is not None]
+    async def _masters(self) -> dict[str, str]:
+        """Return the address of each broker by name, in the order of `brokers`."""
+        brokers = await self.brokers()
+        return {broker.broker_name: broker.master_addr for broker in brokers if broker.master_addr is not None}
 
     async def _masters_by_name(self, topic: str) -> dict[str, str]:
         """Return the address by name of each broker that has the topic."""
@@ -120,6 +124,25 @@ class AdminBase(Lifecycle):
         if self._only is not None:
             datas = [data for data in datas if data.broker_name == self._only.broker_name]
         return {data.broker_name: data.master_addr for data in datas if data.master_addr is not None}
+
+    async def _ask_all(self, question: Callable[[str], Awaitable[R]]) -> dict[str, R]:
+        """Ask the masters of all brokers. Returns and raises as `_ask_these`."""
+        return await self._ask_these(await self._masters(), question)
+
+    async def _ask_these(self, masters: Mapping[str, str], question: Callable[[str], Awaitable[R]]) -> dict[str, R]:
+        """Ask brokers at once. Changes are not made so: a broker that fails keeps those after it as they are.
+
+        Args:
+            masters: Their addresses by name.
+            question: Asks one, by its address.
+
+        Returns:
+            The answers by name, in the order of `masters`.
+
+        Raises:
+            Exception: Of the first one of `masters` that fails, whoever fails first.
+        """
+        return dict(zip(masters, await at_once(question, masters.values()), strict=True))
 
     async def _master_of(self, queue: MessageQueue) -> str:
         instance = self._started()

@@ -73,7 +73,7 @@ class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
             raise NoRouteError(f"no broker named {broker_name!r}" if broker_name else "no broker is registered")
         perm = int(Permission.READ | Permission.WRITE)
         header = CreateTopicRequestHeader(topic, DEFAULT_TOPIC, queues, queues, perm)
-        for broker in chosen:
+        for broker in chosen:  # a change: see `_ask_these`
             assert broker.master_addr is not None
             await self._ask(broker.master_addr, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
@@ -87,12 +87,13 @@ class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """Return the lowest and the next offset of each queue, and the time at which its last message was stored."""
-        found: dict[MessageQueue, TopicOffset] = {}
-        for address in (await self._masters_by_name(topic)).values():
-            header = TopicRequestHeader(topic)
-            found |= (
-                await self._ask_for(TopicStatsTable, address, RequestCode.GET_TOPIC_STATS_INFO, header)
-            ).offset_table
+        code, header = RequestCode.GET_TOPIC_STATS_INFO, TopicRequestHeader(topic)
+
+        async def ask(address: str) -> TopicStatsTable:
+            return await self._ask_for(TopicStatsTable, address, code, header)
+
+        bodies = (await self._ask_these(await self._masters_by_name(topic), ask)).values()
+        found = {queue: of for body in bodies for queue, of in body.offset_table.items()}
         return {queue: found[queue] for queue in sorted(found)}
 
     async def all_groups(self) -> dict[str, list[str]]:

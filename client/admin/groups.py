@@ -82,30 +82,37 @@ class GroupAdmin(AdminBase):
     async def consumer_ids(self, group: str) -> list[str]:
         """Return the client ids of the group's members on all brokers, sorted."""
         header = GetConsumerListByGroupRequestHeader(group)
-        found: dict[str, None] = {}
-        for address in await self._masters():
+
+        async def ask(address: str) -> Sequence[str]:
             try:
                 body = await self._ask_for(ConsumerIdList, address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
             except RequestRefused:
-                continue  # the broker knows no member
-            found.update(dict.fromkeys(body.consumer_id_list))
-        return sorted(found)
+                return ()  # the broker knows no member
+            return body.consumer_id_list
+
+        return sorted({client_id for ids in (await self._ask_all(ask)).values() for client_id in ids})
 
     async def groups(self) -> dict[str, list[str]]:
         """Return the topics of each consumer group that is online or has stored offsets. Raises NotLockstepError."""
-        merged: dict[str, dict[str, None]] = {}
-        for address in await self._masters():
+
+        async def ask(address: str) -> ConsumerGroupList:
             await self._require_lockstep(address)
-            body = await self._ask_for(ConsumerGroupList, address, RequestCode.LIST_CONSUMER_GROUPS)
+            return await self._ask_for(ConsumerGroupList, address, RequestCode.LIST_CONSUMER_GROUPS)
+
+        merged: dict[str, set[str]] = {}
+        for body in (await self._ask_all(ask)).values():
             for group, topics in body.groups.items():
-                merged.setdefault(group, {}).update(dict.fromkeys(topics))
+                merged.setdefault(group, set()).update(topics)
         return {group: sorted(merged[group]) for group in sorted(merged)}
 
     async def groups_with_offsets(self) -> dict[str, list[str]]:
         """Return the topics of each group that has offsets on any broker. It works with Apache's brokers too."""
+
+        async def ask(address: str) -> ConsumerOffsetTable:
+            return await self._ask_for(ConsumerOffsetTable, address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+
         merged: dict[str, set[str]] = {}
-        for address in await self._masters():
-            body = await self._ask_for(ConsumerOffsetTable, address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        for body in (await self._ask_all(ask)).values():
             for name in body.offset_table:
                 topic, _, group = name.partition("@")
                 merged.setdefault(group, set()).add(topic)
@@ -113,13 +120,13 @@ class GroupAdmin(AdminBase):
 
     async def groups_of(self, topic: str) -> list[str]:
         """Return the groups that are online with the topic, or have offsets of it, sorted."""
-        found: set[str] = set()
-        for address in (await self._masters_by_name(topic)).values():
-            body = await self._ask_for(
-                GroupList, address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequestHeader(topic)
-            )
-            found.update(body.group_list)
-        return sorted(found)
+        code, header = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequestHeader(topic)
+
+        async def ask(address: str) -> GroupList:
+            return await self._ask_for(GroupList, address, code, header)
+
+        found = await self._ask_these(await self._masters_by_name(topic), ask)
+        return sorted({group for body in found.values() for group in body.group_list})
 
     async def members(self, group: str) -> ConsumerConnection | None:
         """Return the members of the group on all brokers, and how they consume; None when no member is online."""
@@ -130,24 +137,29 @@ class GroupAdmin(AdminBase):
 
         A client id may be there several times at one broker: then several processes have it.
         """
-        found: dict[str, ConsumerConnection] = {}
-        for address in await self._masters():
-            header = ConsumerGroupRequestHeader(group)
-            code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+        code, header = RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequestHeader(group)
+
+        async def ask(address: str) -> tuple[str, ConsumerConnection | None]:
             try:
-                found[address] = await self._ask_for(ConsumerConnection, address, code, header)
+                return address, await self._ask_for(ConsumerConnection, address, code, header)
             except RequestRefused as error:
                 if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                     raise
-        return found
+                return address, None
+
+        found = dict((await self._ask_all(ask)).values())
+        return {address: body for address, body in found.items() if body is not None}
 
     async def running_info(
         self, group: str, client_id: str, *, stacks: bool = False, timeout_ms: int = _FORWARDED_TIMEOUT_MS
     ) -> ConsumerRunningInfo:
-        """Ask a member for its running info, through a broker that it is connected to. Raises RequestRefused."""
+        """Ask a member for its running info, through a broker that it is connected to. Raises RequestRefused.
+
+        One broker after another is asked: each would ask the member.
+        """
         header = GetConsumerRunningInfoRequestHeader(group, client_id, stacks)
         refused: RequestRefused | None = None
-        for address in await self._masters():
+        for address in (await self._masters()).values():
             try:
                 return await self._ask_for(
                     ConsumerRunningInfo,
@@ -186,19 +198,19 @@ class GroupAdmin(AdminBase):
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
         """Return the progress of the group from the brokers' statistics, for topics that it still subscribes to."""
-        table: dict[MessageQueue, OffsetWrapper] = {}
-        tps = 0.0
-        for address in await self._masters():
-            header = ConsumeStatsRequestHeader(group, topic)
+        header = ConsumeStatsRequestHeader(group, topic)
+
+        async def ask(address: str) -> ConsumeStats | None:
             try:
-                body = await self._ask_for(ConsumeStats, address, RequestCode.GET_CONSUME_STATS, header)
+                return await self._ask_for(ConsumeStats, address, RequestCode.GET_CONSUME_STATS, header)
             except RequestRefused as error:
                 if error.code == ResponseCode.SYSTEM_BUSY:
                     raise
-                continue  # the broker does not have the topic
-            table |= body.offset_table
-            tps += body.consume_tps
-        return GroupProgress(table, tps)
+                return None  # the broker does not have the topic
+
+        found = [body for body in (await self._ask_all(ask)).values() if body is not None]
+        table = {queue: offsets for body in found for queue, offsets in body.offset_table.items()}
+        return GroupProgress(table, sum([body.consume_tps for body in found], 0.0))
 
     async def consume_directly(self, message: MessageExt, group: str, client_id: str) -> ConsumeMessageDirectlyResult:
         """Let a member's listener handle a stored message, without offsets (request 309). Raises RequestRefused."""
@@ -215,25 +227,30 @@ class GroupAdmin(AdminBase):
     async def delete_group(self, group: str, *, remove_offsets: bool = True) -> None:
         """Delete the settings of the group, and its offsets, on all brokers. An unknown group is no error."""
         header = DeleteSubscriptionGroupRequestHeader(group, remove_offsets)
-        for address in await self._masters():
+        for address in (await self._masters()).values():
             await self._ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def group_configs(self) -> dict[str, list[SubscriptionGroupConfig]]:
         """Return the settings of each group on each broker that has some."""
+
+        async def ask(address: str) -> SubscriptionGroupWrapper:
+            return await self._ask_for(SubscriptionGroupWrapper, address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+
         found: dict[str, list[SubscriptionGroupConfig]] = {}
-        for address in await self._masters():
-            body = await self._ask_for(SubscriptionGroupWrapper, address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        for body in (await self._ask_all(ask)).values():
             for config in body.groups:
                 found.setdefault(config.group_name, []).append(config)
         return found
 
     async def list_locks(self, group: str | None = None) -> list[LockTableRow]:
         """Return the lock tables of all brokers, sorted by group and queue. Raises NotLockstepError."""
-        rows: list[LockTableRow] = []
-        for address in await self._masters():
+        header = ListLocksRequestHeader(group)
+
+        async def ask(address: str) -> LockTableBody:
             await self._require_lockstep(address)
-            header = ListLocksRequestHeader(group)
-            rows += (await self._ask_for(LockTableBody, address, RequestCode.LIST_LOCKS, header)).rows
+            return await self._ask_for(LockTableBody, address, RequestCode.LIST_LOCKS, header)
+
+        rows = [row for body in (await self._ask_all(ask)).values() for row in body.rows]
         return sorted(rows, key=lambda row: (row.consumer_group, row.queue))
 
     async def release_lock(self, row: LockTableRow) -> None:
@@ -270,21 +287,24 @@ class GroupAdmin(AdminBase):
         Raises:
             NotLockstepError: A broker is RocketMQ's.
         """
-        found: dict[str, list[LockChange]] = {}
-        following: dict[str, LockCursor] = {}
-        for address in await self._masters():
+
+        async def ask(address: str) -> tuple[str, LockChanges]:
             await self._require_lockstep(address)
-            read = await self.lock_changes_of(address, cursors.get(address), group)
-            found[address], following[address] = read.changes, read.cursor
-        return found, following
+            return address, await self.lock_changes_of(address, cursors.get(address), group)
+
+        found = dict((await self._ask_all(ask)).values())
+        following = {address: read.cursor for address, read in found.items()}
+        return {address: read.changes for address, read in found.items()}, following
 
     async def clocks_ahead_ms(self) -> dict[str, int]:
         """Return how far each broker's clock is ahead of this machine's, by address. Raises NotLockstepError."""
-        ahead_ms = {}
-        for address in await self._masters():
+
+        async def ask(address: str) -> tuple[str, int]:
             await self._require_lockstep(address)
-            _, ahead_ms[address] = await self._ask_changes(address, ListLockChangesRequestHeader(0, None, 1))
-        return ahead_ms
+            _, ahead_ms = await self._ask_changes(address, ListLockChangesRequestHeader(0, None, 1))
+            return address, ahead_ms
+
+        return dict((await self._ask_all(ask)).values())
 
     async def _ask_changes(self, address: str, header: ListLockChangesRequestHeader) -> tuple[LockChangesBody, int]:
         """Return the answer, and how far the broker's clock is ahead."""

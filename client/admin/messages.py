@@ -78,15 +78,17 @@ class MessageAdmin(AdminBase):
             count_max: each broker returns its newest messages, up to this number and up to 64.
         """
         header = QueryMessageRequestHeader(topic, key, min(count_max, _KEY_MAX_NUM), begin_ms, end_ms, unique or None)
-        found: list[MessageExt] = []
-        for name, address in (await self._masters_by_name(topic)).items():
+
+        async def ask(address: str) -> bytes:
             try:
-                reply = await self._ask(address, RequestCode.QUERY_MESSAGE, header)
+                return (await self._ask(address, RequestCode.QUERY_MESSAGE, header)).body
             except RequestRefused as error:
                 if error.code == ResponseCode.QUERY_NOT_FOUND:
-                    continue
+                    return b""
                 raise
-            found += await self._readable(reply.body, name)
+
+        bodies = await self._ask_these(await self._masters_by_name(topic), ask)
+        found = [message for name, body in bodies.items() for message in await self._readable(body, name)]
         found = [message for message in found if message.topic == topic and _has_key(message, key, unique=unique)]
         return sorted(found, key=_by_time)[-count_max:]
 

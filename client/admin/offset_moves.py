@@ -1,19 +1,15 @@
 """Resets of a group's offsets: where each queue would go, and the two ways to take it there (wire.md 2.4)."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["Move", "Target", "at_once", "planned_move", "reset_by_brokers", "store_move"]
-
-AT_ONCE: Final = 32  # questions to one broker
-T = TypeVar("T")
-R = TypeVar("R")
+__all__ = ["Move", "Target", "planned_move", "reset_by_brokers", "store_move"]
 
 
 class Target(NamedTuple):
@@ -41,17 +37,6 @@ class Move(NamedTuple):
     @property
     def changes(self) -> bool:
         return self.before != self.after
-
-
-async def at_once(act: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
-    """Return what `act` returns for each item, some at the same time. Raises what one of them raises."""
-    limit = asyncio.Semaphore(AT_ONCE)
-
-    async def one(item: T) -> R:
-        async with limit:
-            return await act(item)
-
-    return await asyncio.gather(*map(one, items))
 
 
 async def planned_move(admin: AdminClient, target: Target, queue: MessageQueue) -> Move:
