@@ -9,7 +9,8 @@
     ├── DuplicateGroupError  another client of this process with the same client id is in the group
     │   └── DuplicateConsumerGroupError   the same, and a ConsumerError
     ├── ConsumerError        a consumer cannot start, or is used in the wrong state
-    └── LockLostError        a listener asks, and its fenced lock is lost: what it does now may come too late
+    ├── LockLostError        a listener asks, and its fenced lock is lost: what it does now may come too late
+    └── NotLockstepError     the broker is not a Lockstep broker and does not know the request
 
 The errors of one request to one broker are RequestRefused, RequestTimeout and ConnectionLost of
 `lockstep.remoting.errors`.
@@ -28,6 +29,7 @@ __all__ = [
     "DuplicateGroupError",
     "LockLostError",
     "NoRouteError",
+    "NotLockstepError",
     "RequestTimeoutError",
     "SendError",
     "SendForbiddenError",
@@ -61,6 +63,10 @@ class ConsumerError(ClientError):
 
 
 class LockLostError(ClientError):
+    pass
+
+
+class NotLockstepError(ClientError):
     pass
 
 

@@ -7,9 +7,10 @@ from typing import Any, Final, Self, TypeVar
 
 from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.budget import AnswerBudget, AnswerTooLargeError
+from lockstep.client.admin.tolerance import Tolerance
 from lockstep.client.config import ClientConfig
 from lockstep.client.credentials import with_credentials
-from lockstep.client.errors import ClientError, TopicNotFoundError
+from lockstep.client.errors import NotLockstepError, TopicNotFoundError
 from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.tls import with_tls
@@ -33,10 +34,6 @@ R = TypeVar("R")
 _MEMBERS_ASKED_MAX: Final = 16  # at once: one that is silent keeps one of an Apache broker's 16 admin threads
 _BUSY_S: Final = 0.1  # seconds between two tries at a broker that has other answers in work
 _BUSY_TIMES_MAX: Final = 20  # 2 s in all
-
-
-class NotLockstepError(ClientError):
-    """The broker is not a Lockstep broker and does not know the request."""
 
 
 class AdminBase(Lifecycle):
@@ -66,6 +63,7 @@ class AdminBase(Lifecycle):
         self._asked = asyncio.Semaphore(_MEMBERS_ASKED_MAX)
         self._only: BrokerData | None = None
         self._budget: AnswerBudget | None = None
+        self._tolerance: Tolerance | None = None
 
     def at(self, broker: BrokerData) -> Self:
         """Return this client as one that knows no other broker: what it asks of all brokers it asks of this one.
@@ -89,6 +87,27 @@ class AdminBase(Lifecycle):
         vars(view)["_budget"] = AnswerBudget(bytes_max)
         return view
 
+    def tolerant(self, wait_s: float, gone: Mapping[str, str] | None = None) -> Self:
+        """Return this client for one task, which goes on without brokers that do not answer, or refuse.
+
+        What it asks of all brokers, or of all that have a topic, it tells of those that answer; `left_out` says which
+        are missing. When none answers, the error of the first one is raised. It is started and closed with this
+        client.
+
+        Args:
+            wait_s: How long a question waits for all brokers together, in seconds; and for the route before it. A name
+                server that takes longer is a TimeoutError.
+            gone: Brokers by name that are not asked, and why.
+        """
+        view = copy(self)
+        vars(view)["_tolerance"] = Tolerance(wait_s, gone or {})
+        return view
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The brokers by name that a tolerant client went on without, and why."""
+        return self._tolerance.left_out if self._tolerance is not None else {}
+
     async def _start(self) -> None:
         runtime = self._runtime or AsyncioRuntime()
         self._instance = MQClientInstance(runtime, self._name_servers, self._config, self._log)
@@ -100,18 +119,25 @@ class AdminBase(Lifecycle):
     async def brokers(self) -> list[BrokerData]:
         if self._only is not None:
             return [self._only]
-        info = await self._started().routes.ask_for(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO, self._take)
-        return list(info.brokers)
+        routes, code = self._started().routes, RequestCode.GET_BROKER_CLUSTER_INFO
+        async with asyncio.timeout(self._wait_s):
+            return list((await routes.ask_for(ClusterInfo, code, self._take)).brokers)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Raises TopicNotFoundError."""
         routes = self._started().routes
-        route = await (routes.fetch(topic) if self._budget is None else routes.look_up(topic, self._take))
+        async with asyncio.timeout(self._wait_s):
+            route = await (routes.fetch(topic) if self._budget is None else routes.look_up(topic, self._take))
         if route is None:
             raise TopicNotFoundError(f"topic {topic!r} does not exist")
         return route
 
     # Calls ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _wait_s(self) -> float | None:
+        """None: as long as the settings say."""
+        return self._tolerance.wait_s if self._tolerance is not None else None
 
     async def _masters(self) -> dict[str, str]:
         """Return the address of each broker by name, in the order of `brokers`."""
@@ -137,11 +163,13 @@ class AdminBase(Lifecycle):
             question: Asks one, by its address.
 
         Returns:
-            The answers by name, in the order of `masters`.
+            The answers by name, in the order of `masters`; of a tolerant client those that came.
 
         Raises:
             Exception: Of the first one of `masters` that fails, whoever fails first.
         """
+        if self._tolerance is not None:
+            return await self._tolerance.ask(question, masters)
         return dict(zip(masters, await at_once(question, masters.values()), strict=True))
 
     async def _master_of(self, queue: MessageQueue) -> str:

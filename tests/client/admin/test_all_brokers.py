@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from lockstep.client import AdminClient
+from lockstep.client import AdminClient, NotLockstepError
 from lockstep.client.admin.at_once import at_once
 from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.admin import TopicOffset, TopicStatsTable
+from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.errors import RequestRefused, RequestTimeout
@@ -106,6 +107,74 @@ async def test_answers_are_merged_in_the_order_of_the_brokers(stage: Stage) -> N
     assert [(queue.broker_name, of.max_offset) for queue, of in stats.items()] == [
         ("broker-a", 300), ("broker-b", 200), ("broker-c", 100),
     ]  # fmt: skip
+
+
+# Without those that do not answer ----------------------------------------------------------------------------
+
+
+def stats_of(broker: FakeBroker) -> TopicStatsTable:
+    return TopicStatsTable({queue_at(0, broker.name): TopicOffset(0, 5, 1)})
+
+
+@on_stage
+async def test_a_tolerant_client_goes_on_without_a_silent_broker(stage: Stage) -> None:
+    """It waits as long as it was told, and says who is missing, and why. The client itself fails as before."""
+    first, second, third = await three_brokers(stage)
+    first.answers(STATS, None)
+    second.answers(STATS, stats_of(second))
+    third.answers(STATS, ResponseCode.NO_PERMISSION)
+    async with admin_for(stage) as admin:
+        task = admin.tolerant(1.5)
+        await admin.brokers()
+        started_ms = stage.world.elapsed_ms
+        assert list(await task.topic_stats(TOPIC)) == [queue_at(0, "broker-b")]
+        assert 1500 <= stage.world.elapsed_ms - started_ms < 1700
+        assert list(task.left_out) == ["broker-a", "broker-c"]
+        assert task.left_out["broker-a"] == "no answer within 1.5 s"
+        assert "NO_PERMISSION" in task.left_out["broker-c"]
+        assert not admin.left_out
+        with pytest.raises(RequestTimeout):
+            await admin.topic_stats(TOPIC)
+
+
+@on_stage
+async def test_a_broker_that_is_known_to_be_gone_is_not_asked(stage: Stage) -> None:
+    """Without it no time is lost; the reason is the one that was given."""
+    first, second, third = await three_brokers(stage)
+    second.answers(IDS, ConsumerIdList(("b",)))
+    third.answers(IDS, ConsumerIdList(("a", "b")))
+    async with admin_for(stage) as admin:
+        task = admin.bounded(100_000).tolerant(2, {"broker-a": "cannot connect", "elsewhere": "gone"})
+        assert await task.consumer_ids("g") == ["a", "b"]
+        assert task.left_out == {"broker-a": "cannot connect"}
+    assert first.requests(IDS) == []
+    assert stage.world.elapsed_ms < 1000
+
+
+@on_stage
+async def test_no_broker_answers_a_tolerant_client(stage: Stage) -> None:
+    """An empty result would look like a cluster that has nothing: the first error is raised."""
+    brokers = await three_brokers(stage)
+    for broker in brokers:
+        broker.answers(STATS, ResponseCode.NO_PERMISSION)
+    async with admin_for(stage) as admin:
+        with pytest.raises(RequestRefused, match=brokers[0].address):
+            await admin.tolerant(2).topic_stats(TOPIC)
+        with pytest.raises(ClientError, match="it is gone"):
+            await admin.tolerant(2, dict.fromkeys(NAMES, "it is gone")).topic_stats(TOPIC)
+
+
+@on_stage
+async def test_a_tolerant_client_does_not_hide_apaches_brokers(stage: Stage) -> None:
+    """They answer: they have no such call, and another one is asked instead."""
+    silent, apaches = await stage.broker("broker-a"), await stage.broker("broker-b", agrees=False)
+    stage.route_to({"broker-a": 1, "broker-b": 1})
+    for broker in stage.brokers:
+        broker.answers(IDS, ResponseCode.SYSTEM_ERROR)
+    silent.answers(RequestCode.LIST_LOCKS, None)
+    async with AdminClient(name_server=silent.name_server, runtime=stage.client, log=stage.log) as admin:
+        with pytest.raises(NotLockstepError, match=apaches.address):
+            await admin.tolerant(1).list_locks()
 
 
 # at_once -----------------------------------------------------------------------------------------------------
