@@ -6,21 +6,14 @@ from typing import Final
 from starlette.requests import Request
 
 from lockstep.client.admin.client import AdminClient
-from lockstep.client.errors import ClientError
 from lockstep.console.bounds import PAGE_BYTES_MAX
 from lockstep.console.collector import Collector
 from lockstep.console.events import Feed
-from lockstep.protocol.errors import ProtocolError
-from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import Runtime
 
-__all__ = ["FAILURES", "Console", "console_of", "no_answer_within"]
+__all__ = ["PATIENCE_S", "Console", "console_of"]
 
-FAILURES: Final = (RemotingError, ClientError, ProtocolError, TimeoutError)  # of a question to a broker
-
-
-def no_answer_within(seconds: float) -> str:
-    return f"no answer within {seconds:g} s"
+PATIENCE_S: Final = 2.0  # of a page that asks brokers when it is opened
 
 
 @dataclass
@@ -44,6 +37,14 @@ class Console:
     def admin(self) -> AdminClient:
         """For what a page asks when it is opened: the answers to it are bounded."""
         return self.client.bounded(PAGE_BYTES_MAX)
+
+    def tolerant_admin(self) -> AdminClient:
+        """Return `admin` for a page that goes on without brokers that do not answer. Those that are gone are not asked.
+
+        Its `left_out` says which are missing.
+        """
+        gone = {state.name: state.error for state in self.collector.brokers() if state.gone_ms is not None}
+        return self.admin.tolerant(PATIENCE_S, gone)
 
 
 def console_of(request: Request) -> Console:

@@ -12,9 +12,10 @@ from typing import Final
 from lockstep.client.admin.budget import AnswerTooLargeError
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import GroupProgress, LockCursor, merged_members
+from lockstep.client.admin.tolerance import FAILURES
 from lockstep.client.errors import ClientError
 from lockstep.console.bounds import LOOK_BYTES_MAX, NAMES_BYTES_MAX, READ_BYTES_MAX, TEXT_MAX
-from lockstep.console.console import FAILURES, Console
+from lockstep.console.console import Console
 from lockstep.console.group_names import GroupNames
 from lockstep.console.model import BrokerState, GroupReading
 from lockstep.protocol.bodies.admin import OffsetWrapper

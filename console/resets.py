@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_move
-from lockstep.console.console import FAILURES, no_answer_within
+from lockstep.client.admin.tolerance import FAILURES, no_answer_within
 from lockstep.protocol.bodies.broker import BrokerData, TopicRouteData
 from lockstep.remoting.errors import RequestRefused
 

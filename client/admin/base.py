@@ -95,8 +95,9 @@ class AdminBase(Lifecycle):
         client.
 
         Args:
-            wait_s: How long a question waits for all brokers together, in seconds; and for the route before it. A name
-                server that takes longer is a TimeoutError.
+            wait_s: How long a question waits for all brokers together, in seconds; one that did not answer in time is
+                not asked again. It waits as long for a route before it: a name server that takes longer is a
+                TimeoutError.
             gone: Brokers by name that are not asked, and why.
         """
         view = copy(self)

@@ -20,7 +20,7 @@ def no_answer_within(seconds: float) -> str:
 
 
 class Tolerance:
-    """Leaves out brokers that fail, and remembers which.
+    """Leaves out brokers that fail, and remembers which. One that did not answer in time is not asked again.
 
     Args:
         wait_s: For all brokers together.
@@ -30,7 +30,7 @@ class Tolerance:
     def __init__(self, wait_s: float, gone: Mapping[str, str]) -> None:
         self.wait_s = wait_s
         self.left_out: dict[str, str] = {}
-        self._gone = gone
+        self._gone = dict(gone)
 
     async def ask(self, question: Callable[[str], Awaitable[R]], brokers: Mapping[str, str]) -> dict[str, R]:
         """Return the answers by name, in the order of `brokers`, which has the addresses.
@@ -50,7 +50,8 @@ class Tolerance:
             except NotLockstepError:
                 raise
             except TimeoutError:
-                return TimeoutError(no_answer_within(self.wait_s))
+                self._gone[name] = no_answer_within(self.wait_s)
+                return TimeoutError(self._gone[name])
             except FAILURES as error:
                 return error
 

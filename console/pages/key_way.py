@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.tolerance import FAILURES
 from lockstep.console.collector import Collector
 from lockstep.console.model import QueueState
 from lockstep.console.pages.looked import Looked, newest
-from lockstep.console.pages.questions import answer_of
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
@@ -52,10 +52,13 @@ async def find_key(admin: AdminClient, topic: str, key: str) -> tuple[Looked, in
 
     The brokers index the words of KEYS; a sharding key is looked for in the topic's last messages.
     """
-    indexed = await answer_of(admin.query_messages(topic, key))
+    try:
+        indexed = await admin.query_messages(topic, key)
+    except FAILURES:  # no broker has an index that it may show
+        indexed = []
     recent = await newest(admin, topic, _LOOKED_AT)
     with_key = [one for one in recent.messages if key == one.sharding_key or key in (one.keys or "").split(" ")]
-    found = {(one.broker_name, one.queue_id, one.queue_offset): one for one in (*(indexed or ()), *with_key)}
+    found = {(one.broker_name, one.queue_id, one.queue_offset): one for one in (*indexed, *with_key)}
     in_order = sorted(found.values(), key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset))
     return Looked(in_order[-_STEPS_MAX:], recent.queues_left_out), len(recent.messages)
 

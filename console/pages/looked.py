@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.stored_messages import Bounds, last_messages_so_far, read_range
 from lockstep.console.bounds import MESSAGE_BYTES_MAX
-from lockstep.console.pages.questions import topic_stats
 from lockstep.protocol.messages.message import MessageExt
 
 __all__ = ["Looked", "first_from", "newest"]
@@ -36,7 +35,7 @@ async def first_from(admin: AdminClient, topic: str, from_ms: int, count: int) -
 
 async def _bounds(admin: AdminClient, topic: str) -> Bounds:
     """Of each queue; those with the newest messages come first, for the time may not be enough for all."""
-    stats = await topic_stats(admin, topic)
+    stats = await admin.topic_stats(topic)
     in_turn = sorted(stats.items(), key=lambda item: -item[1].last_update_timestamp)
     return {queue: (max(of.min_offset, 0), of.max_offset) for queue, of in in_turn}
 

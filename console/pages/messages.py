@@ -17,7 +17,7 @@ from lockstep.console.pages.asked import moment_ms, number_of, queue_of, text_of
 from lockstep.console.pages.bodies import View, excerpt, shown
 from lockstep.console.pages.key_way import find_key, key_way
 from lockstep.console.pages.looked import Looked, first_from, newest
-from lockstep.console.pages.questions import answer_of
+from lockstep.console.pages.questions import answer_of, whole_answer
 from lockstep.console.pages.topics import consumer_rows
 from lockstep.console.render import render
 from lockstep.protocol.messages.message import MessageExt
@@ -81,23 +81,24 @@ async def _messages(request: Request) -> Response:
     if topic:
         check_topic(topic)
     topics: Sequence[str] = await answer_of(console.admin.user_topics()) or ()
-    looked, problem = await _found(console, topic, way, text)
+    admin = console.tolerant_admin()
+    looked, problem = await _found(admin, topic, way, text)
     found = looked.messages if looked is not None else None
     return render(
         request, "messages.html", page="messages", is_live=way == "tail" and bool(found), found=found,
         problem=problem, topics=topics, topic=topic, way=way, text=text, ways=WAYS, excerpt=excerpt,
-        queues_left_out=looked.queues_left_out if looked is not None else 0,
+        queues_left_out=looked.queues_left_out if looked is not None else 0, left_out=admin.left_out,
     )  # fmt: skip
 
 
-async def _found(console: Console, topic: str, way: str, text: str) -> tuple[Looked | None, str]:
+async def _found(admin: AdminClient, topic: str, way: str, text: str) -> tuple[Looked | None, str]:
     """What was found, None before anything was looked for; and what is wrong with what was asked."""
     if not topic and way != "id":
         return None, ""
     if way != "tail" and not text:
         return None, "text"
     try:
-        return await find(console.admin, topic, way, text), ""
+        return await find(admin, topic, way, text), ""
     except TopicNotFoundError:
         return None, "topic"
 
@@ -116,7 +117,7 @@ async def _message(request: Request) -> Response:
         return render(
             request, "message_gone.html", page="messages", status=404, queue=queue, offset=offset, bounds=bounds
         )
-    tracks = await answer_of(track_message(console.admin, message))
+    tracks = await whole_answer(console, lambda admin: track_message(admin, message))
     body = shown(message.body, View(wanted) if wanted else None)
     return render(
         request, "message.html", page="messages", message=message, queue=queue, body=body, views=list(View),
@@ -136,11 +137,12 @@ async def _key(request: Request) -> Response:
         raise HTTPException(400, "give a key")
     groups = _groups_of(console, topic)
     group = group or (groups[0] if groups else "")
-    looked, looked_at = await find_key(console.admin, topic, key)
+    admin = console.tolerant_admin()
+    looked, looked_at = await find_key(admin, topic, key)
     way = key_way(looked.messages, looked_at, group, console.collector)
     return render(
         request, "key.html", page="messages", topic=topic, key=key, way=way, groups=groups, excerpt=excerpt,
-        queues_left_out=looked.queues_left_out,
+        queues_left_out=looked.queues_left_out, left_out=admin.left_out,
     )  # fmt: skip
 
 

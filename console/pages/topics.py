@@ -11,7 +11,7 @@ from lockstep.client.errors import TopicNotFoundError
 from lockstep.console.collector import Collector
 from lockstep.console.console import console_of
 from lockstep.console.pages.asked import Rows, rows_of, text_of
-from lockstep.console.pages.questions import answers_of, topic_stats
+from lockstep.console.pages.questions import answers_of
 from lockstep.console.render import render
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import TopicRouteData
@@ -91,8 +91,9 @@ async def _topics(request: Request) -> Response:
 async def _topic(request: Request) -> Response:
     console, topic = console_of(request), text_of(request.query_params, "topic")
     check_topic(topic)
+    admin = console.tolerant_admin()
     try:
-        stats = await topic_stats(console.admin, topic)
+        stats = await admin.topic_stats(topic)
     except TopicNotFoundError:
         return render(request, "topic_unknown.html", page="topics", status=404, topic=topic)
     rows = stored_rows(stats)
@@ -100,7 +101,7 @@ async def _topic(request: Request) -> Response:
     groups = consumer_rows(topic, console.collector)
     return render(
         request, "topic.html", page="topics", is_live=True, topic=topic, rows=rows_of(request, rows, 200), total=total,
-        groups=groups,
+        groups=groups, left_out=admin.left_out,
     )  # fmt: skip
 
 

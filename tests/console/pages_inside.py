@@ -8,7 +8,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.console.app import make_app
 from lockstep.console.collector import Collector
 from lockstep.console.console import Console
-from lockstep.remoting.host.runtime import AsyncioRuntime
+from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["Answer", "ask", "make_console"]
 
@@ -21,11 +21,12 @@ class Answer(NamedTuple):
     text: str
 
 
-def make_console(collector: Collector | None = None, admin: AdminClient | None = None) -> Console:
+def make_console(
+    collector: Collector | None = None, admin: AdminClient | None = None, runtime: Runtime | None = None
+) -> Console:
     """Without `admin`, what asks a broker fails as if none answered."""
-    return Console(
-        NOWHERE, collector or Collector(), admin or AdminClient(name_server=NOWHERE), AsyncioRuntime(), "token"
-    )
+    admin = admin or AdminClient(name_server=NOWHERE)
+    return Console(NOWHERE, collector or Collector(), admin, runtime or AsyncioRuntime(), "token")
 
 
 async def ask(

@@ -1,20 +1,11 @@
 """The pages of topics and of brokers: what they show, and what stays open."""
 
-from copy import copy
-from typing import Self
-
-import pytest
-
-from lockstep.client.admin.client import AdminClient
-from lockstep.client.errors import ClientError
 from lockstep.console.collector import Collector
 from lockstep.console.model import BrokerState
 from lockstep.console.pages.brokers import broker_row, grouped, shown_settings
 from lockstep.console.pages.topics import consumer_rows, stored_rows, topic_row
 from lockstep.protocol.bodies.admin import TopicOffset
-from lockstep.protocol.bodies.broker import BrokerData, TopicRouteData
-from lockstep.protocol.model import MessageQueue
-from tests.console.pages_inside import NOWHERE, ask, make_console
+from tests.console.pages_inside import ask, make_console
 from tests.console.readings import GROUP, NOW_MS, QUEUES, TOPIC, reading, watched
 
 STATE = BrokerState("broker-a", "127.0.0.1:10911", is_lockstep=True)
@@ -83,45 +74,3 @@ async def test_the_pages_without_a_broker() -> None:
     assert (await ask(console, "/broker?broker=nobody")).status == 404
     assert (await ask(console, "/topics")).status == 502
     assert (await ask(console, "/topic?topic=a%20b")).status == 400
-
-
-class OneIsSilent(AdminClient):
-    """Two brokers, each with a queue of the topic; those of `silent` do not answer."""
-
-    silent: tuple[str, ...] = ("broker-a",)
-    only = ""
-
-    def bounded(self, bytes_max: int) -> Self:
-        return self
-
-    def at(self, broker: BrokerData) -> Self:
-        view = copy(self)
-        view.only = broker.broker_name
-        return view
-
-    async def route(self, topic: str) -> TopicRouteData:
-        names = ("broker-a", "broker-b")
-        return TopicRouteData((), tuple(BrokerData(name, "c", {0: NOWHERE}) for name in names))
-
-    async def user_topics(self) -> list[str]:
-        return ["orders"]
-
-    async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        if not self.only:
-            raise ClientError("one is silent")
-        if self.only in self.silent:
-            raise ClientError(f"{self.only} is silent")
-        return {MessageQueue(topic, self.only, 0): TopicOffset(0, 0, 0)}
-
-
-@pytest.mark.parametrize("path", ["/topic?topic=orders", "/messages?topic=orders"])
-async def test_a_silent_broker_hides_no_other(path: str) -> None:
-    """What the others have of a topic is shown; only when none answers there is nothing to show."""
-    admin = OneIsSilent(name_server=NOWHERE)
-    page = await ask(make_console(admin=admin), path)
-    assert page.status == 200
-    assert "broker-b" in page.text or "messages" in path
-    admin.silent = ("broker-a", "broker-b")
-    page = await ask(make_console(admin=admin), path)
-    assert page.status == 502
-    assert "broker-a is silent" in page.text
