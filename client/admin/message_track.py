@@ -1,8 +1,9 @@
 """track_message: which groups have consumed a message, by their offsets (messageTrackDetail, wire.md 2.8)."""
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.bodies.client import ConsumerConnection
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
@@ -11,6 +12,9 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["MessageTrack", "TrackType", "track_message"]
+
+
+_GROUPS_AT_ONCE: Final = 16
 
 
 class TrackType(Enum):
@@ -34,13 +38,14 @@ async def track_message(admin: AdminClient, message: MessageExt) -> list[Message
 
     It is derived from offsets, so it may be wrong after a reset.
     """
-    tracks = []
-    for group in await admin.groups_of(message.topic):
+
+    async def track(group: str) -> MessageTrack:
         try:
-            tracks.append(MessageTrack(group, await _track_type(admin, message, group)))
+            return MessageTrack(group, await _track_type(admin, message, group))
         except RequestRefused as error:
-            tracks.append(MessageTrack(group, TrackType.UNKNOWN, str(error)))
-    return tracks
+            return MessageTrack(group, TrackType.UNKNOWN, str(error))
+
+    return await at_once(track, await admin.groups_of(message.topic), at_most=_GROUPS_AT_ONCE)
 
 
 async def _track_type(admin: AdminClient, message: MessageExt, group: str) -> TrackType:

@@ -1,11 +1,12 @@
 """Reads the facts of a cluster: with requests that RocketMQ has, and with ours where the brokers are Lockstep's."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
@@ -24,7 +25,8 @@ __all__ = ["gather", "without_cut_ones"]
 
 _RECENT: Final = 32  # messages of each queue whose keys are looked at
 _QUEUES_LOOKED_AT: Final = 64  # of a group, for offsets that are not stored and for keys
-_GROUPS_AT_ONCE: Final = 16
+_GROUPS_AT_ONCE: Final = 16  # a broker waits 10 s for a member that does not answer
+_READS_AT_ONCE: Final = 8  # of recent messages: their bodies may be large
 _DEFAULT_LEASE_MS: Final = 60_000
 _LIMIT: Final = "limits."  # and its setting: how often it was reached
 _LIMIT_MS: Final = "limitsMs."  # when last
@@ -42,31 +44,19 @@ async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -
     if not await admin.brokers():
         raise NoRouteError("no broker is registered")
     groups = [only_group] if only_group is not None else list(await admin.all_groups())
-    topics = {topic: await _topic(admin, topic) for topic in await admin.topics() if not is_retry_topic(topic)}
+    names = [topic for topic in await admin.topics() if not is_retry_topic(topic)]
+    topics = await at_once(partial(_topic, admin), names)
     changes, clocks = await _journal(admin, runtime)
     facts, lease_ms = [], _DEFAULT_LEASE_MS
     recent, ordered = _Recent(admin), await _ordered_at_broker(admin)
-    for of in await _together(admin, groups, changes):
+    for of in await at_once(partial(_group, admin, changes), groups, at_most=_GROUPS_AT_ONCE):
         lives_ms = [row.age_ms + row.remaining_ms for row in (of.locks or {}).values() if not row.draining]
         lease_ms = max(lives_ms, default=lease_ms)  # a draining lock ends earlier
         spreads = await recent.spreads(list(of.queues)) if of.is_ordered else ()
         facts.append(replace(of, spreads=spreads, ordered_at_broker=ordered.get(of.name)))
-    known = {topic: of for topic, of in topics.items() if of is not None}
+    known = {topic: of for topic, of in zip(names, topics, strict=True) if of is not None}
     limits = await _limits(admin)
     return ClusterFacts(runtime.now_ms(), lease_ms, known, tuple(facts), clocks, recent.producers_ahead, limits)
-
-
-async def _together(
-    admin: AdminClient, groups: Sequence[str], changes: Sequence[LockChange] | None
-) -> list[GroupFacts]:
-    """Look at several groups at once: a broker waits 10 s for a member that does not answer."""
-    looked_at = asyncio.Semaphore(_GROUPS_AT_ONCE)
-
-    async def look(name: str) -> GroupFacts:
-        async with looked_at:
-            return await _group(admin, name, changes)
-
-    return await asyncio.gather(*map(look, groups))
 
 
 async def _topic(admin: AdminClient, topic: str) -> TopicFacts | None:
@@ -89,14 +79,11 @@ async def _journal(admin: AdminClient, runtime: Runtime) -> tuple[list[LockChang
 
 async def _limits(admin: AdminClient) -> dict[str, dict[str, tuple[int, int]]]:
     """What each master says of limits that it reached; Apache's brokers say nothing of them."""
+    masters = {data.broker_name: data.master_addr for data in await admin.brokers() if data.master_addr is not None}
     found: dict[str, dict[str, tuple[int, int]]] = {}
-    for broker in await admin.brokers():
-        if broker.master_addr is not None:
-            table = await admin.broker_runtime(broker.master_addr)
-            met = [name.removeprefix(_LIMIT) for name in table if name.startswith(_LIMIT)]
-            found[f"broker {broker.broker_name}"] = {
-                one: (int(table[_LIMIT + one]), int(table.get(_LIMIT_MS + one, 0))) for one in met
-            }
+    for name, table in zip(masters, await at_once(admin.broker_runtime, masters.values()), strict=True):
+        met = [key.removeprefix(_LIMIT) for key in table if key.startswith(_LIMIT)]
+        found[f"broker {name}"] = {one: (int(table[_LIMIT + one]), int(table.get(_LIMIT_MS + one, 0))) for one in met}
     return found
 
 
@@ -108,11 +95,7 @@ async def _locks(admin: AdminClient, group: str) -> dict[MessageQueue, LockTable
     return {row.queue: row for row in rows if not is_retry_topic(row.queue.topic)}
 
 
-async def _group(
-    admin: AdminClient,
-    name: str,
-    changes: Sequence[LockChange] | None,
-) -> GroupFacts:
+async def _group(admin: AdminClient, changes: Sequence[LockChange] | None, name: str) -> GroupFacts:
     locks = await _locks(admin, name)
     connected = await admin.members(name)
     members = await _members(admin, name, connected)
@@ -208,8 +191,9 @@ async def _queues(admin: AdminClient, group: str, *, is_new_last: bool) -> tuple
         elif not is_retry_topic(queue.topic) and not is_system_topic(queue.topic):
             queues[queue] = facts
     if is_new_last:  # the statistics have 0 where no offset is stored
-        for queue in [queue for queue, facts in queues.items() if facts.committed == 0][:_QUEUES_LOOKED_AT]:
-            stored = await admin.consumer_offset(group, queue)
+        unclear = [queue for queue, facts in queues.items() if facts.committed == 0][:_QUEUES_LOOKED_AT]
+        offsets = await at_once(partial(admin.consumer_offset, group), unclear)
+        for queue, stored in zip(unclear, offsets, strict=True):
             queues[queue] = queues[queue]._replace(committed=-1 if stored is None else stored)
     return queues, retry_lag
 
@@ -234,16 +218,19 @@ class _Recent:
     async def spreads(self, queues: Sequence[MessageQueue]) -> tuple[KeySpread, ...]:
         """Sharding keys of which recent messages are in several queues of one topic."""
         seen: dict[tuple[str, str], set[MessageQueue]] = {}
-        for queue in queues[:_QUEUES_LOOKED_AT]:
+
+        async def look(queue: MessageQueue) -> None:
             end = await self._admin.max_offset(queue)
             if not end:
-                continue
+                return
             found = await self._admin.read_queue(queue, max(end - _RECENT, 0), count_max=_RECENT)
             for message in found.messages:
                 self._look_at_clock(message)
                 key = sharding_key_of(message.properties)
                 if key is not None:
                     seen.setdefault((queue.topic, key), set()).add(queue)
+
+        await at_once(look, queues[:_QUEUES_LOOKED_AT], at_most=_READS_AT_ONCE)
         spread = [KeySpread(topic, key, tuple(sorted(of))) for (topic, key), of in seen.items() if len(of) > 1]
         return tuple(sorted(spread))
 
