@@ -38,7 +38,7 @@ async def show_offsets(name_server: str, group: str, topic: str | None, output: 
         for name in topics:
             queues = await readable_queues(admin, name)
             # Read before the ends of the queues: messages consumed between the two reads would give a lag below 0.
-            committed = {queue: await admin.consumer_offset(group, queue) for queue in queues}
+            committed = dict(zip(queues, await at_once(partial(admin.consumer_offset, group), queues), strict=True))
             stats = await admin.topic_stats(name)
             for queue in queues:
                 low, high = stats[queue][:2] if queue in stats else (0, 0)

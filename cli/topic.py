@@ -5,6 +5,7 @@ from typing import Any
 
 from lockstep.cli.lookup import check_brokers
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies.broker import QueueData, TopicRouteData
@@ -18,8 +19,8 @@ async def list_topics(name_server: str, show_all: bool, output: OutputFormat) ->
     """Print the users' topics; `show_all` adds the topics of brokers and groups."""
     rows = []
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        for topic in await (admin.topics() if show_all else admin.user_topics()):
-            route = await admin.route(topic)
+        topics = await (admin.topics() if show_all else admin.user_topics())
+        for topic, route in zip(topics, await at_once(admin.route, topics), strict=True):
             rows.append({"topic": topic, "queues": _queue_count(route.queue_datas), "brokers": _brokers(route)})
         if not rows:
             await check_brokers(admin)
@@ -39,8 +40,9 @@ async def topic_stats(name_server: str, topic: str, output: OutputFormat) -> Non
     check_topic(topic)
     rows: list[dict[str, Any]] = []
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        for queue, offsets in (await admin.topic_stats(topic)).items():
-            earliest_ms = await admin.earliest_store_time_ms(queue)
+        stats = await admin.topic_stats(topic)
+        times_ms = await at_once(admin.earliest_store_time_ms, stats)
+        for (queue, offsets), earliest_ms in zip(stats.items(), times_ms, strict=True):
             row = {
                 "broker": queue.broker_name,
                 "queue_id": queue.queue_id,

@@ -1,7 +1,8 @@
 """`lockstep group`: lists, describes and deletes consumer groups."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from lockstep.cli.confirm import asks, confirm
 from lockstep.cli.lookup import check_brokers, check_known, topics_of_group
@@ -15,6 +16,7 @@ from lockstep.cli.output import (
     print_rows,
     write_out,
 )
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.admin.group_why import COLUMNS, Group, why_rows
 from lockstep.client.admin.groups import GroupProgress
@@ -40,6 +42,7 @@ _STATISTICS = (
     "consume_failed_tps",
     "consume_failed_msgs",
 )
+_GROUPS_AT_ONCE: Final = 16  # a broker waits 10 s for a member that does not answer
 _ORDERLY = {"true": "orderly", "false": "concurrently", None: "orderly or not"}
 
 
@@ -47,13 +50,11 @@ async def list_groups(name_server: str, output: OutputFormat) -> None:
     """Groups that are online or have offsets stored."""
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         rows: list[dict[str, Any]] = []
-        for group, topics in (await admin.all_groups()).items():
-            ids = await admin.consumer_ids(group)
-            infos = (await admin.running_infos(group, ids)).values()
-            # None: the member does not say, as clients of some languages.
-            orderly = [_orderly_of(one.properties) if isinstance(one, ConsumerRunningInfo) else None for one in infos]
+        groups = await admin.all_groups()
+        of_groups = await at_once(partial(_orderly_members, admin), groups, at_most=_GROUPS_AT_ONCE)
+        for (group, topics), orderly in zip(groups.items(), of_groups, strict=True):
             topics = [topic for topic in topics if not is_retry_topic(topic)]
-            rows.append({"group": group, "members": len(ids), "orderly": orderly, "topics": topics})
+            rows.append({"group": group, "members": len(orderly), "orderly": orderly, "topics": topics})
         if not rows:
             await check_brokers(admin)
     if output is OutputFormat.JSON:
@@ -61,6 +62,12 @@ async def list_groups(name_server: str, output: OutputFormat) -> None:
     else:
         rows = [row | {"in_order": _in_order_text(row["orderly"])} for row in rows]
     print_rows(("group", "members", "in_order", "topics"), rows, output)
+
+
+async def _orderly_members(admin: AdminClient, group: str) -> list[bool | None]:
+    """Of each member whether it consumes in order; None: it does not say, as clients of some languages."""
+    infos = (await admin.running_infos(group, await admin.consumer_ids(group))).values()
+    return [_orderly_of(one.properties) if isinstance(one, ConsumerRunningInfo) else None for one in infos]
 
 
 def _orderly_of(properties: Mapping[str, str]) -> bool | None:
@@ -168,9 +175,12 @@ async def _queue_rows(
     owners: Mapping[MessageQueue, list[str]],
     progress: GroupProgress,
 ) -> list[dict[str, Any]]:
+    async def ask(queue: MessageQueue) -> tuple[int | None, int]:
+        return await admin.consumer_offset(group, queue), await admin.max_offset(queue)
+
     rows = []
-    for queue in [queue for name in topics for queue in (await admin.route(name)).readable_queues(name)]:
-        committed, maximum = await admin.consumer_offset(group, queue), await admin.max_offset(queue)
+    queues = [queue for name in topics for queue in (await admin.route(name)).readable_queues(name)]
+    for queue, (committed, maximum) in zip(queues, await at_once(ask, queues), strict=True):
         known = progress.offsets.get(queue)
         row = {
             "topic": queue.topic,

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from lockstep.cli.group.lag import GroupLook, QueueLook, QueueRate, rates, total
@@ -11,6 +12,7 @@ from lockstep.cli.group.options import GroupWatchOptions
 from lockstep.cli.lookup import topics_of_group
 from lockstep.cli.output import OutputFormat, StderrLog, clock, counted, json_line, note, write_out
 from lockstep.cli.stdout_reader import while_read
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.model import MessageQueue
@@ -71,11 +73,12 @@ async def _look(admin: AdminClient, runtime: Runtime, options: GroupWatchOptions
         owners = {row.queue: row.client_id for row in await admin.list_locks(group) if row.remaining_ms >= 0}
     except NotLockstepError:
         owners = {}
+    # The statistics have 0 where no offset is stored.
+    unclear = [queue for queue, of in progress.items() if not of.consumer_offset and of.broker_offset]
+    stored = dict(zip(unclear, await at_once(partial(admin.consumer_offset, group), unclear), strict=True))
     queues = {}
     for queue, of in sorted(progress.items()):
-        committed: int | None = of.consumer_offset
-        if not committed and of.broker_offset:  # the statistics have 0 where no offset is stored
-            committed = await admin.consumer_offset(group, queue)
+        committed = stored.get(queue, of.consumer_offset)
         if of.broker_offset or not is_retry_topic(queue.topic):
             queues[queue] = QueueLook(owners.get(queue), committed, of.broker_offset, of.last_timestamp)
     return GroupLook(runtime.monotonic_ns(), len(await admin.consumer_ids(group)), queues)

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 from collections.abc import AsyncIterator, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 from lockstep.cli.format import MessageFormat, format_json, format_line, parse_format
@@ -12,6 +13,7 @@ from lockstep.cli.output import OutputFormat, StderrLog, write_out
 from lockstep.cli.queue_reader import QueueReader
 from lockstep.cli.stdout_reader import while_read
 from lockstep.cli.time import moment_ms
+from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.stored_messages import Bounds, last_messages, read_range
 from lockstep.client.errors import NoRouteError
@@ -85,8 +87,9 @@ class _Tail:
         if begin == "last":
             return
         if begin_ms is not None:  # the search may end before the time (wire.md 8.2)
-            starts = {queue: await self._admin.search_offset(queue, begin_ms) for queue in bounds}
-            bounds = {queue: (max(low, starts[queue]), end) for queue, (low, end) in bounds.items()}
+            starts = await at_once(partial(self._admin.search_offset, timestamp_ms=begin_ms), bounds)
+            found = zip(bounds.items(), starts, strict=True)
+            bounds = {queue: (max(low, start), end) for (queue, (low, end)), start in found}
         async for message in self._merged(bounds):
             if message.store_timestamp >= (begin_ms or 0):
                 self._show(message)
@@ -104,8 +107,7 @@ class _Tail:
             if message is not None:
                 heapq.heappush(heads, (message.store_timestamp, queue, message))
 
-        for queue in readers:
-            await advance(queue)
+        await at_once(advance, readers)
         while heads:
             _, queue, message = heapq.heappop(heads)
             yield message
