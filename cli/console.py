@@ -1,6 +1,6 @@
 """`lockstep console`: starts the pages."""
 
-from lockstep.cli.output import CliError, StderrLog, note
+from lockstep.cli.output import CliError, StderrLog, check_writable, note
 from lockstep.remoting.logs import printable
 from lockstep.remoting.settings import Address
 
@@ -16,6 +16,7 @@ async def console(name_server: str, host: str, port: int, snapshot: str | None) 
     Raises:
         CliError: The extra is not installed, the address is in use, or the file cannot be written.
     """
+    check_writable("--snapshot", snapshot)
     try:
         from lockstep.console.server import serve
         from lockstep.console.snapshot import write_snapshot

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from lockstep.remoting.host.runtime import Runtime
+from lockstep.remoting.host.writable import why_unwritable
 from lockstep.remoting.logs import printable
 from lockstep.remoting.texts import counted, date_time, json_line, seconds
 
@@ -19,6 +21,7 @@ __all__ = [
     "OutputFormat",
     "StderrLog",
     "UsageError",
+    "check_writable",
     "clock",
     "counted",
     "date_time",
@@ -49,6 +52,20 @@ class UsageError(CliError):
     """The command was called wrongly; the text says what is allowed."""
 
     exit_code = 2
+
+
+def check_writable(option: str, path: str | Path | None) -> None:
+    """Find out before the work whether its file can be written; its folders will be made.
+
+    Args:
+        option: What names the file, as `--trace`.
+        path: The file; None: the option was not given.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if path is not None and (why := why_unwritable(path, makes_folders=True)):
+        raise UsageError(f"{option}: cannot write {path}: {why}")
 
 
 def note(text: str) -> None:

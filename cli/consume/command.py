@@ -11,7 +11,7 @@ from lockstep.cli.consume.queue import consume_queue
 from lockstep.cli.consume.workload import ORDERING, WorkingListener, read_workload
 from lockstep.cli.format import format_json, parse_format
 from lockstep.cli.options import configured
-from lockstep.cli.output import CliError, counted, note, progress, write_out
+from lockstep.cli.output import CliError, check_writable, counted, note, progress, write_out
 from lockstep.cli.stdout_reader import while_read
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient, NotLockstepError
@@ -51,6 +51,7 @@ async def consume(options: ConsumeOptions) -> None:
 
 async def _consume_group(options: ConsumeOptions) -> None:
     check_group(options.joined)
+    check_writable("--trace", options.trace)
     runtime = AsyncioRuntime()
     workload = read_workload(options)
     config = _config(options, runtime.now_ms())

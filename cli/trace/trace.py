@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from lockstep.cli.output import CliError, OutputFormat, UsageError, date_time, json_line, write_out
+from lockstep.cli.output import CliError, OutputFormat, UsageError, check_writable, date_time, json_line, write_out
 from lockstep.order import OrderReport, Verdict, Violation, check_files
 from lockstep.order.page import JudgedRun, write_page
 from lockstep.order.page.timeline import Timeline
@@ -23,6 +23,7 @@ _SAID_EVERY: Final = 200_000
 
 def check(files: Sequence[str], clock_skew_ms: int, output: OutputFormat, page: Path | None = None) -> None:
     """Print the report, and write it as a page. Raises typer.Exit with the verdict's status, CliError."""
+    check_writable("--report", page)
     on_terminal = sys.stderr.isatty()
 
     def tell(records: int) -> None:

@@ -1,6 +1,7 @@
 """The options of `lockstep-pipeline`, each written once, and the session of Spark that they ask for."""
 
 import glob
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,11 @@ from typer import Option
 
 from lockstep.cli.option_values import duration_option
 from lockstep.cli.options import NameServer, OptionalNameServer, Output, pairs
-from lockstep.cli.output import OutputFormat, UsageError
+from lockstep.cli.output import OutputFormat, UsageError, check_writable
 from lockstep.order.traces.clocks import WALL_SKEW_MS
 from lockstep.pipeline.cli.errors import JobFailed, is_of_spark, one_line
 from lockstep.pipeline.jobs.publish import InputFormat
+from lockstep.remoting.host.writable import why_no_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +55,22 @@ class _SparkOptions:
     def is_small(self) -> bool:
         """Whether the input is known to be small."""
         return False
+
+    def check_folder(self, folder: Path | None) -> None:
+        """Find out before Spark starts whether its tables can be written into the folder of --to.
+
+        Only where that is known to be a folder of this machine, not of a file system that a cluster, Spark's settings
+        or Hadoop's files name.
+
+        Raises:
+            UsageError: They cannot.
+        """
+        of_cluster = not (self.master or "local").startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ
+        of_hadoop = "HADOOP_CONF_DIR" in os.environ or any("fs.defaultFS" in text for text in self.conf or ())
+        if folder is None or of_cluster or of_hadoop or ":" in str(folder).partition("/")[0]:
+            return
+        if why := why_no_folder(folder):
+            raise UsageError(f"--to: cannot write {folder}: {why}")
 
     @contextmanager
     def session(self, name: str) -> "Iterator[SparkSession]":
@@ -134,6 +152,8 @@ class AuditOptions(_SparkOptions):
     def __post_init__(self) -> None:
         if self.topic and not self.name_server:
             raise UsageError("--topic needs --name-server, to read what the topic holds")
+        check_writable("--report", self.report)
+        self.check_folder(self.to)
 
     def is_small(self) -> bool:
         """Whether the input is local files, and few bytes. The size of a topic is not known."""
@@ -157,6 +177,9 @@ class LagOptions(_SparkOptions):
     to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the looks there instead of printing them.")] = None
     kind: Annotated[OutputFiles, Option("--format", help="What is written with --to.")] = OutputFiles.PARQUET
 
+    def __post_init__(self) -> None:
+        self.check_folder(self.to)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions(_SparkOptions):
@@ -170,3 +193,4 @@ class SweepOptions(_SparkOptions):
     def __post_init__(self) -> None:
         if self.lock_mode not in ("faithful", "fenced", "both"):
             raise UsageError(f"--lock-mode {self.lock_mode!r} is not allowed; use faithful, fenced or both")
+        self.check_folder(self.to)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from lockstep.remoting.host.writable import why_unwritable
 from lockstep.remoting.texts import json_line
 from lockstep.simulation.lab.experiment import Experiment, LockMode
 from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
@@ -21,6 +22,7 @@ __all__ = [
     "PlanFile",
     "Seed",
     "Shown",
+    "check_writable",
     "chosen_experiment",
     "chosen_modes",
     "chosen_plans",
@@ -47,6 +49,17 @@ Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="text for p
 def tell(output: OutputFormat, lines: Callable[[], Iterable[str]], row: Callable[[], dict[str, Any]]) -> None:
     """Print an outcome on stdout, as `lines` or as a JSON object."""
     typer.echo("\n".join(lines()) if output is OutputFormat.TEXT else json_line(row()))
+
+
+def check_writable(option: str, path: Path | None) -> None:
+    """Find out before the runs whether their file can be written. Raises typer.BadParameter.
+
+    Args:
+        option: What names the file, as `--trace`.
+        path: The file; None: the option was not given.
+    """
+    if path is not None and (why := why_unwritable(path)):
+        raise typer.BadParameter(f"{option}: cannot write {path}: {why}")
 
 
 class Shown(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from lockstep.simulation.commands.choose import Output, OutputFormat, tell
+from lockstep.simulation.commands.choose import Output, OutputFormat, check_writable, tell
 from lockstep.simulation.lab.durations import duration_text
 from lockstep.simulation.lab.experiment import LockMode, Played
 from lockstep.simulation.lab.faults.by_name import FAULTS, read_fault
@@ -94,6 +94,7 @@ def _run(
     except (UnknownExperimentError, ValueError) as error:
         typer.echo(f"lockstep-sim: {error}", err=True)
         raise typer.Exit(_WRONG_CALL) from None
+    check_writable("--trace", trace)
     run = run_plan(experiment, experiment.draw(seed, mode))
     again = "" if given or texts or settings else f"{name} --seed {seed} --lock-mode {mode}"
     tell(output, lambda: _told(name, run, again), lambda: run_row(name, run))

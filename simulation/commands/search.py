@@ -19,6 +19,7 @@ from lockstep.simulation.commands.choose import (
     PlanFile,
     Seed,
     Shown,
+    check_writable,
     chosen_experiment,
     chosen_modes,
     chosen_plans,
@@ -87,6 +88,7 @@ def _sweep(
     one. After Ctrl-C the report has the seeds that were run, and with --state the same command goes on.
     """
     chosen_experiment(name)
+    check_writable("--failing", failing)
     modes, progress, summary = chosen_modes(lock_mode), _Progress(), Summary(name)
     count, began = seeds * len(modes), time.monotonic()
     try:
@@ -192,7 +194,10 @@ def _shrink(
 
     After Ctrl-C the simplest plan so far is written. With both lock modes the fenced one is tried first.
     """
-    shown, found = _with_violation(chosen_plans(name, seed, lock_mode, plan), kind)
+    plans = chosen_plans(name, seed, lock_mode, plan)
+    path = to or Path(f"{_short(plans[0].name)}-{plans[0].plan.seed}.plan")
+    check_writable("--to", path)
+    shown, found = _with_violation(plans, kind)
     best, progress = [Shrunk(shown.plan, 0, complete=False)], _Progress()
 
     def on_progress(plan: Plan, count: int) -> None:
@@ -204,7 +209,7 @@ def _shrink(
         best[0] = shrink(shown.experiment, shown.plan, found.kind, runs_max=runs, on_progress=on_progress)
     except KeyboardInterrupt:
         interrupted = True
-    shrunk, path = best[0], to or Path(f"{_short(shown.name)}-{shown.plan.seed}.plan")
+    shrunk = best[0]
     try:
         write_plan(path, shown.name, shrunk.plan, found.kind)
     except OSError as error:

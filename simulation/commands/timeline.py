@@ -9,6 +9,7 @@ from lockstep.simulation.commands.choose import (
     OptionalName,
     PlanFile,
     Seed,
+    check_writable,
     chosen_experiment,
     chosen_modes,
     chosen_plans,
@@ -40,6 +41,7 @@ def _timeline(
     With both lock modes two runs of the seed stand side by side over one time axis; of an exhibit of the museum, the
     reported bug and the mended product. The page is one file below 300 KB that loads nothing.
     """
+    check_writable("--output", output)
     title, about, runs = _runs(name, seed, lock_mode, plan)
     is_text = text or output is None
     content = "\n".join(text_of(title, runs)) + "\n" if is_text else page_of(title, runs, about)

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import pytest
 
+from lockstep.cli.output import UsageError
 from lockstep.pipeline.cli.errors import one_line
-from lockstep.pipeline.cli.options import AuditOptions
+from lockstep.pipeline.cli.options import AuditOptions, SweepOptions
 from lockstep.pipeline.options import OPTIONS
 from lockstep.pipeline.spark.progress import Work, work_of
 from lockstep.pipeline.spark.session import SMALL_BYTES
@@ -63,6 +64,10 @@ WRONG = [
     (("sweep", "worlds", "--lock-mode", "strict"), "use faithful, fenced or both"),
     (("lag", "-n", "h:x", "-g", "g", "-t", "t"), "h:x"),
     (("audit", "x", "--topic", "t"), "--topic needs --name-server"),
+    (("audit", "x", "--report", "/"), "--report: cannot write /: Is a directory"),
+    (("audit", "x", "--to", "/dev/null/t"), "--to: cannot write /dev/null/t: Not a directory"),
+    (("lag", "-n", "h:1", "-g", "g", "-t", "t", "--to", "/dev/null"), "--to: cannot write /dev/null: Not a directory"),
+    (("sweep", "worlds", "--to", "/dev/null/t"), "--to: cannot write /dev/null/t: Not a directory"),
     (("lag", "-n", "h:1", "-g", "g", "-t", "t", "--once", "--conf", "nothing"), "write --conf name=value"),
 ]
 
@@ -75,6 +80,22 @@ def test_a_wrong_call_is_told_before_spark_starts(words: tuple[str, ...], said: 
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_may_be_elsewhere_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's file system is not this machine's, where its settings, or those of Hadoop, may name another."""
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    nowhere = Path("/dev/null/t")
+    with pytest.raises(UsageError):
+        SweepOptions(name="worlds", to=nowhere, master="local[2]", conf=["spark.ui.enabled=true"])
+    SweepOptions(name="worlds", to=nowhere, master="spark://h:7077")
+    SweepOptions(name="worlds", to=nowhere, conf=["spark.hadoop.fs.defaultFS=hdfs://h"])
+    SweepOptions(name="worlds", to=Path("hdfs://h/dev/null/t"))
+    for name in ("HADOOP_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+        with monkeypatch.context() as patched:
+            patched.setenv(name, "1")
+            SweepOptions(name="worlds", to=nowhere)
 
 
 def test_help_does_not_import_spark() -> None:

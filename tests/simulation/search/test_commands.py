@@ -34,6 +34,8 @@ def call(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         ("sweep worlds --first-seed -1", "--first-seed"),
         ("sweep worlds --lock-mode strict", "use faithful, fenced or both"),
         ("sweep worlds --state missing/state", "missing/state"),
+        ("sweep worlds --failing missing/f", "--failing: cannot write missing/f: No such file or directory"),
+        ("shrink worlds --seed 1 --lock-mode fenced --to /", "--to: cannot write /: Is a directory"),
         ("replay worlds", "give NAME and --seed, or --plan FILE"),
         ("replay worlds --seed x", "--seed"),
         ("replay worlds --seed 1 --plan p", "--plan goes without"),

@@ -158,7 +158,7 @@ def test_the_command_shows_a_plan_of_a_file(tmp_path: Path) -> None:
         (["worlds", "--seed", "x"], "Input should be a valid integer"),
         (
             ["worlds", "--seed", "5", "--lock-mode", "fenced", "-o", "/no/such/folder/t.html"],
-            "cannot write /no/such/folder/t.html",
+            "--output: cannot write /no/such/folder/t.html: No such file or directory",
         ),
     ],
 )
