@@ -9,7 +9,7 @@ from typing import Final
 
 from lockstep.remoting.host.runtime import Runtime
 
-__all__ = ["while_read"]
+__all__ = ["is_unread", "while_read"]
 
 _LOOK_EVERY_S: Final = 0.2
 
@@ -31,7 +31,7 @@ async def while_read(runtime: Runtime) -> AsyncIterator[None]:
         nonlocal unread
         while not unread:
             await asyncio.sleep(_LOOK_EVERY_S)
-            unread = _is_unread()
+            unread = is_unread()
         block.cancel()
 
     looking = runtime.create_task(look(), name="watch stdout")
@@ -45,7 +45,7 @@ async def while_read(runtime: Runtime) -> AsyncIterator[None]:
         looking.cancel()
 
 
-def _is_unread() -> bool:
+def is_unread() -> bool:
     """Whether stdout is a pipe or a socket whose other end is closed."""
     waiting = select.poll()
     try:

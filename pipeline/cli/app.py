@@ -1,8 +1,7 @@
 """`lockstep-pipeline`: publish, audit and lag on Spark. The entry point: signals and errors.
 
 Exit status: 0; 1 when something failed; 2 for a wrong call; 3 when an audit found violations or loss, 4 when it
-could not decide; 130 after Ctrl-C,
-143 after SIGTERM.
+could not decide; 130 after Ctrl-C; 143 after SIGTERM; 141 when the reader of stdout has closed it.
 """
 
 import logging
@@ -18,7 +17,7 @@ import typer
 from lockstep.cli.access import AccessKey, SecretKey, Tls, TlsCa, TlsCert, TlsKey, use_account, use_tls
 from lockstep.cli.output import UsageError
 from lockstep.pipeline.cli.commands import app
-from lockstep.pipeline.cli.errors import note, one_line
+from lockstep.pipeline.cli.errors import is_of_reader, note, one_line
 from lockstep.pipeline.errors import ColumnError, OptionError
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.remoting.host.exits import status_of
@@ -88,11 +87,16 @@ def _status() -> int:
 
 
 def _ended_by(error: BaseException) -> int | None:
-    """The exit status of a signal that caused the error, or None. The JVM gets the signal too, and may have ended."""
+    """The exit status of a signal that caused the error, or None. The JVM gets the signal too, and may have ended.
+
+    A reader of stdout that has closed it is a signal too, SIGPIPE.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt):
             return 128 + signal.SIGINT
+        if is_of_reader(cause):
+            return 128 + signal.SIGPIPE
         if isinstance(cause, SystemExit) and isinstance(cause.code, int):
             return cause.code
         cause = cause.__cause__ or cause.__context__

@@ -4,7 +4,9 @@ import re
 import sys
 from typing import Final
 
-__all__ = ["JobFailed", "is_of_spark", "note", "one_line"]
+from lockstep.cli.stdout_reader import is_unread
+
+__all__ = ["JobFailed", "is_of_reader", "is_of_spark", "note", "one_line"]
 
 _PYTHON_ERROR: Final = re.compile(
     r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Lost|Refused|Timeout|Failed|Missing)): (.*)$"
@@ -29,7 +31,14 @@ def note(text: str) -> None:
 
 def is_of_spark(error: BaseException) -> bool:
     """Whether PySpark raised it, or a call to a JVM that has ended."""
+    if is_of_reader(error):
+        return False
     return isinstance(error, ConnectionError) or type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
+def is_of_reader(error: BaseException) -> bool:
+    """Whether the reader of stdout has closed it: a pipe to a JVM may break, too."""
+    return isinstance(error, BrokenPipeError) and is_unread()
 
 
 def one_line(error: BaseException) -> str:

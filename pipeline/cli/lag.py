@@ -1,8 +1,12 @@
 """`lockstep-pipeline lag`: prints one look, writes a stream into a folder, or prints a stream."""
 
-from typing import TYPE_CHECKING, Final
+import math
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from lockstep.cli.output import OutputFormat, json_line, print_rows, write_out
+from lockstep.cli.stdout_reader import is_unread
 from lockstep.pipeline.cli.errors import note
 from lockstep.pipeline.cli.options import LagOptions
 from lockstep.pipeline.jobs.lag import Watched, lag_once, lag_stream, start
@@ -15,10 +19,16 @@ __all__ = ["run_lag"]
 
 _SHOWN: Final = ("topic", "broker", "queue_id", "min_offset", "max_offset", "consumer_offset", "lag", "error")
 _CHECKPOINT: Final = "_checkpoint"
+_LOOK_EVERY_S: Final = 0.2  # whether stdout has a reader
 
 
 def run_lag(spark: "SparkSession", watched: Watched, options: LagOptions) -> None:
-    """Run until --for is over, or a signal. Raises Spark's errors."""
+    """Run until --for is over, or a signal.
+
+    Raises:
+        BrokenPipeError: Looks are printed, and the reader of stdout has closed it.
+        PySparkException: Spark failed.
+    """
     if options.once:
         _print(lag_once(spark, watched), options.output)
         return
@@ -31,14 +41,26 @@ def run_lag(spark: "SparkSession", watched: Watched, options: LagOptions) -> Non
         checkpoint = f"{folder}/{_CHECKPOINT}"
         query = start(lag, every_ms=every_ms, folder=folder, checkpoint=checkpoint, kind=options.kind)
     try:
-        life_s = None if options.life_ms is None else max(round(options.life_ms / 1000), 1)  # Spark takes whole ones
-        query.awaitTermination(life_s)
+        _wait(query, options.life_ms, printed=options.to is None)
     finally:
         query.stop()
 
 
+def _wait(query: "StreamingQuery", life_ms: int | None, *, printed: bool) -> None:
+    """Wait until the query ends, or this time is over. Raises BrokenPipeError."""
+    waiting: Any = query  # parts of a second are allowed, and not in its types
+    ends_s = math.inf if life_ms is None else time.monotonic() + life_ms / 1000
+    while (left_s := ends_s - time.monotonic()) > 0 and not waiting.awaitTermination(min(_LOOK_EVERY_S, left_s)):
+        if printed and is_unread():
+            raise BrokenPipeError
+
+
 def _printed(lag: "DataFrame", every_ms: int, output: OutputFormat) -> "StreamingQuery":
-    writer = lag.writeStream.foreachBatch(lambda looked, _: _print(looked, output))
+    def show(looked: "DataFrame", _number: int) -> None:
+        with suppress(BrokenPipeError):  # it would come back as an error of Spark; the wait for the query notices, too
+            _print(looked, output)
+
+    writer = lag.writeStream.foreachBatch(show)
     return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
 
 

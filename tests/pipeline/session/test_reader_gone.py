@@ -1,0 +1,65 @@
+"""`lockstep-pipeline` ends when nobody reads its output any more, as SIGPIPE would end it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lockstep.pipeline.cli.errors import is_of_spark
+from tests.commands import SCRIPTS, Running
+from tests.pipeline.conftest import Brokers
+from tests.pipeline.topics import Topic
+
+PROGRAM = str(SCRIPTS / "lockstep-pipeline")
+END_S = 120  # Spark and its JVM end, too
+
+
+@contextmanager
+def running(*words: str) -> Iterator[Running]:
+    with Running([PROGRAM, *words], os.environ) as process:
+        yield process
+
+
+@pytest.mark.timeout(900)
+def test_a_watch_that_nobody_reads_ends(brokers: Brokers, java: str) -> None:
+    """Soon, with 141 and without a word; its next line would come in an hour."""
+    topic = Topic.create(brokers.start(), "watched")
+    words = ("lag", "-n", topic.broker.name_server, "-g", "g", "-t", topic.name, "--every", "1h", "-o", "json")
+    with running(*words) as watch:
+        assert topic.name in watch.line()
+        assert watch.popen.stdout is not None
+        assert watch.popen.stderr is not None
+        watch.popen.stdout.close()
+        assert watch.popen.wait(END_S) == 141
+        assert b"lockstep-pipeline:" not in watch.popen.stderr.read()  # the JVM may warn
+
+
+@pytest.mark.timeout(900)
+def test_a_result_that_nobody_reads_is_no_failure_of_spark(java: str, tmp_path: Path) -> None:
+    """An audit whose report nobody reads ends with 141; it said that Spark's JVM had ended by itself."""
+    trace = tmp_path / "a.jsonl"
+    trace.write_text("", encoding="utf-8")
+    with running("audit", str(trace), "-o", "json") as audit:
+        assert audit.popen.stdout is not None
+        assert audit.popen.stderr is not None
+        audit.popen.stdout.close()
+        said = audit.popen.stderr.read()
+        assert (audit.popen.wait(END_S), b"lockstep-pipeline:" in said) == (141, False)
+
+
+def test_a_folder_of_looks_needs_no_reader(brokers: Brokers, java: str, tmp_path: Path) -> None:
+    """With --to nothing is printed: `lag --to FOLDER | true` goes on until --for is over."""
+    topic = Topic.create(brokers.start(), "kept")
+    place = ("-n", topic.broker.name_server, "-g", "g", "-t", topic.name)
+    words = ("lag", *place, "--every", "100ms", "--for", "2s", "--to", str(tmp_path / "lag"))
+    with running(*words) as watch:
+        assert watch.popen.stdout is not None
+        watch.popen.stdout.close()
+        assert watch.popen.wait(END_S) == 0
+
+
+def test_a_pipe_to_the_jvm_is_not_stdout() -> None:
+    """While stdout has a reader, a broken pipe is the one to Spark's JVM."""
+    assert is_of_spark(BrokenPipeError())
