@@ -1,7 +1,7 @@
 """Plays the story of a section on virtual time, and tells it."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lockstep.client import SerializeType
 from lockstep.client.profiles import PROFILES
@@ -12,7 +12,7 @@ from lockstep.simulation.articles.told import Focus, Line, number, text_of
 from lockstep.simulation.run import simulate
 from lockstep.simulation.world import World
 
-__all__ = ["PROFILE", "Told", "play", "told_text"]
+__all__ = ["PROFILE", "Told", "play", "section_row", "told_row", "told_text"]
 
 PROFILE: Final = "articles"
 _SEED: Final = 20130101
@@ -63,10 +63,45 @@ def told_text(section: Section, *, seed: int = _SEED) -> Iterator[str]:
     yield f"Story: {section.story_text}"
     yield f"Settings: RocketMQ 4.9.8, with {settings} as in the articles."
     yield ""
-    yield from text_of(line for line in told.lines if line.focus in (Focus.LIFE, *section.focus))
+    yield from text_of(_shown(section, told))
     yield ""
     yield f"Shown: {told.point}"
     yield f"Judge: {told.judged}."
+
+
+def section_row(section: Section) -> dict[str, Any]:
+    """A section as JSON fields."""
+    return {
+        "section": section.id,
+        "article": section.article,
+        "title": section.title,
+        "has_story": section.story is not None,
+    }
+
+
+def told_row(section: Section, *, seed: int = _SEED) -> dict[str, Any]:
+    """What `told_text` has, as JSON fields; no line of the story is left out."""
+    row = section_row(section) | {"summary": section.summary}
+    if section.story is None:
+        return row | {"story": None, "settings": {}, "lines": [], "point": None, "judged": None, "trace_hash": None}
+    told = play(section, seed=seed)
+    lines = [
+        {"at_ms": line.at_ms, "host": line.host or None, "focus": line.focus.value, "text": line.text}
+        for line in _shown(section, told)
+    ]
+    return row | {
+        "story": section.story_text,
+        "settings": dict(PROFILES[PROFILE]),
+        "lines": lines,
+        "point": told.point,
+        "judged": told.judged,
+        "trace_hash": told.trace_hash,
+    }
+
+
+def _shown(section: Section, told: Told) -> Iterator[Line]:
+    """The lines of a story that its section is about."""
+    return (line for line in told.lines if line.focus in (Focus.LIFE, *section.focus))
 
 
 def _judged(stage: Stage) -> str:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from lockstep.simulation.articles.play import told_text
+from lockstep.simulation.articles.play import section_row, told_row, told_text
 from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
+from lockstep.simulation.commands.choose import Output, OutputFormat, tell
 
 __all__ = ["app"]
 
@@ -17,6 +18,7 @@ def _article(
     section: Annotated[
         str | None, typer.Argument(metavar="ARTICLE/SECTION", help="as in 1/2.2.2; without: a list")
     ] = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Tell a section of the five articles as a story on virtual time, or list the sections.
 
@@ -24,10 +26,14 @@ def _article(
     the changes of lock table, offsets and ProcessQueues.
     """
     if section is None:
-        typer.echo("\n".join(one.line for one in SECTIONS))
+        tell(
+            output,
+            lambda: [one.line for one in SECTIONS],
+            lambda: {"sections": [section_row(one) for one in SECTIONS]},
+        )
         return
     try:
         found = find_section(section)
     except UnknownSection as error:
         raise typer.BadParameter(str(error)) from None
-    typer.echo("\n".join(told_text(found)))
+    tell(output, lambda: told_text(found), lambda: told_row(found))

@@ -1,23 +1,28 @@
 """`lockstep-sim timeline`: a picture of one seed or plan, as a page or as text."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from lockstep.simulation.commands.choose import (
     OptionalName,
+    OutputFormat,
     PlanFile,
     Seed,
     check_writable,
     chosen_experiment,
     chosen_modes,
     chosen_plans,
+    tell,
 )
 from lockstep.simulation.timeline.evidence import Evidence
+from lockstep.simulation.timeline.rows import timeline_row
 from lockstep.simulation.timeline.side_by_side import page_of, runs_of_exhibit, runs_of_modes, runs_of_plan, text_of
 
 __all__ = ["app"]
+
+_FORMATS: Final = frozenset(OutputFormat)
 
 app = typer.Typer()
 
@@ -27,54 +32,89 @@ def _timeline(
     name: OptionalName = "",
     seed: Seed = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="write a page of HTML; by default text is printed"),
+        str,
+        typer.Option("--output", "-o", metavar="FILE|text|json", help="a page of HTML into FILE, or what is printed"),
+    ] = OutputFormat.TEXT,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="the same page, so that -o json can be given too")
     ] = None,
     lock_mode: Annotated[
         str, typer.Option("--lock-mode", help="faithful, fenced or both; an exhibit has its own")
     ] = "both",
     plan: PlanFile = None,
-    text: Annotated[bool, typer.Option("--text", help="with -o: write text and not a page")] = False,
+    text: Annotated[bool, typer.Option("--text", help="in FILE text and not a page")] = False,
 ) -> None:
     """Show one run: the owners of each queue, what each process did, faults and violations.
 
     With both lock modes two runs of the seed stand side by side over one time axis; of an exhibit of the museum, the
     reported bug and the mended product. The page is one file below 300 KB that loads nothing.
     """
-    check_writable("--output", output)
-    title, about, runs = _runs(name, seed, lock_mode, plan)
-    is_text = text or output is None
-    content = "\n".join(text_of(title, runs)) + "\n" if is_text else page_of(title, runs, about)
-    if output is None:
-        typer.echo(content, nl=False)
-        return
+    path, form = to, OutputFormat.TEXT
+    if output in _FORMATS:
+        form = OutputFormat(output)
+    elif to is not None:
+        raise typer.BadParameter(f"-o and --to both name a file, {output} and {to}; -o json prints an object")
+    else:
+        path = Path(output)
+    check_writable("--output" if to is None else "--to", path)
+    chosen = _runs(name, seed, lock_mode, plan)
+    title, runs, size = chosen.title, chosen.runs, None
+    if path is not None:
+        content = "\n".join(text_of(title, runs)) + "\n" if text else page_of(title, runs, chosen.about)
+        size = _write(path, content)
+    row = {"experiment": chosen.name, "seed": chosen.seed, "file": path and str(path), "bytes": size}
+    tell(form, lambda: _told(title, runs, path, size), lambda: row | {"runs": [timeline_row(run) for run in runs]})
+
+
+def _write(path: Path, content: str) -> int:
+    """Returns its size in bytes. Raises typer.BadParameter."""
+    encoded = content.encode("utf-8", "replace")
     try:
-        output.write_text(content, encoding="utf-8", errors="replace")
+        path.write_bytes(encoded)
     except OSError as error:
-        raise typer.BadParameter(f"cannot write {output}: {error.strerror or error}") from None
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror or error}") from None
+    return len(encoded)
+
+
+def _told(title: str, runs: list[Evidence], path: Path | None, size: int | None) -> list[str]:
+    if path is None:
+        return text_of(title, runs)
     found = ", ".join(f"{run.label} {len(run.violations) + len(run.findings)}" for run in runs)
-    typer.echo(f"{output}: {len(content.encode()):,} bytes; violations: {found}")
+    return [f"{path}: {size:,} bytes; violations: {found}"]
 
 
-def _runs(name: str, seed: int | None, lock_mode: str, plan: Path | None) -> tuple[str, str, list[Evidence]]:
-    """(title, a sentence about it, runs)."""
+class _Chosen(NamedTuple):
+    """Runs of an experiment; `about` is a sentence about it."""
+
+    name: str
+    seed: int
+    title: str
+    about: str
+    runs: list[Evidence]
+
+
+def _runs(name: str, seed: int | None, lock_mode: str, plan: Path | None) -> _Chosen:
+    """Raises typer.BadParameter."""
     if plan is not None:
         (shown,) = chosen_plans(name, seed, lock_mode, plan)
         title = f"{shown.name}, {plan.name} of seed {shown.plan.seed}"
-        return title, shown.experiment.summary, _of_plan(shown.experiment, shown.plan)
+        runs = _of_plan(shown.experiment, shown.plan)
+        return _Chosen(shown.name, shown.plan.seed, title, shown.experiment.summary, runs)
     modes = chosen_modes(lock_mode)
     experiment: Any = chosen_experiment(name) if name else None
     found = getattr(experiment, "found", None)  # an exhibit of the museum has it: its seed and its smallest plan
     if experiment is not None and seed is None and found is not None:
         title = f"{experiment.name}, the smallest plan of seed {found.seed}"
-        return title, experiment.summary, _of_plan(experiment, found.plan)
+        return _Chosen(experiment.name, found.seed, title, experiment.summary, _of_plan(experiment, found.plan))
     if experiment is None or seed is None:
         raise typer.BadParameter("give NAME and --seed, or --plan FILE")
     title = f"{experiment.name}, seed {seed}"
     if hasattr(experiment, "mended"):
         mode = experiment.mode if len(modes) > 1 else modes[0]
-        return title, experiment.summary, _of_plan(experiment, experiment.draw(seed, mode))
-    return title, experiment.summary, runs_of_modes(experiment, seed, modes)
+        runs = _of_plan(experiment, experiment.draw(seed, mode))
+    else:
+        runs = runs_of_modes(experiment, seed, modes)
+    return _Chosen(experiment.name, seed, title, experiment.summary, runs)
 
 
 def _of_plan(experiment: Any, plan: Any) -> list[Evidence]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from lockstep.simulation.articles.registry import SECTIONS
 from lockstep.simulation.commands.app import app
 from lockstep.simulation.lab.faults.by_name import FAULTS
 from lockstep.simulation.museum.registry import EXHIBITS
@@ -102,6 +103,49 @@ def test_the_museum_has_objects() -> None:
     assert (status, visit["replays"]) == (0, True)
     assert visit["kind"] in visit["run"]["violations"]
     assert (set(visit["run"]), visit["mended"]["good"]) == (OF_A_RUN, True)
+
+
+def test_the_articles_have_objects() -> None:
+    """One with all sections, and one for a section: its story as lines, what it shows, and what the judge says."""
+    status, (row,) = rows("article")
+    assert status == 0
+    assert [one["section"] for one in row["sections"]] == [one.id for one in SECTIONS]
+    assert {True, False} == {one["has_story"] for one in row["sections"]}
+    status, (told,) = rows("article", "1/2.2.2")
+    assert (status, told["section"], told["article"], told["has_story"]) == (0, "1/2.2.2", 1, True)
+    assert {"at_ms", "host", "focus", "text"} == set(told["lines"][0])
+    text = CliRunner().invoke(app, ["article", "1/2.2.2"]).stdout
+    shown = (told["title"], told["summary"], told["story"], f"Shown: {told['point']}", f"Judge: {told['judged']}.")
+    assert [part for part in shown if part not in text] == []
+    assert all(line["text"] in text for line in told["lines"][:2])
+    without = next(one["section"] for one in row["sections"] if not one["has_story"])
+    _, (told,) = rows("article", without)
+    assert (told["lines"], told["point"], told["judged"], told["trace_hash"]) == ([], None, None, None)
+
+
+def test_a_timeline_is_one_object(tmp_path: Path) -> None:
+    """The runs with their steps and violations, and the page that was written."""
+    page = tmp_path / "t.html"
+    status, (row,) = rows("timeline", "zombie", "--seed", "1", "--to", str(page))
+    assert (status, row["experiment"], row["seed"], row["file"]) == (0, "zombie", 1, str(page))
+    assert row["bytes"] == page.stat().st_size
+    faithful, fenced = row["runs"]
+    assert (faithful["run"], fenced["run"], fenced["violations"]) == ("faithful", "fenced", [])
+    steps = {step["step"]: step for step in faithful["steps"]}
+    assert {"step", "at_ms", "end_ms", "kind", "who", "queues", "text", "why"} == set(steps[1])
+    assert faithful["violations"]
+    assert all(number in steps for wrong in faithful["violations"] for number in wrong["steps"])
+    assert rows("timeline", "zombie", "--seed", "1") == (0, [row | {"file": None, "bytes": None}])
+
+
+def test_a_timeline_has_one_file(tmp_path: Path) -> None:
+    """-o names it or --to does; `-o text` is what is printed without it."""
+    words = ["timeline", "zombie", "--seed", "1", "--lock-mode", "fenced"]
+    both = CliRunner().invoke(app, [*words, "-o", str(tmp_path / "a"), "--to", str(tmp_path / "b")])
+    assert both.exit_code == 2
+    assert "-o and --to both name a file" in " ".join(both.output.split())
+    assert list(tmp_path.iterdir()) == []
+    assert CliRunner().invoke(app, [*words, "-o", "text"]).output == CliRunner().invoke(app, words).output
 
 
 def test_another_form_is_refused() -> None:
