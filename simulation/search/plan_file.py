@@ -5,24 +5,21 @@ version draws other plans from the seed.
 """
 
 import json
-from collections.abc import Collection
 from dataclasses import fields, replace
 from enum import Enum
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from lockstep.simulation.lab.experiment import Experiment, FaultEvent, LockMode, Plan
+from lockstep.simulation.lab.experiment import Experiment, LockMode, Plan
 from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
-from lockstep.simulation.lab.setup import Setup
-from lockstep.simulation.search.fault_words import is_known
+from lockstep.simulation.search.plan_limits import WrongPlanError, check_plan
 
 __all__ = ["PlanFileError", "SavedPlan", "read_plan", "write_plan"]
 
 _HEAD: Final = {"experiment": str, "seed": int, "lock_mode": str, "kind": str, "plan": dict}
 _KINDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", dict: "an object"}
 _SHOWN_MAX: Final = 40
-_HOSTS_MAX: Final = 1000
 
 
 class PlanFileError(ValueError):
@@ -48,21 +45,33 @@ def write_plan(path: Path, name: str, plan: Plan, kind: str) -> None:
 def read_plan(path: Path) -> SavedPlan:
     """Read a plan. Raises PlanFileError."""
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
+        saved = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_object)
     except OSError as error:
         raise PlanFileError(f"{path}: {error.strerror}") from None
+    except _Wrong as error:
+        raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: {error}") from None
     except (ValueError, RecursionError):
         raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: it is no JSON") from None
     try:
         return _read(saved)
     except UnknownExperimentError as error:
         raise PlanFileError(f"{path}: {error}") from None
-    except _Wrong as error:
+    except (_Wrong, WrongPlanError) as error:
         raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: {error}") from None
 
 
 class _Wrong(ValueError):
     """The text says what is wrong with a part of the file."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises _Wrong for a name that it has twice."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Wrong(f"{name!r} is there twice")
+        found[name] = value
+    return found
 
 
 def _read(saved: Any) -> SavedPlan:
@@ -84,24 +93,11 @@ def _read(saved: Any) -> SavedPlan:
     if unknown:
         raise _Wrong(f"a plan of {name} has no field {unknown[0]!r}: another version may have written it")
     read = replace(plan, **{key: _decoded(f"plan.{key}", hints[key], value) for key, value in values.items()})
-    if isinstance(read, Setup):
-        for key in ("consumers", "brokers", "name_servers"):
-            if not 0 <= getattr(read, key) <= _HOSTS_MAX:
-                raise _Wrong(f"plan.{key} is {getattr(read, key)}, not 0 to {_HOSTS_MAX}")
-    for event in read.events:
-        _check_event(event, read.hosts if isinstance(read, Setup) else ())
+    for key, of_head in (("seed", seed), ("lock_mode", LockMode(mode))):
+        if getattr(read, key) != of_head:
+            raise _Wrong(f"plan.{key} is {getattr(read, key)}, and {key!r} is {of_head}: they are equal in a plan")
+    check_plan(read)
     return SavedPlan(name, experiment, read, kind)
-
-
-def _check_event(event: FaultEvent, hosts: Collection[str]) -> None:
-    """Raises _Wrong for a fault or a host that does not exist, and a time below 0."""
-    if not is_known(event.fault):
-        raise _Wrong(f"there is no fault {event.fault!r}")
-    if event.at_ms < 0 or event.duration_ms < 0:
-        raise _Wrong(f"the fault {event.fault} has a time below 0")
-    for host in (event.target, event.other):
-        if host and hosts and host not in hosts:
-            raise _Wrong(f"the fault {event.fault}: no host is named {host!r}; there are {', '.join(hosts)}")
 
 
 def _shortened(value: Any) -> str:

@@ -33,6 +33,8 @@ __all__ = [
     "play",
     "read_fault",
     "unknown_fault",
+    "why_no_amount",
+    "why_wrong",
 ]
 
 
@@ -155,12 +157,29 @@ def read_fault(text: str, *, now_ms: int | None = None) -> FaultEvent:
         )
     except ValueError as error:
         raise FaultError(f"{name} {rest}: {error} (an example: {name} {fault.example})") from None
-    if why := _why_wrong(fault, event, bool(has_amount), bool(has_duration)):
+    if why := _why_not(fault, event, bool(has_amount), bool(has_duration)):
         raise FaultError(f"{name} {rest}: {why} (an example: {name} {fault.example})")
     return event
 
 
-def _why_wrong(fault: Fault, event: FaultEvent, has_amount: bool, has_duration: bool) -> str:
+def why_wrong(event: FaultEvent) -> str:
+    """What of an event does not fit its fault, of the table; empty if all does."""
+    return _why_not(FAULTS[event.fault], event, bool(event.amount), bool(event.duration_ms)) or why_no_amount(event)
+
+
+def why_no_amount(event: FaultEvent) -> str:
+    """What is wrong with the amount of an event, if its fault has amounts; empty if nothing is."""
+    kind = FAULTS[event.fault].amount
+    if kind is None or not event.amount:
+        return ""
+    try:
+        kind.read(kind.text(event.amount))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _why_not(fault: Fault, event: FaultEvent, has_amount: bool, has_duration: bool) -> str:
     if event.target in ("", event.other) or (fault.of is Of.LINK) != bool(event.other):
         return f"it is a fault of {fault.of.value}"
     if has_duration != bool(event.duration_ms):

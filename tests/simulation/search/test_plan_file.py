@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from lockstep.simulation.lab.experiment import LockMode
-from lockstep.simulation.lab.registry import find_experiment
+from lockstep.simulation.lab.registry import experiment_names, find_experiment
+from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.search.plan_file import PlanFileError, read_plan, write_plan
+from lockstep.simulation.search.plan_limits import check_plan
 
 NAMES = ("takeover", "worlds", "worlds/producers", "museum/grant-not-noticed")
 
@@ -61,15 +63,97 @@ def _head(**values: Any) -> Callable[[dict[str, Any]], None]:
         (_plan(events=[[1, "kill", "c1"]]), "plan.events[0] has 3 values, not 6"),
         (_plan(events=[[1, "nofault", "c1", 0, "", 0]]), "there is no fault 'nofault'"),
         (_plan(events=[[1, "kill", "c9", 0, "", 0]]), "the fault kill: no host is named 'c9'"),
-        (_plan(events=[[-1, "kill", "c1", 0, "", 0]]), "the fault kill has a time below 0"),
+        (_plan(events=[[-1, "kill", "c1", 0, "", 0]]), "plan.events[0], the fault kill: at_ms is -1, not 0 to "),
+        (_plan(events=[[1, "stall", "c1", -1, "", 0]]), "the fault stall: duration_ms is -1, not 0 to "),
+        (_plan(events=[[1, "stall", "c1", 0, "", 0]]), "the fault stall: it needs a duration (an example: c1@30s+70s)"),
+        (_plan(events=[[1, "kill", "", 0, "", 0]]), "the fault kill: target is empty; it is a host, one of broker, "),
+        (_plan(events=[[1, "cut", "c1", 0, "c1", 0]]), "target and other are both 'c1'; a link has two hosts"),
+        (_plan(events=[[1, "cut", "c1", 0, "", 0]]), "the fault cut: it is a fault of a link of two hosts"),
+        (_plan(events=[[1, "kill", "c1", 0, "c2", 0]]), "the fault kill: it is a fault of a host"),
+        (_plan(events=[[1, "broker kill", "c1", 0, "", 0]]), "there is no fault 'broker kill'; `lockstep-sim list`"),
+        (_plan(events=[[1, "slow-cpu", "c1", 9, "", 0]]), "the fault slow-cpu: it needs =AMOUNT"),
+        (_plan(events=[[1, "slow-cpu", "c1", 9, "", -5]]), "the fault slow-cpu: "),
+        (
+            _plan(events=[[180_001, "kill", "c1", 0, "", 0]]),
+            "at_ms is 180001, after the end of the run: life_ms is 180000",
+        ),
+        (_plan(life_ms=0), "plan.life_ms is 0, not 1 to "),
+        (_plan(life_ms=10**30), "plan.life_ms is 1000000000000000000000000000000, not 1 to "),
+        (_plan(work_ms=-1), "plan.work_ms is -1, not 0 to "),
+        (_plan(queues=0), "plan.queues is 0, not 1 to 10000"),
+        (_plan(brokers=0), "plan.brokers is 0, not 1 to 1000"),
+        (_plan(keys=0), "plan.keys is 0, not 1 to "),
+        (_plan(rate=float("nan")), "plan.rate is nan, not 0 to 1000000"),
+        (_plan(rate=float("inf")), "plan.rate is inf, not 0 to 1000000"),
+        (_plan(consumer={"": 1}), "plan.consumer: no setting is named ''; docs/settings.md lists all"),
+        (_plan(broker={"flush_sink": 1}), "plan.broker: no setting is named 'flush_sink'; did you mean flush_sync"),
+        (_plan(seed=4), "plan.seed is 4, and 'seed' is 3: they are equal in a plan"),
+        (_plan(lock_mode="faithful"), "plan.lock_mode is faithful, and 'lock_mode' is fenced: they are equal"),
     ],
 )
 def test_the_part_that_is_wrong_is_named(tmp_path: Path, change: Callable[[dict[str, Any]], None], told: str) -> None:
     """And not the exception of Python that it would cause."""
+    assert told in refusal(tmp_path, change)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("worlds", _plan(lease_ms=0), "plan.lease_ms is 0, not 3000 to "),
+        ("worlds", _plan(first_members=4), "plan.first_members is 4, not 0 to 3"),
+        ("worlds", _plan(threads=0), "plan.threads is 0, not 1 to 1000"),
+        ("worlds", _plan(batch_size=0), "plan.batch_size is 0, not 1 to 1024"),
+        ("worlds", _plan(long_works=101), "plan.long_works is 101, not 0 to 100"),
+        ("worlds", _plan(latency_us_max=10**9), "plan.latency_us_max is 1000000000, not 0 to 125000"),
+        ("worlds", _plan(plain=[True]), "plan.plain has 1 values, not 3"),
+        ("worlds", _plan(brokers=[]), "plan.brokers is empty, not 'broker'"),
+        ("worlds", _plan(brokers=["broker", "broker"]), "plan.brokers is 'broker', 'broker', not 'broker', 'broker2'"),
+        ("worlds", _plan(sends=[[-1, 1]]), "plan.sends[0], its time in ms, is -1, not 0 to "),
+        ("worlds", _plan(sends=[[1, 1], [1, 0]]), "plan.sends[1], its number of messages, is 0, not 1 to "),
+        (
+            "worlds",
+            _plan(events=[[1, "join", "c4", 0, "", 0]]),
+            "no host is named 'c4'; there are broker, producer, c1",
+        ),
+        ("worlds/producers", _plan(settings=[{}]), "plan.settings has 1 values, not 2"),
+        ("worlds/producers", _plan(settings=[{}, {"x": 1}]), "plan.settings[1]: no setting is named 'x'"),
+        ("worlds/producers", _plan(bursts=[[1, "p3", 1]]), "plan.bursts[0].producer is 'p3'; there are p1, p2"),
+        ("worlds/producers", _plan(bursts=[[1, "p1", 0]]), "plan.bursts[0], its number of messages, is 0, not 1 to "),
+        ("museum/grant-not-noticed", _plan(lock_ms=1), "plan.lock_ms is 1, not 3000 to "),
+        ("museum/grant-not-noticed", _plan(failing=-1), "plan.failing is -1, not 0 to 100"),
+    ],
+)
+def test_a_value_that_no_seed_draws_is_refused(
+    tmp_path: Path, name: str, change: Callable[[dict[str, Any]], None], told: str
+) -> None:
+    """Of the other kinds of plans."""
+    assert told in refusal(tmp_path, change, name)
+
+
+def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """JSON would take the last of them without a word."""
     path, _ = written(tmp_path)
+    path.write_text(path.read_text().replace('"queues":', '"queues": 3, "queues":'))
+    with pytest.raises(PlanFileError, match=r"a\.plan is no plan .*: 'queues' is there twice"):
+        read_plan(path)
+
+
+@pytest.mark.parametrize("name", [*experiment_names(), *(f"museum/{key}" for key in EXHIBITS)])
+def test_what_a_seed_draws_is_allowed(name: str) -> None:
+    """Of each experiment, and the smallest plans of the museum."""
+    experiment: Any = find_experiment(name)
+    found = getattr(experiment, "found", None)
+    for plan in [experiment.draw(seed, mode) for seed in range(1, 40) for mode in LockMode] + [found and found.plan]:
+        if plan is not None:
+            check_plan(plan)
+
+
+def refusal(folder: Path, change: Callable[[dict[str, Any]], None], name: str = "takeover") -> str:
+    path, _ = written(folder, name)
     saved = json.loads(path.read_text())
     change(saved)
     path.write_text(json.dumps(saved))
     with pytest.raises(PlanFileError) as refused:
         read_plan(path)
-    assert told in str(refused.value)
+    assert str(path) in str(refused.value)
+    return str(refused.value)
