@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from lockstep.cli.option_values import QueueName
 from lockstep.cli.output import CliError, UsageError
-from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.texts import known_names
@@ -53,11 +53,25 @@ async def check_known(admin: AdminClient, group: str, groups: Collection[str]) -
 
 
 async def topics_of_group(admin: AdminClient, group: str) -> list[str]:
-    """Existing topics that the group subscribes to, or has offsets of. Raises CliError for an unknown group."""
+    """Existing topics that the group subscribes to, has offsets of or holds locks in.
+
+    Members that were killed before their first commit leave nothing but locks.
+
+    Raises CliError for an unknown group.
+    """
     groups = await admin.all_groups()
     members = await admin.members(group)
-    if members is None:
+    locked = await _locked_topics(admin, group)
+    if members is None and not locked:
         await check_known(admin, group, groups)
     subscribed = members.subscription_table if members is not None else {}
     known = await admin.topics()
-    return [topic for topic in sorted({*groups.get(group, ()), *subscribed}) if topic in known]
+    return [topic for topic in sorted({*groups.get(group, ()), *subscribed, *locked}) if topic in known]
+
+
+async def _locked_topics(admin: AdminClient, group: str) -> set[str]:
+    """Topics with a queue that is locked for the group, if the brokers list their locks."""
+    try:
+        return {row.queue.topic for row in await admin.list_locks(group) if row.remaining_ms >= 0}
+    except NotLockstepError:
+        return set()

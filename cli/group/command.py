@@ -26,7 +26,7 @@ from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
 from lockstep.protocol.versions import version_name
-from lockstep.remoting.texts import whole_number
+from lockstep.remoting.texts import seconds, whole_number
 
 __all__ = ["delete_group", "describe_group", "list_groups"]
 
@@ -114,6 +114,7 @@ async def describe_group(
         locks = await _locks(admin, group)
         queues = await _queue_rows(admin, group, topics, _owners(infos, locks), progress)
         routes = {name: (await admin.route(name)).readable_queues(name) for name in topics} if why else {}
+    _note_of_gone_owners(members, locks)
     queues = [row for row in queues if row["max_offset"] or row["topic"] == topic or not is_retry_topic(row["topic"])]
     shown = {row["topic"] for row in queues}
     described = {
@@ -154,6 +155,17 @@ async def _locks(admin: AdminClient, group: str) -> dict[MessageQueue, LockTable
         return {row.queue: row for row in await admin.list_locks(group)}
     except NotLockstepError:
         return {}
+
+
+def _note_of_gone_owners(members: ConsumerConnection | None, locks: Mapping[MessageQueue, LockTableRow]) -> None:
+    """Say on stderr whose locks keep queues from the group, though it has ended, and for how long."""
+    online = {connection.client_id for connection in members.connection_set} if members is not None else set()
+    left_ms: dict[str, int] = {}
+    for row in locks.values():
+        if row.client_id not in online and row.remaining_ms >= 0:
+            left_ms[row.client_id] = max(left_ms.get(row.client_id, 0), row.remaining_ms)
+    for client_id, most_ms in left_ms.items():
+        note(f"{client_id} is no member any more and has locks for {seconds(most_ms)} more")
 
 
 def _owners(

@@ -34,6 +34,22 @@ def offsets(inside: Inside, group: str) -> list[int]:
     return [row["committed_offset"] for row in inside("offset", "show", group, "-t", "orders", "-o", "json").rows]
 
 
+def test_a_group_that_died_before_its_first_commit_is_known(lockstep: Lockstep, inside: Inside) -> None:
+    """A member that is killed leaves locks and no offset: its queues are shown with their owner until the locks end."""
+    with lockstep.start("consume", "orders", "-g", "killed", "-f", "%s\n") as running:
+        assert running.line() == "a\n"
+        running.popen.kill()
+        running.popen.wait(END_S)
+    (row,) = [one for one in inside("lock", "list", "-g", "killed", "-o", "json").rows if one["topic"] == "orders"]
+    (described,) = inside("group", "describe", "killed", "-o", "json").rows
+    (queue,) = [one for one in described["queues"] if one["topic"] == "orders"]
+    assert (queue["owner"], queue["max_offset"]) == (row["owner"], 3)
+    explained = inside("group", "describe", "killed", "--why")
+    assert explained.status == 0
+    assert row["owner"] in explained.out
+    assert f"{row['owner']} is no member any more and has locks for " in explained.err
+
+
 # Groups ------------------------------------------------------------------------------------------------------
 
 
