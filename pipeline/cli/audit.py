@@ -50,6 +50,8 @@ def run_audit(spark: "SparkSession", options: AuditOptions) -> Verdict:
         print_rows(tuple(rows[0]) if rows else (), rows, options.output)
     else:
         _print(runs, files)
+    if not runs:
+        note("no message was sent or handled in these traces: there is nothing to judge")
     if options.report is not None:
         note(f"the report is {options.report}")
     verdicts = {run.report.verdict for run in runs} or {Verdict.UNDECIDED}

@@ -46,7 +46,17 @@ def test_a_result_that_nobody_reads_is_no_failure_of_spark(java: str, tmp_path: 
         assert audit.popen.stderr is not None
         audit.popen.stdout.close()
         said = audit.popen.stderr.read()
-        assert (audit.popen.wait(END_S), b"lockstep-pipeline:" in said) == (141, False)
+        assert (audit.popen.wait(END_S), b"JVM ended" in said) == (141, False)
+
+
+def test_an_audit_of_nothing_says_so(java: str, tmp_path: Path) -> None:
+    """Its status is that of an undecided one, and a line says why; it printed nothing."""
+    trace = tmp_path / "a.jsonl"
+    trace.write_text("", encoding="utf-8")
+    with running("audit", str(trace)) as audit:
+        assert audit.popen.stderr is not None
+        said = audit.popen.stderr.read()
+        assert (audit.popen.wait(END_S), b"there is nothing to judge" in said) == (4, True)
 
 
 def test_a_folder_of_looks_needs_no_reader(brokers: Brokers, java: str, tmp_path: Path) -> None:
