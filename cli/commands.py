@@ -6,6 +6,7 @@ called: `lockstep --help` imports none of them.
 
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -146,7 +147,7 @@ def _console(
     ] = "127.0.0.1",
     name_server: NameServer = _LOCAL,
     snapshot: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Write the page Order of this moment into one file, and end.")
+        Path | None, typer.Option(metavar="PATH", help="Write the page Order of this moment into one file, and end.")
     ] = None,
 ) -> Work:
     """Serve pages that show owners of queues, groups, topics, messages, brokers, live, until Ctrl-C."""

@@ -1,5 +1,7 @@
 """`lockstep console`: starts the pages."""
 
+from pathlib import Path
+
 from lockstep.cli.output import CliError, StderrLog, check_writable, note
 from lockstep.remoting.logs import printable
 from lockstep.remoting.settings import Address
@@ -7,7 +9,7 @@ from lockstep.remoting.settings import Address
 __all__ = ["console"]
 
 
-async def console(name_server: str, host: str, port: int, snapshot: str | None) -> None:
+async def console(name_server: str, host: str, port: int, snapshot: Path | None) -> None:
     """Serve the pages until Ctrl-C.
 
     Args:
@@ -19,15 +21,18 @@ async def console(name_server: str, host: str, port: int, snapshot: str | None) 
     check_writable("--snapshot", snapshot)
     try:
         from lockstep.console.server import serve
-        from lockstep.console.snapshot import write_snapshot
+        from lockstep.console.snapshot import snapshot_of
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("starlette", "uvicorn", "jinja2", "markupsafe"):
             raise CliError("the console needs more packages: pip install 'lockstep-mq[console]'") from None
         raise
     log = StderrLog(verbose=False)
     if snapshot is not None:
+        page = await snapshot_of(name_server, "en", log)
         try:
-            await write_snapshot(name_server, snapshot, "en", log)
+            snapshot.parent.mkdir(parents=True, exist_ok=True)
+            with snapshot.open("w", encoding="utf-8", errors="replace") as file:  # it may be a pipe or a device
+                file.write(page)
         except OSError as error:
             raise CliError(f"cannot write {snapshot}: {error.strerror or error}") from None
         note(f"wrote {snapshot}")

@@ -10,11 +10,10 @@ from lockstep.console.gather import gather_once
 from lockstep.console.pages.order import order_view
 from lockstep.console.render import html_of, static_text
 from lockstep.console.words.choose import Texts
-from lockstep.remoting.host.atomic_write import replace_file
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import EventLog
 
-__all__ = ["snapshot_html", "write_snapshot"]
+__all__ = ["snapshot_html", "snapshot_of"]
 
 
 def snapshot_html(console: Console, language: str = "en") -> str:
@@ -25,11 +24,10 @@ def snapshot_html(console: Console, language: str = "en") -> str:
     return html_of(console, "order.html", language, around | {"style": Markup(static_text("style.css"))} | view)
 
 
-async def write_snapshot(name_server: str, path: str, language: str, log: EventLog) -> None:
-    """Ask the brokers once and write the file.
+async def snapshot_of(name_server: str, language: str, log: EventLog) -> str:
+    """Ask the brokers once. Returns the page.
 
     Raises:
-        OSError: It cannot be written.
         RemotingError, NoRouteError: No broker answers.
     """
     runtime = AsyncioRuntime()
@@ -37,4 +35,4 @@ async def write_snapshot(name_server: str, path: str, language: str, log: EventL
         await admin.brokers()  # a cluster that does not answer is an error, not an empty page
         console = Console(name_server, Collector(limits=Limits(log)), admin, runtime, token="")
         await gather_once(console)
-        replace_file(runtime.storage, path, snapshot_html(console, language).encode("utf-8", "replace"))
+        return snapshot_html(console, language)

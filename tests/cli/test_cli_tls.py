@@ -71,10 +71,12 @@ def test_options_that_cannot_be(inside: Inside, options: tuple[str, ...], says: 
 
 
 def test_the_console(inside: Inside, name_server: str, files: Files, tmp_path: Path) -> None:
-    """It asks over TLS, as each command does."""
-    page = tmp_path / "order.html"
+    """It asks over TLS, as each command does. A snapshot is written where a link leads, as other files are."""
+    page, link = tmp_path / "order.html", tmp_path / "link.html"
+    link.symlink_to(page)
     for ca, status in ((files.other_ca, 1), (files.ca, 0)):
-        asked = inside("--tls-ca", ca, "--tls-cert", files.client, "console", "--snapshot", str(page))
+        asked = inside("--tls-ca", ca, "--tls-cert", files.client, "console", "--snapshot", str(link))
         assert asked.status == status
         assert ("the certificate is not accepted" in asked.err) is bool(status)
     assert name_server in page.read_text(encoding="utf-8")
+    assert link.is_symlink()

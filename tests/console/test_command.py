@@ -51,5 +51,5 @@ async def test_an_ipv6_address_is_shown_in_brackets() -> None:
 async def test_a_file_of_a_cluster_that_does_not_answer_is_not_written(tmp_path: Path) -> None:
     """An empty page would look like a healthy cluster without locks."""
     with pytest.raises(NoRouteError):
-        await console(NOWHERE, "127.0.0.1", 0, str(tmp_path / "page.html"))
+        await console(NOWHERE, "127.0.0.1", 0, tmp_path / "page.html")
     assert not await asyncio.to_thread((tmp_path / "page.html").exists)
