@@ -41,10 +41,17 @@ class Console:
     def tolerant_admin(self) -> AdminClient:
         """Return `admin` for a page that goes on without brokers that do not answer. Those that are gone are not asked.
 
-        Its `left_out` says which are missing.
+        `left_out` says which are missing.
         """
-        gone = {state.name: state.error for state in self.collector.brokers() if state.gone_ms is not None}
-        return self.admin.tolerant(PATIENCE_S, gone)
+        return self.admin.tolerant(PATIENCE_S, self._gone())
+
+    def left_out(self, admin: AdminClient) -> dict[str, str]:
+        """Return which brokers a tolerant client went on without, and why; empty: the top of each page says it."""
+        gone = self._gone()
+        return {name: "" if name in gone else why for name, why in admin.left_out.items()}
+
+    def _gone(self) -> dict[str, str]:
+        return {state.name: state.error for state in self.collector.brokers() if state.gone_ms is not None}
 
 
 def console_of(request: Request) -> Console:

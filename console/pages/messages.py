@@ -87,7 +87,7 @@ async def _messages(request: Request) -> Response:
     return render(
         request, "messages.html", page="messages", is_live=way == "tail" and bool(found), found=found,
         problem=problem, topics=topics, topic=topic, way=way, text=text, ways=WAYS, excerpt=excerpt,
-        queues_left_out=looked.queues_left_out if looked is not None else 0, left_out=admin.left_out,
+        queues_left_out=looked.queues_left_out if looked is not None else 0, left_out=console.left_out(admin),
     )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ async def _key(request: Request) -> Response:
     way = key_way(looked.messages, looked_at, group, console.collector)
     return render(
         request, "key.html", page="messages", topic=topic, key=key, way=way, groups=groups, excerpt=excerpt,
-        queues_left_out=looked.queues_left_out, left_out=admin.left_out,
+        queues_left_out=looked.queues_left_out, left_out=console.left_out(admin),
     )  # fmt: skip
 
 

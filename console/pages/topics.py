@@ -101,7 +101,7 @@ async def _topic(request: Request) -> Response:
     groups = consumer_rows(topic, console.collector)
     return render(
         request, "topic.html", page="topics", is_live=True, topic=topic, rows=rows_of(request, rows, 200), total=total,
-        groups=groups, left_out=admin.left_out,
+        groups=groups, left_out=console.left_out(admin),
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         "Broker {name} is left out: {why}. What it has is missing here.",
         "未包含 Broker {name}：{why}。这里缺少它的内容。",
     ),
+    "state.missing": ("What broker {name} has is missing here.", "这里缺少 Broker {name} 的内容。"),
     "state.groups_unnamed": (
         "{name} did not say which consumer groups it has: {error}. Groups that only it has are not up to date.",
         "{name} 没有说明它有哪些消费组：{error}。仅它拥有的消费组不是最新状态。",
