@@ -8,7 +8,6 @@ What shares something that takes long to start runs in one worker: see `Together
 """
 
 import asyncio
-import os
 import signal
 import time
 from collections import Counter
@@ -97,12 +96,6 @@ class TogetherScheduling(LoadScopeScheduling):  # type: ignore[misc]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherScheduling:
     return TogetherScheduling(config, log)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """One worker more than processors for what `make test` leaves out: many of these wait for other processes."""
-    return (os.cpu_count() or 1) + 1 if config.getoption("--tier") == Tier.REST.value else None
 
 
 class DebugLoop(asyncio.SelectorEventLoop):
