@@ -96,8 +96,9 @@ class TlsLink(asyncio.Protocol):
         self._go_on()
 
     def data_received(self, data: bytes) -> None:
-        self._session.receive(data)
-        self._go_on()
+        if not self._ending:  # a transport that closes reads no more, either: nothing would read what piles up
+            self._session.receive(data)
+            self._go_on()
 
     def eof_received(self) -> bool:
         """Returns whether the transport stays open: it may end when all is sent."""
@@ -218,17 +219,16 @@ class TlsLink(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if not (self._below_full or self._sealing):
+        if self._unsealed.size and not (self._below_full or self._sealing):
             self._session.write(self._unsealed.take(_SEALED_A_TURN))
             transport.write(self._session.outgoing())
-        if not self._unsealed.size:
-            if self._ending:
-                self._end(transport)
-                return
-        elif not (self._below_full or self._sealing):
-            self._sealing = True
-            self._runtime.call_later_ms(0, self._seal_on)
-        self._tell_inner()
+            if self._unsealed.size:
+                self._sealing = True
+                self._runtime.call_later_ms(0, self._seal_on)
+        if self._ending and not self._unsealed.size:
+            self._end(transport)
+        else:
+            self._tell_inner()
 
     def _seal_on(self) -> None:
         self._sealing = False

@@ -174,6 +174,20 @@ async def test_an_orderly_end_comes_after_what_waits(how: str, contexts: tuple[s
     assert opened.peer.is_ended
 
 
+async def test_what_arrives_after_the_end_is_not_kept(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that sends on and does not read would fill the memory while its last answer waits."""
+    opened, kept = Opened(contexts), list[bytes]()
+    opened.link.pause_writing()
+    opened.above.write(b"answer")
+    opened.above.close()
+    opened.peer.write(b"more")
+    monkeypatch.setattr(TlsSession, "receive", lambda _, data: kept.append(data))
+    opened.link.data_received(opened.peer.outgoing())
+    assert (kept, opened.inner.seen) == ([], [])
+
+
 async def test_an_abort_drops_what_waits(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     """Nothing is encrypted any more."""
     opened = Opened(contexts)

@@ -1,13 +1,12 @@
 """What the doctor and the track of a message ask about many things, they ask about several at once."""
 
-from typing import Any, NoReturn
+from typing import Any
 
-from lockstep.client.admin.client import AdminClient, NotLockstepError
+from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import GroupProgress
 from lockstep.client.admin.message_track import TrackType, track_message
 from lockstep.client.admin.messages import QueueSlice
 from lockstep.client.doctor.gather import gather
-from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.broker import BrokerData, QueueData, TopicRouteData
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
@@ -16,6 +15,7 @@ from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.host.runtime import AsyncioRuntime
+from tests.client.apache_cluster import ApacheCluster
 from tests.client.gate import Gate
 from tests.client.messages import message_at
 
@@ -27,11 +27,11 @@ MEMBERS = ConsumerConnection(
 )  # fmt: skip
 
 
-class Cluster(AdminClient):
+class Cluster(ApacheCluster):
     """Three of Apache's brokers and an ordered group; no question is answered before all of its kind were asked."""
 
     def __init__(self) -> None:
-        super().__init__(name_server="127.0.0.1:1")
+        super().__init__()
         self.routes = Gate(3, TopicRouteData((QueueData("broker-a", 4, 4, 6),), ()))
         self.offsets, self.ends = Gate(4, None), Gate(4, 7)
         self.read = Gate(4, QueueSlice([], 7, 0, 7))
@@ -51,28 +51,14 @@ class Cluster(AdminClient):
     async def route(self, topic: str) -> Any:
         return await self.routes()
 
-    async def list_lock_changes(self, *_: object, **__: object) -> NoReturn:
-        raise NotLockstepError("broker-a")
-
-    list_locks = list_lock_changes
-
-    async def group_configs(self) -> Any:
-        return {}
-
     async def members(self, group: str) -> ConsumerConnection:
         return MEMBERS
-
-    async def connections(self, group: str) -> dict[str, ConsumerConnection]:
-        return {}
 
     async def running_infos(self, *_: object, **__: object) -> Any:
         return await self.infos()
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
         return GroupProgress({queue: OffsetWrapper(7, 0, 0) for queue in QUEUES}, 0.0)
-
-    async def topic_stats(self, topic: str) -> NoReturn:
-        raise TopicNotFoundError(topic)
 
     async def consumer_offset(self, group: str, queue: MessageQueue) -> Any:
         return await self.offsets()

@@ -1,42 +1,33 @@
 """Members that do not answer: each costs the 10 s for which a broker waits, so all are asked together."""
 
-import asyncio
 from types import SimpleNamespace
-from typing import Any, NoReturn, cast
-
-import pytest
+from typing import Any, cast
 
 from lockstep.client.admin.budget import AnswerTooLargeError
-from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.doctor.gather import gather
-from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.codes import LanguageCode
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.host.runtime import AsyncioRuntime
+from tests.client.apache_cluster import ApacheCluster
+from tests.client.gate import Gate
 
 
-class Admin(AdminClient):
+class Admin(ApacheCluster):
     """A cluster whose members answer when `count` of them were asked; member "b" is then refused."""
 
     def __init__(self, count: int) -> None:
-        super().__init__(name_server="127.0.0.1:1")
+        super().__init__()
         self.asked: list[tuple[str, str]] = []
         self.timeouts_ms: set[int] = set()
-        self._count, self._all_asked = count, asyncio.Event()
+        self._gate = Gate(count)
 
     async def running_info(
         self, group: str, client_id: str, *, stacks: bool = False, timeout_ms: int = 0
     ) -> ConsumerRunningInfo:
         self.asked.append((group, client_id))
         self.timeouts_ms.add(timeout_ms)
-        if len(self.asked) == self._count:
-            self._all_asked.set()
-        try:
-            async with asyncio.timeout(30):
-                await self._all_asked.wait()
-        except TimeoutError:
-            pytest.fail(f"only {self.asked} were asked, the others wait for their answers")
+        await self._gate()
         if client_id == "large":
             raise AnswerTooLargeError("too large")
         if client_id == "b":
@@ -56,25 +47,11 @@ class Cluster(Admin):
     async def brokers(self) -> Any:
         return [SimpleNamespace(broker_name="broker-a", master_addr=None)]
 
-    async def list_lock_changes(self, *_: object, **__: object) -> NoReturn:
-        raise NotLockstepError("broker-a")
-
-    list_locks = list_lock_changes
-
-    async def group_configs(self) -> Any:
-        return {}
-
     async def members(self, group: str) -> ConsumerConnection:
         return ConsumerConnection(tuple(Connection(one, "127.0.0.1:1", LanguageCode.PYTHON, 409) for one in "abc"), {})
 
-    async def connections(self, group: str) -> dict[str, ConsumerConnection]:
-        return {}
-
     async def progress(self, group: str, topic: str | None = None) -> Any:
         return SimpleNamespace(offsets={})
-
-    async def topic_stats(self, topic: str) -> NoReturn:
-        raise TopicNotFoundError(topic)
 
 
 async def test_running_infos_are_asked_for_together() -> None:
