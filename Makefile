@@ -93,8 +93,9 @@ growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, 
 hostile: $(VENV)/.dev ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
 	$(BIN)/python -m scripts.hostile $(ARGS)
 
-docs: $(VENV)/.docs ## the API reference, generated from docstrings into build/docs
+docs: $(VENV)/.docs ## the API reference from docstrings, and pages that programs write, into build/docs
 	$(BIN)/pdoc --docformat google -o build/docs $(API)
+	$(BIN)/python -m tests.mutants.found >build/docs/protections.md
 
 lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with UPGRADE=1 to the newest releases)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \

@@ -5,7 +5,7 @@ every later moment of a seed is. The parts, all unless given:
 
 museum     the exhibits: simulation/museum/found.json and docs/museum.md
 held       fenced worlds that hold protections in tests/simulation/worlds: seeds.json there
-worlds     the world that finds each protection missing: tests/mutants/found.json and the table of docs/testing.md
+worlds     the world that finds each protection missing: tests/mutants/found.json
 
 What was found the last time is tried first, but for the museum, whose seeds say how many were needed. Protections that
 no world has found keep their rows. Exit status 1: something was not found.

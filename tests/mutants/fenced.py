@@ -1,4 +1,4 @@
-"""Protections of the fenced lock, broker and client. docs/testing.md says which of them random worlds find missing."""
+"""Protections of the fenced lock, broker and client. found.json says which of them random worlds find missing."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the sweep of random worlds found of each protection, and the table of docs/testing.md that shows it."""
+"""What the sweep of random worlds found of each protection, and the table of them that `make docs` writes."""
 
 import json
 from collections.abc import Mapping
@@ -7,11 +7,9 @@ from typing import Final, NamedTuple
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.protections import PROTECTIONS, ROOT
 
-__all__ = ["PAGE", "Found", "read_found", "table", "table_in", "write_found"]
+__all__ = ["Found", "read_found", "table", "write_found"]
 
-PAGE: Final = ROOT / "docs" / "testing.md"
 _FILE: Final = ROOT / "tests" / "mutants" / "found.json"
-_BEGIN, _END = "<!-- mutants: begin, written by tests.mutants.worlds -->\n", "<!-- mutants: end -->\n"
 
 
 class Found(NamedTuple):
@@ -70,13 +68,10 @@ def table(found: Mapping[str, Found]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table_in(page: str) -> str:
-    return page.partition(_BEGIN)[2].partition(_END)[0]
-
-
 def write_found(found: Mapping[str, Found]) -> None:
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in found.items())
     _FILE.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(_BEGIN)
-    PAGE.write_text(before + _BEGIN + table(found) + _END + rest.partition(_END)[2], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    print(f"# Protections of order\n\n{table(read_found())}", end="")

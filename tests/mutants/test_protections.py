@@ -3,7 +3,7 @@
 import pytest
 
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
-from tests.mutants.found import PAGE, read_found, table, table_in
+from tests.mutants.found import read_found
 from tests.mutants.protections import PROTECTIONS, ROOT, Protection
 
 BY_NAME = {protection.name: protection for protection in PROTECTIONS}
@@ -28,11 +28,6 @@ def test_its_tests_exist(protection: Protection) -> None:
         path, _, name = test.partition("::")
         assert (ROOT / path).is_file(), test
         assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
-
-
-def test_the_page_shows_what_is_known() -> None:
-    """docs/testing.md has the table of found.json and beyond_worlds.py; `python -m tests.mutants.worlds --write`."""
-    assert table_in(PAGE.read_text(encoding="utf-8")) == table(read_found())
 
 
 def test_each_protection_is_found_by_worlds_or_says_why_not() -> None:

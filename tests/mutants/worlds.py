@@ -2,7 +2,7 @@
 
 Each protection is taken out in a process of its own. The seeds of all experiments and both lock modes run, first the
 seed that found it the last time, until one fails. What is known is kept in `build/mutants`, so that the same command
-again goes on; `--fresh` forgets it. `--write` keeps the result in found.json and writes the table of docs/testing.md.
+again goes on; `--fresh` forgets it. `--write` keeps the result in found.json.
 
 In fenced mode any violation is a failure. RocketMQ's own locks allow some, so in faithful mode only other kinds are. Of
 those that they allow in `worlds`, there must be clearly more than the same seeds have with the protection.
@@ -227,7 +227,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120, help="after which a process writes what it knows")
     parser.add_argument("--once", action="store_true", help="one such time for each protection")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
-    parser.add_argument("--write", action="store_true", help="keep the result in found.json and docs/testing.md")
+    parser.add_argument("--write", action="store_true", help="keep the result in found.json")
     parser.add_argument("--replay", metavar="NAME", default="", help="run the one world that found it, and no other")
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
