@@ -1,4 +1,4 @@
-"""Documents lead somewhere: their links, the headings behind a "#", the files and the targets of make that they name."""
+"""Documents lead somewhere: their links, headings behind a "#", the files and targets of make that they name."""
 
 import os
 import re
