@@ -23,7 +23,7 @@ from rich.table import Table
 
 from lockstep.protocol.codes import SerializeType
 from lockstep.testing.process import BrokerProcess
-from scripts.bench import cases, handover, key_order, many_brokers, protection, store
+from scripts.bench import cases, handover
 from scripts.bench.echo import Sizes, echo_process, echo_rate, sizes_of
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench.json"
@@ -31,8 +31,7 @@ ENCODINGS = {"": SerializeType.MSGPACK, "_json": SerializeType.JSON}
 FLOORS = {"send_1": 0.5, "send_64": 0.4}  # of the echo's rate, with MSGPACK
 START_SECONDS_MAX, START_RSS_MB_MAX = 0.3, 45.0
 START = "start"
-# On brokers of their own.
-APART = (START, *store.NAMES, key_order.NAME, protection.NAME, handover.NAME, many_brokers.NAME)
+APART = (START, handover.NAME)  # on brokers of their own
 
 Run = Callable[[], Awaitable[cases.Sample]]
 
@@ -176,10 +175,6 @@ def missed(results: dict[str, dict[str, float]]) -> list[str]:
     start = results.get(START)
     if start and (start["seconds"] > START_SECONDS_MAX or start["rss_mb"] > START_RSS_MB_MAX):
         names.append(START)
-    if results.get("store", {}).get("async_ratio", 1) < store.ASYNC_FLOOR:
-        names.append("store_sends")
-    if results.get(key_order.NAME, {}).get("ratio", key_order.FLOOR) < key_order.FLOOR:
-        names.append(key_order.NAME)
     return names
 
 
@@ -202,24 +197,6 @@ def main() -> int:
         in_memory = uvloop.run(measure_all(options, console))
         results |= in_memory
         show(in_memory, console)
-    if not options.only or key_order.NAME in options.only:
-        rounds, messages = min(options.rounds, 3), 50_000 if small else 200_000
-        figures = uvloop.run(key_order.measure_key_order(rounds, 4 * options.seconds, messages))
-        results[key_order.NAME] = figures
-        key_order.show_key_order(figures, console)
-    if not options.only or protection.NAME in options.only:
-        protected = uvloop.run(protection.measure_protection(options.rounds, options.seconds))
-        results |= {f"{protection.NAME}: {name}": found for name, found in protected.items()}
-        protection.show_protection(protected, console)
-    if not options.only or any(name in store.NAMES for name in options.only):
-        megabytes = 64 if small else 1000
-        folder = OUTPUT.parent / "bench-store"
-        folder.mkdir(parents=True, exist_ok=True)
-        rounds = min(options.rounds, 3)
-        results["store"] = uvloop.run(store.measure_store(folder, rounds, options.seconds, megabytes, options.only))
-        store.show_store(results["store"], console)
-    if many_brokers.NAME in options.only:
-        return many_brokers.main([f"--rounds={options.rounds}", f"--seconds={options.seconds}"])
     if handover.NAME in options.only:  # it takes minutes
         return handover.run(handover.SMALL if small else handover.FULL, 1, console)
     if not options.only:

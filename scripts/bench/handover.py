@@ -1,6 +1,6 @@
 """How long a queue rests when its owner changes, fenced locks beside RocketMQ's.
 
-`python -m scripts.bench --only handover`, or `python -m scripts.bench.handover` with numbers of rounds.
+`python -m scripts.bench --only handover`; some minutes.
 
 - planned: a member joins and leaves. From the end of the old owner's last call to the begin of the new owner's first.
 - killed: from the SIGKILL of an owner of 20 queues to the first call of each queue by the other member.
@@ -9,10 +9,8 @@
 All settings of the clients are the defaults. With RocketMQ's locks a round takes minutes, so there are fewer rounds.
 """
 
-import argparse
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -166,7 +164,7 @@ async def killed(fenced: bool, rounds: int) -> dict[str, float]:
 async def _kill(name_server: str, admin: AdminClient, calls: Calls, fenced: bool) -> float:
     """From the kill until the last of its queues is handled again, in ms."""
     spec = json.dumps({"name_server": name_server, "fenced": fenced})
-    command = [sys.executable, "-m", "scripts.bench.handover", "--member", spec]
+    command = [sys.executable, "-m", "scripts.bench.handover", spec]
     victim = await asyncio.to_thread(subprocess.Popen, command, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
         mine = f"@{victim.pid}#"
@@ -259,23 +257,5 @@ def run(rounds: Rounds, faithful_rounds: int, console: Console) -> int:
     return 1 if short else 0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    usual = SMALL if os.environ.get("SMALL") == "1" else FULL
-    parser.add_argument("--joins", type=int, default=usual.joins)
-    parser.add_argument("--kills", type=int, default=usual.kills)
-    parser.add_argument("--restarts", type=int, default=usual.restarts)
-    parser.add_argument("--faithful-rounds", type=int, default=1, help="of each case; 0: only fenced locks")
-    parser.add_argument("--member", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.member:
-        uvloop.run(_be_member(json.loads(given.member)))
-        return 0
-    return run(Rounds(given.joins, given.kills, given.restarts), given.faithful_rounds, Console())
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+if __name__ == "__main__":  # the member that `_kill` starts and kills
+    uvloop.run(_be_member(json.loads(sys.argv[1])))

@@ -24,7 +24,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scripts.bench.apache.apart import measure_brokers, measure_handovers, measure_start, measure_sync
+from scripts.bench.apache.apart import measure_handovers, measure_start, measure_sync
 from scripts.bench.apache.java import JavaClient
 from scripts.bench.apache.page import bench_page
 from scripts.bench.apache.parts import TOPICS, Bench
@@ -33,9 +33,9 @@ from scripts.bench.apache.servers import APACHE, FILES, MEMORY, served
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 OUTPUT: Final = ROOT / "build" / "bench.json"
-PARTS: Final = ("raw", "client", "java", "drains", "brokers", "start", "sync", "handover")
-WITHOUT_JAVA: Final = ("raw", "client", "drains", "brokers", "start", "sync")
-CASES: Final = {"raw": 4, "client": 3, "java": 3, "drains": 4, "brokers": 2, "start": 1, "sync": 4}  # of a part, about
+PARTS: Final = ("raw", "client", "java", "drains", "start", "sync", "handover")
+WITHOUT_JAVA: Final = ("raw", "client", "drains", "start", "sync")
+CASES: Final = {"raw": 4, "client": 3, "java": 3, "drains": 4, "start": 1, "sync": 4}  # of a part, about
 WARM_UP_S: Final = 24.0
 
 
@@ -99,8 +99,6 @@ def run(given: argparse.Namespace, parts: tuple[str, ...], folder: Path, tell: C
             report.cases |= bench.java(java, pair)
         if "drains" in parts:
             report.cases |= bench.drains(java, pair)
-    if "brokers" in parts:
-        report.cases |= measure_brokers(given.rounds, given.seconds, tell)
     if "start" in parts:
         report.start = measure_start(folder, tuple(key for key in keys if key != FILES), given.rounds, tell)
     if "sync" in parts:

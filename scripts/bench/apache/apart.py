@@ -10,16 +10,14 @@ from typing import Final
 
 import uvloop
 
-from scripts.bench import cases, many_brokers
+from scripts.bench import cases
 from scripts.bench.apache.figures import DISK, Case, Measure, Sample, in_turns
 from scripts.bench.apache.parts import measure_client
 from scripts.bench.apache.servers import APACHE, FILES, Contender, cpu_s, served
 from scripts.bench.handover import Rounds, measure_handover
-from scripts.bench.many_brokers import compare
-from scripts.bench.store import fsyncs
 from tests.interop import handover as java_handover
 
-__all__ = ["measure_brokers", "measure_handovers", "measure_start", "measure_sync"]
+__all__ = ["measure_handovers", "measure_start", "measure_sync"]
 
 SETTLE_S: Final = 1.0  # until the memory is read
 TOPICS: Final = ((cases.SEND_TOPIC, 4),)
@@ -54,6 +52,18 @@ def _rss_mb(pid: int) -> float:
 # --flush sync ------------------------------------------------------------------------------------------------------
 
 
+def _fsyncs(path: Path, seconds: float, size_bytes: int) -> float:
+    """Fsyncs a second of the disk itself, each after so many bytes."""
+    data, count = os.urandom(size_bytes), 0
+    with path.open("wb", buffering=0) as file:
+        began = time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            file.write(data)
+            os.fsync(file.fileno())
+            count += 1
+        return count / (time.perf_counter() - began)
+
+
 class _Syncs:
     """Counts messages and fsyncs of our broker while it is measured."""
 
@@ -78,10 +88,10 @@ class _Syncs:
     def allowed(self) -> Sample:
         """Messages a second if the disk did nothing but fsyncs of as many messages as in the last `sends`."""
         group = max(1.0, self.per_fsync[-1])
-        return Sample(fsyncs(self._path, self._seconds, int(group * self.stored_bytes)) * group)
+        return Sample(_fsyncs(self._path, self._seconds, int(group * self.stored_bytes)) * group)
 
     def alone(self) -> Sample:
-        return Sample(fsyncs(self._path, self._seconds, int(self.stored_bytes)))
+        return Sample(_fsyncs(self._path, self._seconds, int(self.stored_bytes)))
 
 
 def measure_sync(
@@ -106,21 +116,6 @@ def measure_sync(
         measured["sync_disk_64"] = {DISK: syncs.allowed}
         measured["sync_disk_1"] = {DISK: syncs.alone}
         return in_turns(measured, rounds, tell), syncs.per_fsync
-
-
-def measure_brokers(rounds: int, seconds: float, tell: Tell) -> dict[str, Case]:
-    """Two of our brokers under one name server beside one, each with a raw client: keys "1" and "2"."""
-    tell("one broker and two", 0)
-    found = compare(2, rounds, seconds)
-    tell("one broker and two", 4 * rounds)
-    return {
-        f"brokers_{name}": Case({"1": list(map(_sample, one.alone)), "2": list(map(_sample, one.many))})
-        for name, one in found.items()
-    }
-
-
-def _sample(found: many_brokers.Sample) -> Sample:
-    return Sample(found.rate, 1e6 / found.per_cpu_s, found.client_share, found.rate / found.per_cpu_s)
 
 
 # Handovers ---------------------------------------------------------------------------------------------------------

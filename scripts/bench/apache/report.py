@@ -130,7 +130,6 @@ class Report:
             *self._of_client(),
             *self._of_raw(),
             *self._of_drains(),
-            *self._of_brokers(),
             *self._of_start(),
             *self._of_sync(),
         ]
@@ -163,17 +162,6 @@ class Report:
             if APACHE in self._samples(java) and FILES in self._samples(ours):
                 seen = self.cases[ours].ratio(FILES, self.cases[java], APACHE)
                 yield _ratio(f"our client, {WORKS[ours][1]}", "Java's client on Apache", floor, seen)
-
-    def _of_brokers(self) -> Iterator[Verdict]:
-        """The rate counts where each process has a core."""
-        for name, text in BROKERS.items():
-            if "2" not in self._samples(name):
-                continue
-            case = self.cases[name]
-            work, cpu, rate = f"two brokers, {text}", case.cpu_ratio("2", case, "1"), case.ratio("2", case, "1")
-            yield _ratio(work, "one, messages a CPU-second", 0.9, cpu, "CPU")
-            if self.machine["cores"] >= 4:
-                yield _ratio(work, "one", 1.6, rate)
 
     def _of_start(self) -> Iterator[Verdict]:
         if MEMORY in self.start:
@@ -228,7 +216,6 @@ class Report:
         ]
 
 
-BROKERS: Final = {"brokers_send_64": "sends, 64 in flight at each", "brokers_pull_32": "pulls of 32"}
 STARTS: Final = {
     "seconds": "from the start of the processes to the first connection",
     "cpu_s": "CPU time of broker and name server until then",

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lockstep.pipeline.audit import TABLES, TRACE_COLUMNS, Audit, read_traces, transform
-from lockstep.pipeline.audit.generate import Shape, topic_rows, write_traces
 from lockstep.pipeline.audit.spoil import SPOILS, spoil_files
 from lockstep.pipeline.spark.session import SMALL_BYTES
 from tests.order.stories import Story
 from tests.pipeline.audit.audit_histories import History
+from tests.pipeline.audit.made_traces import Shape, topic_rows, write_traces
 from tests.pipeline.audit.test_audit_equality import traces_frame
 
 if TYPE_CHECKING:

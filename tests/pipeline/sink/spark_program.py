@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
 from lockstep.pipeline.audit import read_traces, transform
-from lockstep.pipeline.audit.generate import Shape, topic_rows, write_traces
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.sink.dedup import drop_repeats
 from lockstep.pipeline.sink.ordering import ordered
 from lockstep.remoting.errors import RemotingError
+from tests.pipeline.audit.made_traces import Shape, topic_rows, write_traces
 
 DEADLINE_S = 240
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-__all__ = ["Shape", "topic_rows", "trace_lines", "write_topic", "write_traces"]
+__all__ = ["Shape", "topic_rows", "trace_lines", "write_traces"]
 
 _EPOCH_MS = 1_750_000_000_000
 _STEP_NS = 1_000_000  # a message a queue each millisecond
@@ -66,11 +66,6 @@ def trace_lines(spark: SparkSession, shape: Shape) -> DataFrame:
     process = fn.pmod(fn.col("queue_id") + fn.col("period"), fn.lit(shape.consumers)).cast("int")
     order = fn.when(fn.col("event") == "acquired", 0).when(fn.col("event") == "positioned", 1).otherwise(2)
     return events.withColumns({"process": process, "place": order})
-
-
-def write_topic(spark: SparkSession, shape: Shape, path: str) -> None:
-    """The topic as Parquet."""
-    topic_rows(spark, shape).write.mode("overwrite").parquet(path)
 
 
 def write_traces(spark: SparkSession, shape: Shape, path: str) -> None:
