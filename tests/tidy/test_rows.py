@@ -1,8 +1,11 @@
 """`each_row`: a table in one test hides no row that fails."""
 
+import inspect
+import re
+
 import pytest
 
-from tests.rows import each_row
+from tests.rows import by_row, each_row
 
 
 def test_all_rows_that_fail_are_named() -> None:
@@ -33,3 +36,15 @@ def test_a_table_without_rows_fails() -> None:
 
     with pytest.raises(AssertionError, match="no rows"):
         table()
+
+
+def test_a_test_of_rows() -> None:
+    """It is called for each row, with the fixtures it asks for, and shows pytest only these."""
+
+    @by_row("number, square", [(1, 1), (2, 5), pytest.param(3, 10, id="three")])
+    def squares(number: int, power: int, square: int) -> None:
+        assert number**power == square
+
+    assert list(inspect.signature(squares).parameters) == ["power"]
+    with pytest.raises(BaseExceptionGroup, match=re.escape("2 of 3 rows failed: (2, 5); three")):
+        squares(power=2)
