@@ -31,8 +31,8 @@ INTEROP_SET_UP := $(BIN)/python scripts/interop/set_up.py
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: $(VENV)/.dev $(VENV)/.java $(TYPES) ## install everything to run and to change Lockstep
-	@echo "ready: $(BIN)/lockstep-broker, $(BIN)/lockstep, make test"
+setup: $(VENV)/.test $(TYPES) ## install the programs and pytest; Spark, lint, browser and plots come with the targets that need them
+	@echo "ready, $$(du -sm $(VENV) | cut -f 1) MB: $(BIN)/lockstep-broker, $(BIN)/lockstep, $(BIN)/lockstep-sim; make test adds Spark, 740 MB"
 
 demo: $(VENV)/.project $(FLIGHTS) ## a year of flights, in order, through a killed consumer (SMALL=1 for a taste, LOCK_MODE=fenced)
 	$(BIN)/python -m scripts.demo
@@ -41,22 +41,22 @@ pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent
 	@$(BIN)/python -m scripts.pipeline.java --needed
 	$(BIN)/python -m scripts.pipeline
 
-test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## prove the product in a few minutes (ARGS="-k lock -x" goes to pytest)
+test: $(VENV)/.test $(VENV)/.java $(TYPES) ## prove the product in a few minutes (ARGS="-k lock -x" goes to pytest)
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=quick $(ARGS)
 
 test-all: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests, with TIER=rest those that make test leaves out
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=$(or $(TIER),all) $(ARGS)
 
-nightly: $(VENV)/.dev mutants coverage-rows ## 10 million fuzzed frames, 2,000 power cuts, 1,000 kills of a broker (FRAMES=, CUTS=, CRASHES=), mutants, coverage-rows
+nightly: $(VENV)/.test mutants coverage-rows ## 10 million fuzzed frames, 2,000 power cuts, 1,000 kills of a broker (FRAMES=, CUTS=, CRASHES=), mutants, coverage-rows
 	$(BIN)/python -m tests.fuzz.frames --frames $(or $(FRAMES),10000000) --seed $(or $(SEED),$(shell date +%Y%m%d))
 	$(BIN)/python -m tests.scenarios.brokers.many_power_cuts $(or $(CUTS),2000)
 	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/takeover/test_crash.py $(ARGS)
 
-mutants: $(VENV)/.dev ## take each protection of order out, one at a time: tests and random worlds must notice (ARGS="client-lock-expiry", SEEDS=5000)
+mutants: $(VENV)/.test $(VENV)/.spark ## take each protection of order out, one at a time: tests and random worlds must notice (ARGS="client-lock-expiry", SEEDS=5000)
 	$(BIN)/python -m tests.mutants $(ARGS)
 	$(BIN)/python -m tests.mutants.worlds --fresh --seeds $(or $(SEEDS),20) $(ARGS)
 
-seeds: $(VENV)/.dev ## find the recorded seeds of museum, mutants and fenced worlds anew, after a change of traffic (ARGS=museum)
+seeds: $(VENV)/.test $(VENV)/.spark ## find the recorded seeds of museum, mutants and fenced worlds anew, after a change of traffic (ARGS=museum)
 	$(BIN)/python -m tests.mutants.anew $(ARGS)
 
 coverage-page: $(VENV)/.dev ## write docs/COVERAGE.md from tests/rules/articles.toml and the markers of tests
@@ -68,29 +68,30 @@ articles-page: $(VENV)/.dev ## write docs/articles.md from the sections of simul
 connection-page: $(VENV)/.dev ## write docs/connection.md from the tables of remoting/connections/connection_states.py
 	$(BIN)/python -m tests.remoting.connection_page
 
-coverage-rows: $(VENV)/.dev ## each rule of docs/COVERAGE.md: its tests pass and run the functions that it names
+coverage-rows: $(VENV)/.test $(VENV)/.spark ## each rule of docs/COVERAGE.md: its tests pass and run the functions that it names
 	$(BIN)/python -m pytest -p tests.rules.profiled -q -n 2 $(PROFILED:%=tests/%) $(ARGS)
 
-lint: $(VENV)/.dev $(TYPES) ## ruff, and mypy in strict mode
+lint: $(VENV)/.dev $(TYPES) ## ruff, mypy in strict mode, and the laws of the tree (tests/tidy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(PACKAGES:%=$(TYPES)/%) $(PROGRAMS)
+	$(BIN)/python -m pytest tests/tidy -q
 
-interop: $(VENV)/.dev $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(INTEROP)/%/.ready) ## real RocketMQ clients on our broker, our client on Apache's (ARGS="-k java")
+interop: $(VENV)/.test $(VENV)/.spark $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(INTEROP)/%/.ready) ## real RocketMQ clients on our broker, our client on Apache's (ARGS="-k java")
 	@# The answers look at clocks, so they are compared alone. 5: ARGS chose no test of that half.
 	$(BIN)/python -m pytest tests/differential $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(BIN)/python -m pytest tests/interop -n 2 $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 
-fidelity: $(VENV)/.dev $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same, and write docs/FIDELITY.md
+fidelity: $(VENV)/.test $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same, and write docs/FIDELITY.md
 	$(BIN)/python -m pytest tests/differential --write-fidelity -q $(ARGS)
 
-bench: $(VENV)/.dev $(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker; also in build/bench.json (SMALL=1, ARGS=)
+bench: $(VENV)/.test $(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker; also in build/bench.json (SMALL=1, ARGS=)
 	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache) $(ARGS)
 
 growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, groups or the log grow; pictures in build/ (ARGS=--docs)
 	$(BIN)/python -m scripts.bench.growth $(ARGS)
 
-hostile: $(VENV)/.dev ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
+hostile: $(VENV)/.test ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
 	$(BIN)/python -m scripts.hostile $(ARGS)
 
 docs: $(VENV)/.docs ## the API reference from docstrings, and pages that programs write, into build/docs
@@ -102,7 +103,8 @@ lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with 
 	  { echo "make lock: needs a .venv of Python 3.11, the oldest supported, so that its backports are locked too:" \
 	    "make clean && make lock PYTHON=python3.11" >&2; exit 1; }
 	$(PIP_COMPILE) -o requirements/core.txt pyproject.toml
-	$(PIP_COMPILE) -o requirements/dev.txt --extra dev -c requirements/core.txt pyproject.toml
+	$(PIP_COMPILE) -o requirements/test.txt --extra test -c requirements/core.txt pyproject.toml
+	$(PIP_COMPILE) -o requirements/dev.txt --extra test --extra dev -c requirements/core.txt -c requirements/test.txt pyproject.toml
 	$(PIP_COMPILE) -o requirements/spark.txt --extra spark -c requirements/core.txt -c requirements/dev.txt pyproject.toml
 	$(PIP_COMPILE) -o requirements/docs.txt --extra docs -c requirements/core.txt -c requirements/spark.txt pyproject.toml
 	$(subst --all-build-deps,,$(PIP_COMPILE)) -o requirements/interop.txt requirements/interop.in
@@ -147,7 +149,12 @@ $(VENV)/.spark: requirements/spark.txt $(VENV)/.project
 	$(PIP_INSTALL) --require-hashes -r requirements/spark.txt
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt $(VENV)/.spark
+$(VENV)/.test: requirements/test.txt $(VENV)/.project
+	$(PIP_INSTALL) --require-hashes -r requirements/test.txt
+	@touch $@
+
+# What lint, tests in a browser, plots and `make lock` need. Types come from all packages, Spark's included.
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.test $(VENV)/.spark
 	$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
 
