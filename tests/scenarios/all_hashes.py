@@ -1,16 +1,19 @@
-"""Run every scenario once, one encoding after the other in turn, and print a line `name encoding seed hash` for each.
+"""Run every scenario once, and print a line `name mode seed hash` for each.
 
-    python -m tests.scenarios.all_hashes [SEED] [NAME_PART ...]
+    python -m tests.scenarios.all_hashes [NAME_PART ...]
+    python -m tests.scenarios.all_hashes --like FILE
 
-Two runs print the same lines, whatever PYTHONHASHSEED is.
+The modes take turns; with `--like` they are those of a file of such lines. Two processes print the same lines, whatever
+PYTHONHASHSEED is.
 """
 
 import importlib
 import sys
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 
-from tests.scenarios.scenario import ENCODINGS, SEED, STORIES
+from tests.scenarios.scenario import ENCODINGS, SEED, STORIES, Mode
 
 __all__ = ["load", "main"]
 
@@ -24,11 +27,21 @@ def load() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    seed = int(arguments[0]) if arguments else SEED
     load()
-    for (name, story), encoding in zip(STORIES.items(), cycle(ENCODINGS)):
-        if not arguments[1:] or any(part in name for part in arguments[1:]):
-            print(name, encoding.name, seed, story.run(encoding, seed).trace_hash, flush=True)
+    for name, mode in _like(Path(arguments[1])) if arguments[:1] == ["--like"] else _in_turn(arguments):
+        print(name, mode.name, SEED, STORIES[name].run(mode).trace_hash, flush=True)
+
+
+def _like(path: Path) -> Iterator[tuple[str, Mode]]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, mode, *_ = line.split()
+        yield name, Mode.of(mode)
+
+
+def _in_turn(parts: list[str]) -> Iterator[tuple[str, Mode]]:
+    for name, encoding in zip(STORIES, cycle(ENCODINGS)):
+        if not parts or any(part in name for part in parts):
+            yield name, Mode(encoding)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,11 @@ async def test_something_holds(cluster: Cluster) -> None:
 At its end the cluster is shut down and the order checker judges, whether the story asks for it or not.
 """
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,11 +22,30 @@ from lockstep.simulation import Outcome, SimulationOptions, World, simulate
 from lockstep.simulation.articles.stage import INSTANT
 from tests.scenarios.cluster import Cluster
 
-__all__ = ["ENCODINGS", "INSTANT", "SEED", "STORIES", "Scenario", "scenario"]
+__all__ = ["ENCODINGS", "HASHES", "INSTANT", "SEED", "STORIES", "Mode", "Scenario", "scenario"]
 
 Story = Callable[[Cluster], Awaitable[None]]
 SEED = 20130101
 ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK)
+# Where tests write the hash of each run, for test_determinism.py to compare: one variable for two steps of a check.
+HASHES = os.environ.get("LOCKSTEP_HASHES")
+
+
+class Mode(NamedTuple):
+    """How a story is played."""
+
+    encoding: SerializeType
+    fenced: bool = False
+
+    @property
+    def name(self) -> str:
+        """`JSON`, `MSGPACK`, `MSGPACK-fenced`."""
+        return f"{self.encoding.name}-fenced" if self.fenced else self.encoding.name
+
+    @classmethod
+    def of(cls, name: str) -> "Mode":
+        encoding, _, fenced = name.partition("-")
+        return cls(SerializeType[encoding], bool(fenced))
 
 
 @dataclass(frozen=True)
@@ -32,11 +54,11 @@ class Scenario:
     story: Story
     options: SimulationOptions | None
 
-    def run(self, serialize_type: SerializeType, seed: int = SEED, *, fenced: bool = False) -> Outcome[None]:
+    def run(self, mode: Mode, seed: int = SEED) -> Outcome[None]:
         """Raises what the story and the judge at its end raise, with the seed."""
 
         async def main(world: World) -> None:
-            cluster = Cluster(world, serialize_type, fenced=fenced)
+            cluster = Cluster(world, mode.encoding, fenced=mode.fenced)
             await self.story(cluster)
             await cluster.end()
 
@@ -46,14 +68,8 @@ class Scenario:
 
 STORIES: dict[str, Scenario] = {}
 
-
-Mode = tuple[SerializeType, bool]
-_MODES: tuple[Mode, ...] = tuple((encoding, False) for encoding in ENCODINGS)
-_FENCED: Mode = (SerializeType.MSGPACK, True)
-
-
-def _id(mode: Mode) -> str:
-    return f"{mode[0].name}-fenced" if mode[1] else mode[0].name
+_MODES = tuple(map(Mode, ENCODINGS))
+_FENCED = Mode(SerializeType.MSGPACK, fenced=True)
 
 
 def scenario(
@@ -70,9 +86,12 @@ def scenario(
         name = f"{story.__module__.rpartition('.')[2].removeprefix('test_')}.{story.__name__.removeprefix('test_')}"
         STORIES[name] = entry = Scenario(name, story, options)
 
-        @pytest.mark.parametrize("mode", [*_MODES, *([_FENCED] if also_fenced else [])], ids=_id)
+        @pytest.mark.parametrize("mode", [*_MODES, *([_FENCED] if also_fenced else [])], ids=lambda mode: mode.name)
         def test(mode: Mode) -> None:
-            entry.run(mode[0], fenced=mode[1])
+            outcome = entry.run(mode)
+            if HASHES is not None:
+                with Path(HASHES).open("a", encoding="utf-8") as hashes:
+                    hashes.write(f"{name} {mode.name} {SEED} {outcome.trace_hash}\n")
 
         test.__name__, test.__doc__, test.__module__ = story.__name__, story.__doc__, story.__module__
         return test

@@ -6,7 +6,7 @@ from lockstep.client import SerializeType
 from tests.scenarios.consumers import test_listener_answers
 from tests.scenarios.locks import test_takeover
 from tests.scenarios.producers import test_sends
-from tests.scenarios.scenario import STORIES
+from tests.scenarios.scenario import STORIES, Mode
 
 _MODULES = [module.__name__.rpartition(".")[2] for module in (test_listener_answers, test_sends, test_takeover)]
 _CHOSEN = [name for name in STORIES if f"test_{name.partition('.')[0]}" in _MODULES][::4]
@@ -15,7 +15,7 @@ _CHOSEN = [name for name in STORIES if f"test_{name.partition('.')[0]}" in _MODU
 @pytest.mark.parametrize("name", _CHOSEN)
 def test_a_story_in_binary(name: str) -> None:
     """Sends, locks, pulls, commits and dead letters work in the binary encoding as in the others."""
-    STORIES[name].run(SerializeType.ROCKETMQ)
+    STORIES[name].run(Mode(SerializeType.ROCKETMQ))
 
 
 def test_there_are_stories() -> None:

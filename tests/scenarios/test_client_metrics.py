@@ -34,7 +34,7 @@ from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
-from tests.scenarios.scenario import Scenario, scenario
+from tests.scenarios.scenario import Mode, Scenario, scenario
 
 DOCS = Path(__file__).parents[2] / "docs"
 WORK_MS = 2000
@@ -136,7 +136,7 @@ STORIES = [
 @pytest.mark.parametrize("play", STORIES, ids=lambda play: play.name)
 def test_calls_are_measured(play: Scenario) -> None:
     """Times of calls, waits before them, what is cached, locks, commits, sends."""
-    play.run(SerializeType.MSGPACK)
+    play.run(Mode(SerializeType.MSGPACK))
 
 
 @scenario(also_fenced=True)

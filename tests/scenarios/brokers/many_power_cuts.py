@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lockstep.client import SerializeType
 from tests.scenarios.brokers.power_cuts import PowerCuts
 from tests.scenarios.cluster import Cluster
-from tests.scenarios.scenario import Scenario
+from tests.scenarios.scenario import Mode, Scenario
 
 __all__ = ["Result", "main", "run"]
 
@@ -35,7 +35,7 @@ def run(seed: int, count: int = CUTS_EACH) -> Result:
 
     failure, virtual_ms = "", 0
     try:
-        virtual_ms = Scenario("power cuts", story, None).run(SerializeType.MSGPACK, seed).elapsed_ms
+        virtual_ms = Scenario("power cuts", story, None).run(Mode(SerializeType.MSGPACK), seed).elapsed_ms
     except BaseException as error:
         failure = f"{type(error).__name__}: {error}"
     done = stories[0]

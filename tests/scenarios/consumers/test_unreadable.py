@@ -20,7 +20,7 @@ from lockstep.client.consumer.dispatch.table import OrderingName
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import TOPIC, Cluster
-from tests.scenarios.scenario import INSTANT, Scenario, scenario
+from tests.scenarios.scenario import INSTANT, Mode, Scenario, scenario
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 ZSTD = 0x201
@@ -68,7 +68,7 @@ def test_every_ordering_hands_it_out(ordering: OrderingName, model: MessageModel
         assert len(cluster.events("message_unreadable", offset=1)) == 1
         await cluster.end(judge=False)
 
-    Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
+    Scenario("unreadable", story, INSTANT).run(Mode(SerializeType.MSGPACK))
 
 
 def consumer(
@@ -116,7 +116,7 @@ def test_by_a_setting_it_becomes_a_dead_letter(ordering: OrderingName) -> None:
         assert cluster.committed(group="unread") == 3
         await cluster.end(judge=False)
 
-    Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
+    Scenario("unreadable", story, INSTANT).run(Mode(SerializeType.MSGPACK))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -143,7 +143,7 @@ def test_the_offset_moves_over_dead_letters_at_the_end(ordering: OrderingName, c
         assert sorted(message.body for message in seen) == [b"%d" % number for number in range(count - 1)]
         await cluster.end(judge=False)
 
-    Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
+    Scenario("unreadable", story, INSTANT).run(Mode(SerializeType.MSGPACK))
 
 
 def test_a_broadcasting_consumer_makes_no_dead_letter() -> None:
@@ -166,7 +166,7 @@ def test_a_broadcasting_consumer_makes_no_dead_letter() -> None:
         assert cluster.stored(topic="%DLQ%unread") == []
         await cluster.end(judge=False)
 
-    Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
+    Scenario("unreadable", story, INSTANT).run(Mode(SerializeType.MSGPACK))
 
 
 @scenario(INSTANT)

@@ -11,7 +11,7 @@ from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, Message
 from lockstep.order import Kind
 from lockstep.simulation.articles.calls import Call
 from tests.scenarios.cluster import BROKER, Cluster
-from tests.scenarios.scenario import ENCODINGS, Scenario, scenario
+from tests.scenarios.scenario import ENCODINGS, Mode, Scenario, scenario
 
 NAMES = ("c1", "c2", "c3", "c4")
 KINDS = ("join", "leave", "crash", "stall", "cut", "partition")
@@ -152,4 +152,4 @@ def test_one_listener_a_queue_in_any_schedule(schedule: list[Step], seed: int, e
     async def story(cluster: Cluster) -> None:
         await _hold(cluster, schedule)
 
-    Scenario("any schedule", story, None).run(encoding, seed)
+    Scenario("any schedule", story, None).run(Mode(encoding), seed)
