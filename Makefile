@@ -6,7 +6,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes: none should compile what another has compiled
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test test-all nightly mutants seeds coverage-rows coverage-page articles-page connection-page lint interop fidelity bench growth hostile docs lock clean
+.PHONY: help setup demo pipeline test test-all nightly mutants seeds coverage-rows lint interop fidelity bench growth hostile docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -59,15 +59,6 @@ mutants: $(VENV)/.test $(VENV)/.spark ## take each protection of order out, one 
 seeds: $(VENV)/.test $(VENV)/.spark ## find the recorded seeds of museum, mutants and fenced worlds anew, after a change of traffic (ARGS=museum)
 	$(BIN)/python -m tests.mutants.anew $(ARGS)
 
-coverage-page: $(VENV)/.dev ## write docs/COVERAGE.md from tests/rules/articles.toml and the markers of tests
-	$(BIN)/python -m tests.rules.page
-
-articles-page: $(VENV)/.dev ## write docs/articles.md from the sections of simulation/articles
-	$(BIN)/python -m tests.simulation.articles.page
-
-connection-page: $(VENV)/.dev ## write docs/connection.md from the tables of remoting/connections/connection_states.py
-	$(BIN)/python -m tests.remoting.connection_page
-
 coverage-rows: $(VENV)/.test $(VENV)/.spark ## each rule of docs/COVERAGE.md: its tests pass and run the functions that it names
 	$(BIN)/python -m pytest -p tests.rules.profiled -q -n 2 $(PROFILED:%=tests/%) $(ARGS)
 
@@ -82,8 +73,8 @@ interop: $(VENV)/.test $(VENV)/.spark $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(IN
 	$(BIN)/python -m pytest tests/differential $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(BIN)/python -m pytest tests/interop -n 2 $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 
-fidelity: $(VENV)/.test $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same, and write docs/FIDELITY.md
-	$(BIN)/python -m pytest tests/differential --write-fidelity -q $(ARGS)
+fidelity: $(VENV)/.test $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same; a row for each request code in build/fidelity.md
+	$(BIN)/python -m pytest tests/differential -q $(ARGS)
 
 bench: $(VENV)/.test $(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker; also in build/bench.json (SMALL=1, ARGS=)
 	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache) $(ARGS)
@@ -94,9 +85,9 @@ growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, 
 hostile: $(VENV)/.test ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
 	$(BIN)/python -m scripts.hostile $(ARGS)
 
-docs: $(VENV)/.docs ## the API reference from docstrings, and pages that programs write, into build/docs
+docs: $(VENV)/.docs ## the API reference from docstrings, and pages that programs write, into build/docs; docs/COVERAGE.md
 	$(BIN)/pdoc --docformat google -o build/docs $(API)
-	$(BIN)/python -m tests.mutants.found >build/docs/protections.md
+	$(BIN)/python -m tests.pages
 
 lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with UPGRADE=1 to the newest releases)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \

@@ -1,6 +1,6 @@
 """The states of one connection, and what changes them: five small tables of transitions.
 
-`connection.py` acts by these tables, and docs/connection.md is written from them. A state and an event without an entry
+`connection.py` acts by these tables, and `make docs` draws them. A state and an event without an entry
 cannot meet: the lookup fails, which is a bug of ours and never the doing of a peer.
 """
 
@@ -167,7 +167,7 @@ REQUEST: Final[Mapping[Request, Mapping[Event, Request]]] = {
 
 
 class Machine(NamedTuple):
-    """A table with the words that docs/connection.md says about it. `starts` are the states in which it may begin."""
+    """A table with the words that the page says about it. `starts` are the states in which it may begin."""
 
     title: str
     meaning: str

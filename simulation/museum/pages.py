@@ -1,4 +1,4 @@
-"""The museum in words: the table of all exhibits, one of them, and docs/museum.md."""
+"""The museum in words: the table of all exhibits, one of them, and the page of all that `make docs` writes."""
 
 from collections.abc import Iterator
 from textwrap import wrap
@@ -118,7 +118,7 @@ def told(seen: Visit) -> Iterator[str]:
 
 
 def document() -> str:
-    """docs/museum.md."""
+    """The page of all exhibits, in Markdown."""
     lines = [_HEAD, "| exhibit | reported as | what goes wrong | shown as | seeds |", "|---|---|---|---|---|"]
     for key, exhibit in EXHIBITS.items():
         link, kind = f"[{key}](#{key})", f"`{exhibit.kind}`, {exhibit.mode}"

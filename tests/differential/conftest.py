@@ -26,10 +26,6 @@ SETTINGS = {
 OURS = {"enablePropertyFilter": "true", "transactionTimeOut": "1000"}
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--write-fidelity", action="store_true", help="write docs/FIDELITY.md anew")
-
-
 @contextmanager
 def side_of(server: Server) -> Iterator[Side]:
     side = Side(_address(server.broker), _address(server.name_server))

@@ -1,4 +1,4 @@
-"""Differences of whole servers that are meant, as docs/FIDELITY.md tells them."""
+"""Differences of whole servers that are meant, as build/fidelity.md tells them."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""docs/FIDELITY.md and build/fidelity.json from the outcomes. The same outcomes give the same bytes."""
+"""build/fidelity.md and build/fidelity.json from the outcomes. The same outcomes give the same bytes."""
 
 import json
 import re
@@ -24,8 +24,7 @@ two answers are compared field by field: answered, silent or closed; the encodin
 there is a remark (for pulls its text too), every extField, and the body member by member, stored messages down to
 their properties. So are the requests that a broker then sends to its clients.
 
-This page is generated: `make fidelity` writes it, and a test fails when it no longer says what the answers say. The
-cases are in [tests/differential/cases](../tests/differential/cases).
+`make fidelity` and `make interop` write this page. The cases are in tests/differential/cases.
 
 {about_version}
 **{agree} of {cases} cases agree: {share}. The mean over {codes} request codes is {mean}.**

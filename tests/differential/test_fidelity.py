@@ -1,4 +1,4 @@
-"""What the answers together say: enough cases, enough agreement, no idle excuse, a page that is true."""
+"""What the answers together say: enough cases, enough agreement, no idle excuse."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -42,21 +42,14 @@ def test_no_explanation_is_idle(outcomes: Mapping[str, Outcome]) -> None:
 
 
 def test_agreement_is_high(fidelity: Fidelity, root: Path) -> None:
-    """At least 95 of a hundred cases agree, of all and in the mean over codes; build/fidelity.json says how many."""
-    target = root / "build" / "fidelity.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(fidelity.as_json(), encoding="utf-8")
+    """At least 95 of a hundred cases agree, of all and in the mean over codes; build/fidelity.* say how many."""
+    folder = root / "build"
+    folder.mkdir(exist_ok=True)
+    (folder / "fidelity.json").write_text(fidelity.as_json(), encoding="utf-8")
+    (folder / "fidelity.md").write_text(fidelity.as_markdown(), encoding="utf-8")
     assert fidelity.total.cases >= CASES_MIN
     assert fidelity.total.agree / fidelity.total.cases >= AGREEMENT_MIN
     assert fidelity.mean >= AGREEMENT_MIN
-
-
-def test_the_page_is_true(fidelity: Fidelity, root: Path, request: pytest.FixtureRequest) -> None:
-    """docs/FIDELITY.md is what the answers say today; `make fidelity` writes it anew."""
-    page = root / "docs" / "FIDELITY.md"
-    if request.config.getoption("--write-fidelity", default=False):
-        page.write_text(fidelity.as_markdown(), encoding="utf-8")
-    assert page.read_text(encoding="utf-8") == fidelity.as_markdown(), "stale: run `make fidelity`"
 
 
 @pytest.mark.parametrize("code", unserved_codes())

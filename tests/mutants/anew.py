@@ -3,7 +3,7 @@
 `python -m tests.mutants.anew [PART ...]`. Client and broker draw from one generator, so one request more changes what
 every later moment of a seed is. The parts, all unless given:
 
-museum     the exhibits: simulation/museum/found.json and docs/museum.md
+museum     the exhibits: simulation/museum/found.json
 held       fenced worlds that hold protections in tests/simulation/worlds: seeds.json there
 worlds     the world that finds each protection missing: tests/mutants/found.json
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.protections import PROTECTIONS, ROOT
 
-__all__ = ["Found", "read_found", "table", "write_found"]
+__all__ = ["Found", "protections", "read_found", "write_found"]
 
 _FILE: Final = ROOT / "tests" / "mutants" / "found.json"
 
@@ -54,9 +54,15 @@ def read_found() -> dict[str, Found]:
     }
 
 
-def table(found: Mapping[str, Found]) -> str:
-    """The rows of all protections: the world that finds each, or why none does."""
-    lines = ["| protection | without it | found by worlds | tests that hold it |", "|---|---|---|---|"]
+def protections() -> str:
+    """The page of all protections: the world that finds each, or why none does."""
+    found = read_found()
+    lines = [
+        "# Protections of order",
+        "",
+        "| protection | without it | found by worlds | tests that hold it |",
+        "|---|---|---|---|",
+    ]
     for one in PROTECTIONS:
         known = found.get(one.name)
         worlds = known.text if known is not None and known.is_found else ""
@@ -71,7 +77,3 @@ def table(found: Mapping[str, Found]) -> str:
 def write_found(found: Mapping[str, Found]) -> None:
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in found.items())
     _FILE.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    print(f"# Protections of order\n\n{table(read_found())}", end="")

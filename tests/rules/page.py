@@ -1,13 +1,11 @@
-"""Writes docs/COVERAGE.md from the list of rules and the markers of tests: `make coverage-page`."""
+"""Writes docs/COVERAGE.md from the list of rules and the markers of tests: `make docs`."""
 
 from collections.abc import Iterable, Iterator
 
 from tests.rules.table import Rule, Section, parts, proofs_of
-from tests.tidy.source import ROOT
 
-__all__ = ["PAGE", "page"]
+__all__ = ["coverage"]
 
-PAGE = ROOT / "docs" / "COVERAGE.md"
 INTRODUCTION = """\
 # Coverage of the five articles
 
@@ -17,7 +15,7 @@ The last column says what differs between the article, RocketMQ 4.9.8 and Lockst
 [wire.md](wire.md) has the facts of 4.9.8, [order.md](order.md) what Lockstep promises about order,
 [clients.md](clients.md) how the clients are used.
 
-`make coverage-page` writes this page from the list of rules, [articles.toml](../tests/rules/articles.toml), and from
+`make docs` writes this page from the list of rules, [articles.toml](../tests/rules/articles.toml), and from
 the tests that carry a rule's id: `@pytest.mark.rule("article-1/2.1/selector-tried-once")`.
 `make coverage-rows` runs those tests and checks that each function named here has run.
 
@@ -31,7 +29,7 @@ HEAD = (
 )
 
 
-def page() -> str:
+def coverage() -> str:
     """The whole page."""
     return "\n".join(_lines()) + "\n"
 
@@ -56,7 +54,3 @@ def _row(section: Section, rule: Rule) -> str:
 
 def _code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -5,7 +5,8 @@ import re
 from collections import Counter
 from functools import cache
 
-from tests.rules.page import PAGE, page
+from tests.pages import COVERAGE
+from tests.rules.page import coverage
 from tests.rules.table import LIST, is_rule_marker, marked_tests, parts, proofs_of, rules
 from tests.tidy.source import modules, report, sources
 
@@ -84,8 +85,8 @@ def test_every_marker_names_rules() -> None:
 
 
 def test_the_page_is_written_from_the_list() -> None:
-    """docs/COVERAGE.md is what `make coverage-page` writes."""
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `make coverage-page`"
+    """docs/COVERAGE.md is what `make docs` writes."""
+    assert COVERAGE.read_text(encoding="utf-8") == coverage(), "run `python -m tests.pages`"
 
 
 def test_all_five_articles_are_there() -> None:

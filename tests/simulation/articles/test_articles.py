@@ -11,7 +11,6 @@ from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find
 from lockstep.simulation.articles.told import Focus, Line, text_of
 from lockstep.simulation.commands.app import app
 from tests.rules.table import parts
-from tests.simulation.articles.page import PAGE, page
 from tests.tidy.source import ROOT
 
 POINTS = {
@@ -241,11 +240,6 @@ def test_a_wrong_section_names_the_nearest(name: str, near: str) -> None:
     result = CliRunner().invoke(app, ["article", name])
     assert result.exit_code == 2
     assert near in result.stderr
-
-
-def test_the_page_is_written() -> None:
-    """docs/articles.md is what `make articles-page` writes."""
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `make articles-page`"
 
 
 def test_the_guide_quotes_a_story() -> None:

@@ -1,9 +1,9 @@
 """Finds the exhibits of the museum again: `python -m tests.simulation.museum.find [KEY ...]`.
 
 For each exhibit it sweeps from seed 1 on, until a run has its kind of violation and the mended product passes the same
-plan; then it shrinks the plan and writes both down, and docs/museum.md. Needed when the simulator or an exhibit changes
+plan; then it shrinks the plan and writes both down. Needed when the simulator or an exhibit changes
 what a seed means. A plan that is known and still shows the bug of the same seed is kept. Without names it does all of
-them; `--page` writes the page alone.
+them.
 """
 
 import gc
@@ -17,7 +17,6 @@ from typing import Any
 from lockstep.simulation.lab.runner import outcome_of, run_plan
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.found import FOUND
-from lockstep.simulation.museum.pages import document
 from lockstep.simulation.museum.plan import MuseumPlan
 from lockstep.simulation.museum.registry import EXHIBITS
 
@@ -25,7 +24,6 @@ __all__ = ["SEEDS_MAX", "first_seed", "passes"]
 
 SEEDS_MAX = 5_000
 _FILE = Path(__file__).parents[3] / "simulation" / "museum" / FOUND
-_PAGE = _FILE.parents[2] / "docs" / "museum.md"
 _RUNS_MAX = 80
 _COLLECTED_EACH = 20  # runs
 
@@ -91,7 +89,7 @@ def _write(key: str, seed: int, shrunk: dict[str, Any]) -> None:
 
 def _main() -> None:
     names = sys.argv[1:] or list(EXHIBITS)
-    for key in names if names != ["--page"] else ():
+    for key in names:
         began, exhibit = time.monotonic(), EXHIBITS[key]
         seed = first_seed(exhibit)
         known = _is_known(exhibit, seed)
@@ -99,7 +97,6 @@ def _main() -> None:
             _write(key, seed, shrunk_fields(exhibit, seed) if seed else {})
         told = "as before, " if known else ""
         print(f"{key}: seed {seed}, {told}{time.monotonic() - began:.0f} s", flush=True)
-    _PAGE.write_text(document(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from lockstep.simulation.commands.app import app
 from lockstep.simulation.errors import LimitError
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import outcome_of, run_plan
-from lockstep.simulation.museum.pages import Visit, document
+from lockstep.simulation.museum.pages import Visit
 from lockstep.simulation.museum.plan import MuseumPlan
 from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.museum.variant import variant
@@ -117,12 +117,6 @@ def test_there_are_the_exhibits_that_were_asked_for() -> None:
         "apache/rocketmq-client-go #618", "apache/rocketmq-client-go #994", "apache/rocketmq-client-go #1080",
         "PostHog/posthog #76100",
     }  # fmt: skip
-
-
-def test_the_page_is_that_of_the_registry() -> None:
-    """docs/museum.md is what the registry says."""
-    page = (ROOT / "docs" / "museum.md").read_text(encoding="utf-8")
-    assert page == document(), f"write it: {AGAIN} --page"
 
 
 def test_the_rules_name_documents_that_exist() -> None:

@@ -1,0 +1,91 @@
+"""The pages that programs write: `python -m tests.pages`, or `make docs`, which writes the API reference too.
+
+docs/COVERAGE.md is committed, because it leads from the articles into the code. All others go to build/docs.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+from lockstep.remoting.connections.connection_states import MACHINES, Machine
+from lockstep.simulation.articles.play import told_text
+from lockstep.simulation.articles.registry import SECTIONS, find_section
+from lockstep.simulation.museum.pages import document
+from tests.mutants.found import protections
+from tests.rules.page import coverage
+from tests.tidy.source import ROOT
+
+__all__ = ["COVERAGE", "PAGES"]
+
+COVERAGE: Final = ROOT / "docs" / "COVERAGE.md"
+
+_ARTICLES: Final = """\
+# The articles live
+
+Each section of the five articles, told as a story on virtual time by `lockstep-sim article SECTION`. A line with `|` is
+a change of a table: before -> after. `cached` are offsets that wait in a ProcessQueue, `taken` those that the listener
+has and that are not committed, `offset` is the next one to commit.
+
+| section | title | what it says | what the story shows |
+|---|---|---|---|\
+"""
+_STORIES: Final = ("1/2.2.2", "4/3.2")
+_CONNECTION: Final = """\
+# The states of a connection
+
+From the tables of remoting/connections/connection_states.py, by which connection.py acts: bytes go in, events and bytes
+to send come out, without a socket and without a clock. Each row is a state, each column an event, each cell the next
+state. An empty cell: the two cannot meet.\
+"""
+
+
+def articles() -> str:
+    """All sections in a table, and two stories."""
+    lines = [_ARTICLES]
+    lines += [f"| `{one.id}` | {one.title} | {one.summary} | {one.story_text or '-'} |" for one in SECTIONS]
+    for name in _STORIES:
+        lines += [f"\n## `lockstep-sim article {name}`\n\n```text", *told_text(find_section(name)), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def connection() -> str:
+    """Each machine as a diagram and as a table."""
+    return "\n".join(chain([_CONNECTION], *map(_machine, MACHINES))) + "\n"
+
+
+def _machine(machine: Machine) -> Iterator[str]:
+    yield f"\n## {machine.title}\n\n{machine.meaning}\n\n```mermaid\nstateDiagram-v2"
+    names = {state: state.replace("-", "_") for state in machine.table}
+    yield from (f'    state "{state}" as {name}' for state, name in names.items() if name != state)
+    yield from (f"    [*] --> {names[start]}" for start in machine.starts)
+    for state, row in machine.table.items():
+        arrows: dict[str, list[str]] = {}
+        for event, after in row.items():
+            if after != state:
+                arrows.setdefault(names[after], []).append(event)
+        yield from (f"    {names[state]} --> {after}: {', '.join(events)}" for after, events in arrows.items())
+    events = list(dict.fromkeys(event for row in machine.table.values() for event in row))
+    yield f"```\n\n| state | {' | '.join(events)} |\n|{'---|' * (len(events) + 1)}"
+    for state, row in machine.table.items():
+        yield f"| **{state}** | {' | '.join(row.get(event, '') for event in events)} |"
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "articles.md": articles,
+    "connection.md": connection,
+    "museum.md": document,
+    "protections.md": protections,
+}
+
+
+def main() -> None:
+    folder = ROOT / "build" / "docs"
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {folder / name: page for name, page in PAGES.items()} | {COVERAGE: coverage}
+    for path, page in pages.items():
+        path.write_text(page(), encoding="utf-8")
+        print(f"written: {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
