@@ -13,7 +13,8 @@ import typer
 from lockstep.simulation.commands.choose import Output, OutputFormat, check_writable, tell
 from lockstep.simulation.lab.durations import duration_text
 from lockstep.simulation.lab.experiment import LockMode, Played
-from lockstep.simulation.lab.faults.by_name import FAULTS, read_fault
+from lockstep.simulation.lab.faults.table import FAULTS
+from lockstep.simulation.lab.faults.text import read_fault
 from lockstep.simulation.lab.registry import UnknownExperimentError, experiment_names, find_experiment
 from lockstep.simulation.lab.report import result_lines, run_lines
 from lockstep.simulation.lab.runner import Run, run_plan

@@ -26,10 +26,10 @@ from lockstep.simulation.commands.choose import (
     tell,
 )
 from lockstep.simulation.lab.experiment import LockMode, Plan
+from lockstep.simulation.lab.faults.words import event_words
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.search.explain import explain
-from lockstep.simulation.search.fault_words import event_words
 from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.search.rows import explanation_row, run_row, shrunk_row, sweep_row
 from lockstep.simulation.search.shrink import RUNS_MAX, Shrunk, shrink

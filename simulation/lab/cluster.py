@@ -10,7 +10,8 @@ from lockstep.client import ClientError, Message, MessageQueue, Producer, SendRe
 from lockstep.order import OrderReport, Record, check_traces
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.durations import duration_ms
-from lockstep.simulation.lab.faults.by_name import check_hosts, play, read_fault
+from lockstep.simulation.lab.faults.table import play
+from lockstep.simulation.lab.faults.text import check_hosts, read_fault
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.hosts import BROKER, GROUP, ONE_CLOCK, PRODUCER, TOPIC, TRACE, Client, Hosts
 from lockstep.simulation.lab.setup import FaultEvent, Setup

@@ -11,7 +11,7 @@ from lockstep.order import Cause, OrderReport
 from lockstep.simulation.errors import NondeterminismError
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
-from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.lab.faults.table import fault_named
 from lockstep.simulation.lab.findings import Band
 from lockstep.simulation.lab.runner import Run
 
@@ -58,10 +58,10 @@ def run_lines(run: Run) -> list[str]:
 
 
 def _fault_moments(band: Band) -> list[_Moment]:
-    fault = FAULTS.get(band.fault)
+    fault = fault_named(band.fault)
     hosts = f"{band.target} - {band.other}" if band.other else band.target
     amount = f" = {band.amount}" if band.amount else ""
-    about = f" {fault.summary}" if fault is not None else ""
+    about = f" {fault.summary}" if fault is not None and fault.summary else ""
     moments = [_Moment(band.at_ms, "FAULT", f"{band.fault} {hosts}{amount}.{about}")]
     if band.end_ms is not None:
         moments.append(_Moment(band.end_ms, "FAULT", f"{band.fault} {hosts} is over."))

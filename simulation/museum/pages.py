@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Any, Final
 
-from lockstep.simulation.lab.faults.by_name import fault_text
+from lockstep.simulation.lab.faults.text import fault_text
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.registry import EXHIBITS

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from lockstep.order import Record
 from lockstep.simulation.lab.cluster import TRACE, Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.faults.words import end_words, fault_words, named, seconds
 from lockstep.simulation.lab.findings import Band, Finding, time_of
 from lockstep.simulation.lab.runner import Run
-from lockstep.simulation.search.fault_words import end_words, fault_words, named, seconds
 from lockstep.simulation.search.names import Names
 
 __all__ = ["Fact", "at", "facts_of"]

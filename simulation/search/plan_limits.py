@@ -7,9 +7,9 @@ from typing import Any, Final
 from lockstep.broker.config import BrokerConfig
 from lockstep.client.config import ConsumerConfig, ProducerConfig
 from lockstep.remoting.texts import known_names
-from lockstep.simulation.lab.faults.by_name import FAULTS, why_no_amount, why_wrong
+from lockstep.simulation.lab.faults.table import FAULTS, fault_named
+from lockstep.simulation.lab.faults.text import why_no_amount, why_wrong
 from lockstep.simulation.lab.setup import FaultEvent, Setup
-from lockstep.simulation.search.fault_words import is_known
 from lockstep.simulation.worlds.plan import MEMBERS
 from lockstep.simulation.worlds.plan import Fault as RandomFault
 from lockstep.simulation.worlds.plan import Plan as RandomWorld
@@ -95,7 +95,7 @@ def _hosts(plan: Any) -> Collection[str]:
 
 
 def _check_event(where: str, event: FaultEvent, plan: Any, hosts: Collection[str]) -> None:
-    if not is_known(event.fault) or (isinstance(plan, Setup) and event.fault not in FAULTS):
+    if fault_named(event.fault) is None or (isinstance(plan, Setup) and event.fault not in FAULTS):
         raise WrongPlanError(f"{where}: there is no fault {event.fault!r}; `lockstep-sim list` has those of stories")
     where = f"{where}, the fault {event.fault}"
     _check_number(f"{where}: at_ms", event.at_ms, 0, _YEAR_MS)

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from lockstep.simulation.lab.experiment import FaultEvent
+from lockstep.simulation.lab.faults.words import event_words
 from lockstep.simulation.lab.runner import Run
-from lockstep.simulation.search.fault_words import event_words
 from lockstep.simulation.search.names import Names
 
 __all__ = ["story_of"]

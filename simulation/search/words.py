@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from lockstep.simulation.lab.faults.words import fault_words
 from lockstep.simulation.search.explain import Explanation
 from lockstep.simulation.search.facts import Fact, at, facts_of
-from lockstep.simulation.search.fault_words import fault_words
 
 __all__ = ["words_of"]
 

@@ -1,6 +1,6 @@
 """Brokers, networks and machines that fail."""
 
-from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
 

@@ -13,8 +13,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
-from lockstep.simulation.lab.faults.actions import holding, latency
-from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.lab.faults.table import FAULTS, holding, in_table, latency
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.worlds.calls import Calls
@@ -54,17 +53,23 @@ class Faults:
         if not self._is_possible(event):
             return
         self.findings.saw(str(event.fault))
-        world, row = self.cluster.world, _row_of(event)
-        band = self.findings.begin(event.fault, *((row.target, row.other) if row is not None else _hosts(event)))
+        world, row = self.cluster.world, in_table(event)
+        band = self.findings.begin(event.fault, row.target, row.other)
         try:
-            if row is not None:
-                await FAULTS[row.fault].action(self.cluster, row)
-            else:
+            if event.fault in _ACTIONS:
                 await _ACTIONS[event.fault](self, event)
+            else:
+                await self._as_in_table(event, row)
         except HostCrashedError:
             pass  # another event ended the host meanwhile
         if event.fault not in _ONE_MOMENT and world.elapsed_ms > band.at_ms:
             band.end_ms = world.elapsed_ms
+
+    async def _as_in_table(self, event: FaultEvent, row: FaultEvent) -> None:
+        action = FAULTS[row.fault].action
+        assert action is not None
+        part = 2 if event.fault == Fault.BROKER_STALL else 1
+        await action(self.cluster, row._replace(duration_ms=event.duration_ms // part))
 
     def _is_possible(self, event: FaultEvent) -> bool:
         of_broker = event.fault in _OF_BROKER or BROKER in (event.target, event.other)
@@ -230,37 +235,6 @@ class Faults:
             await self.start_member(MEMBERS[0])
 
 
-def _row_of(event: FaultEvent) -> FaultEvent | None:
-    """The event as one of the lab's table of faults; None: a world plays it in its own way."""
-    if event.fault in _ACTIONS:
-        return None
-    if event.other or event.fault not in _ROWS:
-        return event
-    name, *hosts = _ROWS[Fault(event.fault)]
-    target, other = (event.target if host == _ITS else host for host in hosts)
-    duration_ms = event.duration_ms // 2 if event.fault == Fault.BROKER_STALL else event.duration_ms
-    return event._replace(fault=name, target=target, duration_ms=duration_ms, other=other)
-
-
-def _hosts(event: FaultEvent) -> tuple[str, str]:
-    """Of the band of a fault that a world plays in its own way."""
-    if event.fault in _OF_BROKER:
-        return BROKER, ""
-    return event.target, BROKER if event.fault == Fault.SLOW_ANSWERS else ""
-
-
-_ITS: Final = "*"  # the member of the event
-_ROWS: Final[dict[Fault, tuple[str, str, str]]] = {  # the name in the table, the first host and the second one
-    Fault.STALL: ("stall", _ITS, ""),
-    Fault.SLEEP: ("sleep", _ITS, ""),
-    Fault.BROKER_STALL: ("stall", BROKER, ""),
-    Fault.CUT: ("cut", _ITS, BROKER),
-    Fault.MEMBER_HEARS: ("cut-one-side", _ITS, BROKER),
-    Fault.BROKER_HEARS: ("cut-one-side", BROKER, _ITS),
-    Fault.PARTITION: ("partition", _ITS, BROKER),
-    Fault.TO_BROKER_HELD: ("hold", _ITS, BROKER),
-    Fault.TO_MEMBER_HELD: ("hold", BROKER, _ITS),
-}
 _ONE_MOMENT: Final = (Fault.JOIN, Fault.LEAVE, Fault.CRASH, Fault.POWER_OFF, Fault.RESET)
 _OF_BROKER: Final = frozenset(fault for fault in Fault if fault.startswith("broker "))
 _REFUSED: Final = frozenset(

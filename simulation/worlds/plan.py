@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
-from lockstep.simulation.lab.faults.by_name import Role
+from lockstep.simulation.lab.faults.fault import Role
 from lockstep.simulation.lab.faults.swarm import draw_fault
 from lockstep.simulation.lab.fewer import fewer
 from lockstep.simulation.lab.hosts import BROKER

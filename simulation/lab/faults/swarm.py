@@ -4,7 +4,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lockstep.simulation.lab.faults.by_name import FAULTS, Lasts, Of, Role
+from lockstep.simulation.lab.faults.fault import Lasts, Of, Role
+from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 

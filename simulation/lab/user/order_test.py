@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from lockstep.client import Message
 from lockstep.simulation.lab.experiment import LockMode
-from lockstep.simulation.lab.faults.by_name import fault_text
+from lockstep.simulation.lab.faults.text import fault_text
 from lockstep.simulation.lab.report import error_text, listener_failures
 from lockstep.simulation.lab.runner import Run, outcome_of
 from lockstep.simulation.lab.user.app import app_of

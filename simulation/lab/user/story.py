@@ -11,15 +11,9 @@ from lockstep.client import Message
 from lockstep.order import Kind
 from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
-from lockstep.simulation.lab.faults.by_name import (
-    FAULTS,
-    FaultError,
-    check_hosts,
-    fault_text,
-    read_fault,
-    unknown_fault,
-)
 from lockstep.simulation.lab.faults.swarm import draw_faults
+from lockstep.simulation.lab.faults.table import FAULTS
+from lockstep.simulation.lab.faults.text import FaultError, check_hosts, fault_text, read_fault, unknown_fault
 from lockstep.simulation.lab.findings import time_of
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.lab.setup import Setup, Store

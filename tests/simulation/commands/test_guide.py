@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.simulation.commands.app import app
-from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.lab.faults.table import FAULTS
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
 SECTIONS = ("First run", "Faults by name", "Your listener", "Scenarios in Python")

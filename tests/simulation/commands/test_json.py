@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from lockstep.simulation.articles.registry import SECTIONS
 from lockstep.simulation.commands.app import app
-from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.search.plan_file import read_plan, write_plan
 from tests.simulation.search.test_explain import stop_inside_a_call

@@ -9,7 +9,7 @@ from lockstep.order import Verdict
 from lockstep.order.judge.rules import check_files
 from lockstep.remoting.settings import SettingError
 from lockstep.simulation.commands.app import app
-from lockstep.simulation.lab.faults.by_name import FAULTS
+from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
 

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from lockstep.simulation.lab.durations import duration_ms, duration_text
-from lockstep.simulation.lab.faults.by_name import FAULTS, FaultError, fault_text, read_fault
 from lockstep.simulation.lab.faults.swarm import draw_faults
+from lockstep.simulation.lab.faults.table import FAULTS
+from lockstep.simulation.lab.faults.text import FaultError, fault_text, read_fault
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from lockstep.simulation.lab.faults.by_name import FAULTS, Fault, Of
+from lockstep.simulation.lab.faults.fault import Fault, Of
+from lockstep.simulation.lab.faults.table import FAULTS
 
 
 def test_the_guide_has_the_amounts_of_a_swarm() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.client import Message
 from lockstep.simulation import Cluster, SeedFailedError, StoryCluster, order_test
-from lockstep.simulation.lab.faults.by_name import FaultError
+from lockstep.simulation.lab.faults.text import FaultError
 
 TESTS = '''
 import asyncio

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 import pytest
 
-from lockstep.simulation.lab.faults.by_name import FAULTS, Lasts
+from lockstep.simulation.lab.faults.fault import Lasts
+from lockstep.simulation.lab.faults.table import FAULTS
+from lockstep.simulation.lab.faults.words import fault_words
 from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
-from lockstep.simulation.search.fault_words import fault_words
 
 OF_A_MOMENT: Final = {"clock", "cut", "cut-one-side"}
 AMOUNTS: Final = {  # of the first fault and of the second one; what each of them sets

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
+from lockstep.simulation.lab.faults.words import fault_words
 from lockstep.simulation.lab.findings import Band
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_plan
@@ -13,7 +14,6 @@ from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
 from lockstep.simulation.search.explain import explain, lasted_ms
 from lockstep.simulation.search.facts import facts_of
-from lockstep.simulation.search.fault_words import fault_words
 from lockstep.simulation.search.healed import Healed
 from lockstep.simulation.search.story import story_of
 from lockstep.simulation.search.violation import violation_of
