@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
 
-from scripts.hostile.peer import Target
 from scripts.hostile.run import Attack
+from scripts.hostile.target import Target
 
 __all__ = ["CONSOLE_ATTACKS"]
 

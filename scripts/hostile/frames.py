@@ -7,8 +7,9 @@ import struct
 import msgpack
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RequestCode, SerializeType
-from scripts.hostile.peer import Peer, Target, frame, json_request
+from lockstep.testing.peer import CLOSED, Peer, frame, json_request
 from scripts.hostile.run import Attack
+from scripts.hostile.target import Target
 
 __all__ = ["FRAME_ATTACKS"]
 
@@ -55,8 +56,8 @@ async def slow_frames(target: Target) -> str:
 async def connections_of_an_address(target: Target) -> str:
     """From another address than the probe's, which has the limit too."""
     peers = [await target.connect(host=OTHER_HOST) for _ in range(CONNECTIONS_OF_ONE)]
-    answered = [await peer.ask(json_request(9999)) for peer in peers]
-    return f"{sum(reply is not None for reply in answered)} of {CONNECTIONS_OF_ONE:,} are served"
+    outcomes = [await peer.outcome(json_request(9999)) for peer in peers]
+    return f"{sum(outcome != CLOSED for outcome in outcomes)} of {CONNECTIONS_OF_ONE:,} are served"
 
 
 async def requests_without_end(target: Target) -> str:
@@ -75,8 +76,8 @@ async def many_connections(target: Target) -> str:
             refused += 1
             break
     request = json_request(RequestCode.GET_MAX_OFFSET, {"topic": "probe", "queueId": 0})
-    answered = await asyncio.gather(*(peer.ask(request) for peer in peers))
-    return f"{sum(reply is not None for reply in answered)} of {CONNECTIONS} are served"
+    outcomes = await asyncio.gather(*(peer.outcome(request) for peer in peers))
+    return f"{sum(outcome != CLOSED for outcome in outcomes)} of {CONNECTIONS} are served"
 
 
 async def json_header(target: Target) -> str:

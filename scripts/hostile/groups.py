@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from lockstep.protocol.codes import RequestCode
-from scripts.hostile.peer import Target, json_request, outcome_of
+from lockstep.testing.peer import json_request
 from scripts.hostile.run import Attack
+from scripts.hostile.target import Target
 
 __all__ = ["GROUP_ATTACKS"]
 
@@ -136,7 +137,7 @@ async def closings_allowed(target: Target) -> str:
     for number, peer in enumerate(peers):
         for part in range(2):
             names = [f"p{number}-{part}-{member}" for member in range(GROUPS_ALLOWED)]
-            answer = outcome_of(await peer.ask(heartbeat(producers=names)))
+            answer = await peer.outcome(heartbeat(producers=names))
     for peer in peers:
         peer.abort()
     return answer
@@ -146,7 +147,7 @@ async def consumers_end(target: Target) -> str:
     """Members of the same thousand groups end; the brokers notify those that stay."""
     peers = [await target.connect() for _ in range(10)]
     groups = [consumer(f"group-{number}", []) for number in range(GROUPS_ALLOWED)]
-    answers = [outcome_of(await peer.ask(heartbeat(groups))) for peer in peers]
+    answers = [await peer.outcome(heartbeat(groups)) for peer in peers]
     for peer in peers[1:]:
         peer.abort()
     return answers[-1]
@@ -171,7 +172,7 @@ async def registrations(target: Target) -> str:
             "haServerAddr": "",
             "brokerId": 0,
         }
-        answers.append(outcome_of(await peer.ask(json_request(RequestCode.REGISTER_BROKER, fields, body.encode()))))
+        answers.append(await peer.outcome(json_request(RequestCode.REGISTER_BROKER, fields, body.encode())))
     listed = await target.ask(json_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), name_server=True)
     for peer in peers:
         peer.abort()

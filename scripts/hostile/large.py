@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from lockstep.protocol.codes import RequestCode
+from lockstep.testing.peer import Peer, json_request
 from scripts.hostile.answers import TOPIC, send
 from scripts.hostile.groups import consumer, heartbeat, subscription
-from scripts.hostile.peer import Peer, Target, json_request, outcome_of
 from scripts.hostile.run import Attack
+from scripts.hostile.target import Target
 
 __all__ = ["LARGE_ATTACKS"]
 
@@ -47,17 +48,17 @@ def send_to(topic: str, queue_id: int, body: bytes = b"x", properties: str = "")
 
 
 async def outcomes(peer: Peer, requests: Iterable[tuple[int, dict[str, Any]]]) -> str:
-    found = [f"{int(code)}: {outcome_of(await peer.ask(json_request(code, fields)))}" for code, fields in requests]
+    found = [f"{int(code)}: {await peer.outcome(json_request(code, fields))}" for code, fields in requests]
     return ", ".join(found)
 
 
 async def reset_wide_topic(target: Target) -> str:
     """The new offsets go to each member."""
     peer = await target.connect()
-    await peer.ask(wide_topic("wide"))
+    await peer.outcome(wide_topic("wide"))
     await peer.ask_all((commit("g", "wide", queue_id) for queue_id in range(QUEUES)), 500)
     for _ in range(MEMBERS):
-        await (await target.connect()).ask(heartbeat([consumer("g", [subscription("wide")])]))
+        await target.ask(heartbeat([consumer("g", [subscription("wide")])]))
     fields = {"topic": "wide", "group": "g", "timestamp": -1, "isForce": "true"}
     return await outcomes(peer, [(_R.INVOKE_BROKER_TO_RESET_OFFSET, fields)])
 
@@ -86,7 +87,7 @@ async def list_of_locks(target: Target) -> str:
     for start in range(0, LOCKS, 4000):
         queues = [{"topic": f"t{n}", "brokerName": "b", "queueId": 0} for n in range(start, start + 4000)]
         body = {"consumerGroup": "g", "clientId": "c", "mqSet": queues}
-        await peer.ask(json_request(_R.LOCK_BATCH_MQ, {}, json.dumps(body).encode()))
+        await peer.outcome(json_request(_R.LOCK_BATCH_MQ, {}, json.dumps(body).encode()))
     return await outcomes(peer, [(_R.LIST_LOCKS, {"consumerGroup": "g"})])
 
 
@@ -96,12 +97,12 @@ async def long_names(target: Target) -> str:
     for number in range(LONG_NAMES):
         peer = await target.connect()
         body = {"clientID": name, "consumerDataSet": [consumer("g", [])], "producerDataSet": []}
-        await peer.ask(json_request(_R.HEART_BEAT, {}, json.dumps(body).encode()))
-        await peer.ask(heartbeat(producers=[f"{number}{name}"]))
-        await peer.ask(heartbeat([consumer(f"g{number}", [{**subscription("t"), "subString": name}])]))
+        await peer.outcome(json_request(_R.HEART_BEAT, {}, json.dumps(body).encode()))
+        await peer.outcome(heartbeat(producers=[f"{number}{name}"]))
+        await peer.outcome(heartbeat([consumer(f"g{number}", [{**subscription("t"), "subString": name}])]))
         queue = {"topic": "t", "brokerName": "b", "queueId": number}
         lock = {"consumerGroup": "g", "clientId": name, "mqSet": [queue]}
-        await peer.ask(json_request(_R.LOCK_BATCH_MQ, {}, json.dumps(lock).encode()))
+        await peer.outcome(json_request(_R.LOCK_BATCH_MQ, {}, json.dumps(lock).encode()))
     fields = {"consumerGroup": "g"}
     asked = [(_R.GET_CONSUMER_CONNECTION_LIST, fields), (_R.GET_CONSUMER_LIST_BY_GROUP, fields)]
     return await outcomes(await target.connect(), asked)
@@ -123,7 +124,7 @@ async def many_settings(target: Target) -> str:
 async def messages_in_many_queues(target: Target) -> str:
     peer = await target.connect()
     for number in range(TOPICS_OF_QUEUES):
-        await peer.ask(wide_topic(f"wide{number}"))
+        await peer.outcome(wide_topic(f"wide{number}"))
         await peer.ask_all((send_to(f"wide{number}", queue_id) for queue_id in range(QUEUES)), 500)
     about = await outcomes(peer, [(_R.GET_BROKER_RUNTIME_INFO, {})])
     return f"{about}, a new connection: {await target.ask(send(b'x'))}"
@@ -131,7 +132,7 @@ async def messages_in_many_queues(target: Target) -> str:
 
 async def delete_wide_topic(target: Target) -> str:
     peer = await target.connect()
-    await peer.ask(wide_topic("wide"))
+    await peer.outcome(wide_topic("wide"))
     await peer.ask_all((send_to("wide", queue_id) for queue_id in range(QUEUES)), 500)
     return await outcomes(peer, [(_R.DELETE_TOPIC_IN_BROKER, {"topic": "wide"})])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.frame import FrameDecoder
-from scripts.hostile.peer import json_request
+from lockstep.testing.peer import json_request
 
 PAUSE_S = 0.003
 ANSWER_TIMEOUT_S = 120.0

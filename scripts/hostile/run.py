@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.testing.process import BrokerProcess, ChildProcess
-from scripts.hostile.peer import Target
+from scripts.hostile.target import Target
 
 __all__ = ["Attack", "Findings", "run_attack"]
 

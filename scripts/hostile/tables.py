@@ -3,8 +3,9 @@
 import json
 
 from lockstep.protocol.codes import RequestCode
-from scripts.hostile.peer import Target, json_request, outcome_of
+from lockstep.testing.peer import json_request
 from scripts.hostile.run import Attack
+from scripts.hostile.target import Target
 
 __all__ = ["TABLE_ATTACKS"]
 
@@ -47,7 +48,7 @@ async def lock_fenced_queues_in_parts(target: Target) -> str:
             (other, RequestCode.LOCK_BATCH_MQ, rival),
             (owner, RequestCode.UNLOCK_BATCH_MQ, body),
         ):
-            outcomes.append(outcome_of(await peer.ask(json_request(code, {}, asked))))
+            outcomes.append(await peer.outcome(json_request(code, {}, asked)))
     return f"{len(outcomes)} times {', '.join(sorted(set(outcomes)))}"
 
 
@@ -85,7 +86,7 @@ async def offsets_of_no_queue(target: Target) -> str:
 
 
 async def offset_below_zero(target: Target) -> str:
-    return outcome_of(await (await target.connect()).ask(commits("TBW102", "0", -7)[0]))
+    return await (await target.connect()).outcome(commits("TBW102", "0", -7)[0])
 
 
 async def many_topics(target: Target) -> str:
@@ -107,8 +108,8 @@ async def topic_of_many_queues(target: Target) -> str:
         "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
     }  # fmt: skip
     peer = await target.connect()
-    made = outcome_of(await peer.ask(json_request(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)))
-    stats = outcome_of(await peer.ask(json_request(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "wide"})))
+    made = await peer.outcome(json_request(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
+    stats = await peer.outcome(json_request(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "wide"}))
     return f"{made}, then its statistics: {stats}"
 
 

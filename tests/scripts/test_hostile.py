@@ -6,9 +6,10 @@ import os
 import signal
 
 from lockstep.protocol.codes import RequestCode
+from lockstep.testing.peer import json_request
 from scripts.hostile import __main__ as hostile
-from scripts.hostile.peer import Target, json_request
 from scripts.hostile.run import Attack, run_attack
+from scripts.hostile.target import Target
 
 STALL_MS = 300.0
 

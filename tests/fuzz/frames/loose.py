@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import msgpack
 
-__all__ = ["BINARY", "JSON", "LANGUAGES", "MSGPACK", "Account", "Loose", "sign", "to_bytes", "with_head"]
+from lockstep.testing.peer import frame
+
+__all__ = ["BINARY", "JSON", "LANGUAGES", "MSGPACK", "Account", "Loose", "sign", "to_bytes"]
 
 JSON, BINARY, MSGPACK = 0, 1, 2
 LANGUAGES: Final = ("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS")
@@ -57,11 +59,7 @@ class Account:
 
 def to_bytes(loose: Loose) -> bytes:
     """The whole frame."""
-    return with_head(loose.kind, _HEADERS[loose.kind](loose), _body_bytes(loose))
-
-
-def with_head(kind: int, header: bytes, body: bytes) -> bytes:
-    return struct.pack(">II", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
+    return frame(loose.kind, _HEADERS[loose.kind](loose), _body_bytes(loose))
 
 
 def _body_bytes(loose: Loose) -> bytes:

@@ -8,8 +8,9 @@ from lockstep.client import AdminClient, Message, MessageQueue, Producer
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.protocol.messages.message import decode_messages
-from tests.integration.harness.processes import PATIENT_PRODUCER, Broker
-from tests.integration.harness.raw import RawPeer, msgpack_request
+from lockstep.testing.peer import Peer, msgpack_request
+from tests.integration.harness.attacked import Attacked, admin_of, producer_of
+from tests.integration.harness.processes import PATIENT_PRODUCER
 
 __all__ = ["BYSTANDER_TOPIC", "Bystander", "bystander"]
 
@@ -18,8 +19,8 @@ SERVED_WITHIN_S = 90.0  # of a busy machine
 
 
 class Bystander:
-    def __init__(self, broker: Broker, admin: AdminClient, producer: Producer, peer: RawPeer) -> None:
-        self._broker = broker
+    def __init__(self, target: Attacked, admin: AdminClient, producer: Producer, peer: Peer) -> None:
+        self._target = target
         self._admin = admin
         self._producer = producer
         self._peer = peer
@@ -37,22 +38,18 @@ class Bystander:
         assert (message.body, message.msg_id) == (b"here", sent.msg_id)
 
     async def is_undisturbed(self) -> None:
-        """Served, the broker's process alive, and no request of anybody ended in an error it did not foresee."""
+        """Served, the broker alive, and no request of anybody ended in an error it did not foresee."""
         await self.is_served()
-        assert self._broker.status is None
-        assert self._broker.events("request_failed") == []
-        assert "Traceback" not in self._broker.stderr()
+        assert self._target.is_alive()
+        assert self._target.events("request_failed") == []
+        assert not [line for line in self._target.log() if "Traceback" in line]
 
 
 @contextlib.asynccontextmanager
-async def bystander(broker: Broker) -> AsyncIterator[Bystander]:
+async def bystander(target: Attacked) -> AsyncIterator[Bystander]:
     """Connected on entering; at the end it must be undisturbed."""
-    async with (
-        broker.admin() as admin,
-        Producer("bystanders", name_server=broker.name_server, config=PATIENT_PRODUCER) as producer,
-        RawPeer(broker.port) as peer,
-    ):
-        client = Bystander(broker, admin, producer, peer)
+    async with admin_of(target) as admin, producer_of(target, PATIENT_PRODUCER) as producer, target.peer() as peer:
+        client = Bystander(target, admin, producer, peer)
         await client.is_served()
         yield client
         await client.is_undisturbed()

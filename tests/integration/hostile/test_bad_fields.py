@@ -1,8 +1,7 @@
 """Headers with missing or wrong fields: answered with code 1 and the field's name, or served; the connection stays
 open."""
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,15 +9,16 @@ import pytest
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from lockstep.protocol.bodies.broker import DataVersion
 from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS
 from lockstep.protocol.headers.spec import spec_of
+from lockstep.testing.peer import ONE_WAY, Peer, binary_request, json_request, msgpack_request
+from tests.integration.harness.attacked import BOTH_PORTS, Attack, Attacked
 from tests.integration.harness.bystander import BYSTANDER_TOPIC, bystander
-from tests.integration.harness.processes import Broker, Processes
-from tests.integration.harness.raw import RawPeer, binary_request, json_request, msgpack_request
+from tests.rows import each_row
 
-PORTS = {"broker": BROKER_HANDLERS, "name server": NAME_SERVER_HANDLERS}
+PORTS = dict(zip(BOTH_PORTS, (BROKER_HANDLERS, NAME_SERVER_HANDLERS), strict=True))
 RANGES = {32: (-(2**31), 2**31 - 1), 64: (-(2**63), 2**63 - 1)}
 TOPIC = "numbers"
 A_TEXT = {"topic": TOPIC, "defaultTopic": "TBW102"}
@@ -55,21 +55,19 @@ def good(code: int) -> dict[str, Any]:
     return {field.wire_name: good_value(field) for field in fields_of(code) if not field.optional}
 
 
-SERVED = [(port, code) for port, handlers in PORTS.items() for code in handlers if code in REQUEST_HEADERS]
-each_request = pytest.mark.parametrize(
-    ("port", "code"), SERVED, ids=[f"{port}-{RequestCode(code).name}" for port, code in SERVED]
-)
+def for_each_request(attack: Attack, check: Callable[[Peer, int], Awaitable[None]]) -> None:
+    """The check for each request that a port serves, on a connection of its own; all meet one broker."""
 
+    async def story(target: Attacked) -> None:
+        with each_row() as row:
+            for port, handlers in PORTS.items():
+                for code in handlers:
+                    if code in REQUEST_HEADERS:
+                        with row(f"{RequestCode(code).name} at the {port}"):
+                            async with bystander(target), target.peer(port) as peer:
+                                await check(peer, code)
 
-@pytest.fixture(scope="module")
-def broker(module_processes: Processes) -> Iterator[Broker]:
-    process = asyncio.run(module_processes.broker("--topic", f"{BYSTANDER_TOPIC}:1", "--topic", f"{TOPIC}:1"))
-    yield process
-    assert process.status is None
-
-
-def peer_at(broker: Broker, port: str) -> RawPeer:
-    return RawPeer({"broker": broker.port, "name server": broker.name_server_port}[port])
+    attack(story, "--topic", f"{BYSTANDER_TOPIC}:1", "--topic", f"{TOPIC}:1")
 
 
 def refused(reply: RemotingCommand, field: Field, why: str) -> None:
@@ -85,48 +83,6 @@ def foreseen(reply: RemotingCommand) -> None:
     assert reply.opaque == 7
     assert reply.code in list(ResponseCode)
     assert len(reply.remark or "") < 300
-
-
-@each_request
-async def test_a_missing_field_is_named(broker: Broker, port: str, code: int) -> None:
-    """Each required field is left out, one after the other and all at once, in every encoding. Fields that RocketMQ
-    does not require may be missing."""
-    async with bystander(broker), peer_at(broker, port) as peer:
-        for place, field in enumerate(fields_of(code)):
-            if field.optional:
-                continue
-            fields = {name: value for name, value in good(code).items() if name != field.wire_name}
-            for request in (json_request(code, fields), binary_request(code, fields)):
-                reply = await peer.ask(request)
-                refused(reply, field, "missing") if field.needed else foreseen(reply)
-            values = list(good(code).values())[:place]
-            refused(await peer.ask(msgpack_request(code, values)), field, "missing")
-        first = next((field for field in fields_of(code) if field.needed), None)
-        for request in (json_request(code, {}), json_request(code), binary_request(code, {})):
-            reply = await peer.ask(request)
-            refused(reply, first, "missing") if first else foreseen(reply)
-
-
-@each_request
-async def test_a_wrong_field_is_named(broker: Broker, port: str, code: int) -> None:
-    """Text, fractions, containers and numbers beyond the field's bits where a number must stand, and the like.
-
-    Or it counts as missing and is not missed.
-    """
-    async with bystander(broker), peer_at(broker, port) as peer:
-        for place, field in enumerate(fields_of(code)):
-            for value, why in wrong_in_json(field):
-                fields = good(code) | {field.wire_name: value}
-                requests = [json_request(code, fields)]
-                if type(value) is str and value:
-                    requests.append(binary_request(code, fields))
-                for request in requests:
-                    reply = await peer.ask(request)
-                    refused(reply, field, why) if field.exact else foreseen(reply)
-            for value, why in wrong_in_msgpack(field):
-                values: list[Any] = [good_value(each) for each in fields_of(code)]
-                values[place] = value
-                refused(await peer.ask(msgpack_request(code, values)), field, why)
 
 
 def wrong_in_json(field: Field) -> list[tuple[Any, str]]:
@@ -155,17 +111,75 @@ def wrong_in_msgpack(field: Field) -> list[tuple[Any, str]]:
     return wrong
 
 
-@each_request
-async def test_no_number_is_a_surprise(broker: Broker, port: str, code: int) -> None:
+@pytest.mark.smoke
+def test_a_missing_field_is_named(attack: Attack) -> None:
+    """Each required field is left out, one after the other and all at once, in every encoding. Fields that RocketMQ
+    does not require may be missing."""
+    for_each_request(attack, missing_fields)
+
+
+async def missing_fields(peer: Peer, code: int) -> None:
+    for place, field in enumerate(fields_of(code)):
+        if field.optional:
+            continue
+        fields = {name: value for name, value in good(code).items() if name != field.wire_name}
+        for request in (json_request(code, fields), binary_request(code, fields)):
+            reply = await peer.ask(request)
+            refused(reply, field, "missing") if field.needed else foreseen(reply)
+        values = list(good(code).values())[:place]
+        refused(await peer.ask(msgpack_request(code, values)), field, "missing")
+    first = next((field for field in fields_of(code) if field.needed), None)
+    for request in (json_request(code, {}), json_request(code), binary_request(code, {})):
+        reply = await peer.ask(request)
+        refused(reply, first, "missing") if first else foreseen(reply)
+
+
+def test_a_wrong_field_is_named(attack: Attack) -> None:
+    """Text, fractions, containers and numbers beyond the field's bits where a number must stand, and the like.
+
+    Or it counts as missing and is not missed.
+    """
+    for_each_request(attack, wrong_in_text)
+
+
+async def wrong_in_text(peer: Peer, code: int) -> None:
+    for field in fields_of(code):
+        for value, why in wrong_in_json(field):
+            fields = good(code) | {field.wire_name: value}
+            requests = [json_request(code, fields)]
+            if type(value) is str and value:
+                requests.append(binary_request(code, fields))
+            for request in requests:
+                reply = await peer.ask(request)
+                refused(reply, field, why) if field.exact else foreseen(reply)
+
+
+def test_a_wrong_msgpack_field_is_named(attack: Attack) -> None:
+    """Any value of another type than the field's, and numbers beyond its bits."""
+    for_each_request(attack, wrong_in_positions)
+
+
+async def wrong_in_positions(peer: Peer, code: int) -> None:
+    for place, field in enumerate(fields_of(code)):
+        for value, why in wrong_in_msgpack(field):
+            values: list[Any] = [good_value(each) for each in fields_of(code)]
+            values[place] = value
+            refused(await peer.ask(msgpack_request(code, values)), field, why)
+
+
+def test_no_number_is_a_surprise(attack: Attack) -> None:
     """The smallest and the largest number in each field get an expected answer, two-way and one-way."""
-    async with bystander(broker), peer_at(broker, port) as peer:
-        for field in fields_of(code):
-            if field.kind is not int:
-                continue
-            for number in (*RANGES[field.bits], -1, 1):
-                fields = good(code) | {field.wire_name: number}
-                reply = await peer.ask(json_request(code, fields, BODY, opaque=21))
-                assert reply.opaque == 21
-                assert reply.code in list(ResponseCode)
-                peer.write(json_request(code, fields, BODY, flag=int(RemotingFlag.ONE_WAY)))
-        assert (await peer.ask(json_request(9999, opaque=22))).opaque == 22
+    for_each_request(attack, extreme_numbers)
+
+
+async def extreme_numbers(peer: Peer, code: int) -> None:
+    for field in fields_of(code):
+        if field.kind is not int:
+            continue
+        for number in (*RANGES[field.bits], -1, 1):
+            fields = good(code) | {field.wire_name: number}
+            reply = await peer.ask(json_request(code, fields, BODY, opaque=21))
+            assert reply.opaque == 21
+            assert reply.code in list(ResponseCode)
+            peer.write(json_request(code, fields, BODY, flag=ONE_WAY))
+    assert (await peer.ask(json_request(9999, opaque=22))).opaque == 22

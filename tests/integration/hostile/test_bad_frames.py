@@ -4,34 +4,23 @@ import asyncio
 import json
 import random
 import struct
-from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import msgpack
 import pytest
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType
+from lockstep.testing.peer import frame, json_request, msgpack_request
+from tests.integration.harness.attacked import BOTH_PORTS, Attack, Attacked
 from tests.integration.harness.bystander import BYSTANDER_TOPIC, bystander
-from tests.integration.harness.processes import Broker, Processes, until
-from tests.integration.harness.raw import RawPeer, frame, json_request, msgpack_request
+from tests.integration.harness.processes import until
+from tests.rows import each_row
 
 JSON, BINARY, MSGPACK = SerializeType.JSON, SerializeType.ROCKETMQ, SerializeType.MSGPACK
 NO_SUCH_CODE = 9999
 GOOD = msgpack.packb([NO_SUCH_CODE, 0, 7, 409, None, None, None])
-
-
-@pytest.fixture(scope="module")
-def broker(module_processes: Processes) -> Iterator[Broker]:
-    """One process for all of them: what one row leaves behind, the next would meet."""
-    process = asyncio.run(module_processes.broker("--topic", f"{BYSTANDER_TOPIC}:1", "--log-level", "warning"))
-    yield process
-    assert process.status is None
-
-
-def port_of(broker: Broker, port: str) -> int:
-    return {"broker": broker.port, "name server": broker.name_server_port}[port]
-
-
-both_ports = pytest.mark.parametrize("port", ["broker", "name server"])
+OPTIONS = ("--topic", f"{BYSTANDER_TOPIC}:1", "--log-level", "warning")
 
 
 def header(**changes: object) -> bytes:
@@ -85,73 +74,106 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
 }  # fmt: skip
 
 
-@both_ports
-@pytest.mark.parametrize("row", UNREADABLE)
-async def test_an_unreadable_stream_ends_its_connection(broker: Broker, port: str, row: str) -> None:
-    """No answer is possible without an opaque: the connection is closed, and one log event says why."""
-    data, reason = UNREADABLE[row]
-    async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
-        before = len(broker.events("frame_unreadable"))
-        assert await peer.is_refused(data)
-        noted = await until(lambda: broker.events("frame_unreadable")[before:], "a line of log about it")
-    assert len(noted) == 1
-    assert reason in noted[0]["reason"]
-    assert len(noted[0]["reason"]) < 300
+def unreadable(target: Attacked, since: int = 0) -> list[dict[str, Any]]:
+    """The log events about unreadable streams, but for the first `since`."""
+    return target.events("frame_unreadable")[since:]
 
 
-@both_ports
-async def test_what_came_before_is_answered(broker: Broker, port: str) -> None:
+@pytest.mark.smoke
+def test_an_unreadable_stream_ends_its_connection(attack: Attack) -> None:
+    """No answer is possible without an opaque: the connection is closed, and one log event says why. One broker for
+    all of them: what one row leaves behind, the next would meet."""
+
+    async def story(target: Attacked) -> None:
+        with each_row() as row:
+            for name, (data, reason) in UNREADABLE.items():
+                for port in BOTH_PORTS:
+                    with row(f"{name} at the {port}"):
+                        async with bystander(target), target.peer(port) as peer:
+                            before = len(unreadable(target))
+                            assert await peer.is_refused(data)
+                            (noted,) = await until(partial(unreadable, target, before), "a line of log")
+                        assert reason in noted["reason"]
+                        assert len(noted["reason"]) < 300
+                        assert len(unreadable(target)) == before + 1
+
+    attack(story, *OPTIONS)
+
+
+def test_what_came_before_is_answered(attack: Attack) -> None:
     """A good request and garbage in one write: the request is answered, then the connection is closed."""
-    async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
-        reply = await peer.ask(json_request(NO_SUCH_CODE, opaque=11) + b"\xff" * 64)
-        assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 11)
-        assert await peer.is_closed()
+
+    async def story(target: Attacked) -> None:
+        for port in BOTH_PORTS:
+            async with bystander(target), target.peer(port) as peer:
+                reply = await peer.ask(json_request(NO_SUCH_CODE, opaque=11) + b"\xff" * 64)
+                assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 11)
+                assert await peer.is_closed()
+
+    attack(story, *OPTIONS)
 
 
-@both_ports
-@pytest.mark.parametrize("cut", [1, 3, 4, 7, 8, 9, 40, -1])
-async def test_a_frame_cut_short_costs_nobody_anything(broker: Broker, port: str, cut: int) -> None:
+def test_a_frame_cut_short_costs_nobody_anything(attack: Attack) -> None:
     """A frame begins, and the peer closes: nothing is answered, logged or kept."""
-    async with bystander(broker):
-        logged = broker.stderr()
-        async with RawPeer(port_of(broker, port)) as peer:
-            peer.write(json_request(NO_SUCH_CODE)[:cut])
-            peer.write_eof()
-            assert await peer.is_closed()
-        assert broker.stderr() == logged
+
+    async def story(target: Attacked) -> None:
+        with each_row() as row:
+            for cut in (1, 3, 4, 7, 8, 9, 40, -1):
+                for port in BOTH_PORTS:
+                    with row(f"{cut} bytes at the {port}"):
+                        async with bystander(target):
+                            logged = target.log()
+                            async with target.peer(port) as peer:
+                                peer.write(json_request(NO_SUCH_CODE)[:cut])
+                                peer.write_eof()
+                                assert await peer.is_closed()
+                            assert target.log() == logged
+
+    attack(story, *OPTIONS)
 
 
-@both_ports
-async def test_a_peer_that_says_goodbye_early_gets_its_answer(broker: Broker, port: str) -> None:
+def test_a_peer_that_says_goodbye_early_gets_its_answer(attack: Attack) -> None:
     """The peer sends a request and ends its stream: it still gets the answer."""
-    async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
-        peer.write(json_request(NO_SUCH_CODE))
-        peer.write_eof()
-        assert (await peer.read()).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        assert await peer.is_closed()
+
+    async def story(target: Attacked) -> None:
+        for port in BOTH_PORTS:
+            async with bystander(target), target.peer(port) as peer:
+                peer.write(json_request(NO_SUCH_CODE))
+                peer.write_eof()
+                assert (await peer.read()).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+                assert await peer.is_closed()
+
+    attack(story, *OPTIONS)
 
 
-@both_ports
-@pytest.mark.parametrize(
-    "request_bytes", [json_request(NO_SUCH_CODE), msgpack_request(NO_SUCH_CODE)], ids=["JSON", "MSGPACK"]
-)
-async def test_a_frame_may_come_byte_by_byte(broker: Broker, port: str, request_bytes: bytes) -> None:
+def test_a_frame_may_come_byte_by_byte(attack: Attack) -> None:
     """Each byte is a segment; there is one answer, after the last byte."""
-    async with bystander(broker) as other, RawPeer(port_of(broker, port)) as peer:
-        for place in range(len(request_bytes)):
-            peer.write(request_bytes[place : place + 1])
-            await asyncio.sleep(0.001)
-            if place == len(request_bytes) // 2:
-                await other.is_served()
-        reply = await peer.read()
-    assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 7)
+
+    async def story(target: Attacked) -> None:
+        for request in (json_request(NO_SUCH_CODE), msgpack_request(NO_SUCH_CODE)):
+            for port in BOTH_PORTS:
+                async with bystander(target) as other, target.peer(port) as peer:
+                    for place in range(len(request)):
+                        peer.write(request[place : place + 1])
+                        await asyncio.sleep(0.001)
+                        if place == len(request) // 2:
+                            await other.is_served()
+                    reply = await peer.read()
+                assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 7)
+
+    attack(story, *OPTIONS)
 
 
-@both_ports
-async def test_replies_that_nobody_asked_for_are_ignored(broker: Broker, port: str) -> None:
+def test_replies_that_nobody_asked_for_are_ignored(attack: Attack) -> None:
     """A reply without a request is not answered, and the connection stays open."""
-    async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
-        for code in (0, 1, 11, NO_SUCH_CODE):
-            peer.write(json_request(code, {"topic": BYSTANDER_TOPIC}, flag=int(RemotingFlag.REPLY), opaque=code))
-        reply = await peer.ask(json_request(NO_SUCH_CODE, opaque=12))
-        assert reply.opaque == 12
+
+    async def story(target: Attacked) -> None:
+        for port in BOTH_PORTS:
+            async with bystander(target), target.peer(port) as peer:
+                for code in (0, 1, 11, NO_SUCH_CODE):
+                    reply_flag = int(RemotingFlag.REPLY)
+                    peer.write(json_request(code, {"topic": BYSTANDER_TOPIC}, flag=reply_flag, opaque=code))
+                reply = await peer.ask(json_request(NO_SUCH_CODE, opaque=12))
+                assert reply.opaque == 12
+
+    attack(story, *OPTIONS)

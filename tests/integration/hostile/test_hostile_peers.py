@@ -1,4 +1,7 @@
-"""Peers that are slow, greedy or many: the broker's memory stays bounded and other clients are served."""
+"""Peers that are slow, greedy or many: the broker's memory stays bounded and other clients are served.
+
+Memory is that of a process. What such peers are answered is seen on the simulated network too.
+"""
 
 import asyncio
 import contextlib
@@ -11,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import Message, MessageQueue, Producer, ProducerConfig
-from lockstep.protocol.codes import FRAME_BYTES_MAX, PullSysFlag, RemotingFlag, RequestCode, ResponseCode
+from lockstep.protocol.codes import FRAME_BYTES_MAX, PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import decode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
+from lockstep.testing.peer import ONE_WAY, frame, json_request, msgpack_request
+from tests.integration.harness.attacked import BOTH_PORTS, Attack, Attacked, InProcess, admin_of, limits_met
 from tests.integration.harness.bystander import BYSTANDER_TOPIC, Bystander, bystander
 from tests.integration.harness.processes import ANSWER_MS, PATIENT, Broker, Processes, rss_bytes, until
-from tests.integration.harness.raw import RawPeer, frame, json_request, msgpack_request
+from tests.integration.harness.raw import raw_peer
 
 MIB = 1024 * 1024
 TOPIC = "large"
@@ -88,12 +93,13 @@ async def read_replies(peer: socket.socket, count: int) -> list[int]:
     return opaques
 
 
+@pytest.mark.long
 async def test_pulls_that_nobody_reads_cost_bounded_memory(processes: Processes) -> None:
     """A peer asks for 400 MiB and does not read: only a small part is in memory, and others are served. When it reads
     at last it gets all of it."""
     broker = await processes.broker(*OPTIONS)
     await store_large_messages(broker, 1)
-    async with bystander(broker) as other:
+    async with bystander(InProcess(broker)) as other:
         before = rss_bytes(broker.pid)
         async with greedy_peer(broker, pulls_of_large_messages(PULLS, 0)) as peer:
             assert await highest_rss(broker, other) - before < GROWTH_BYTES_MAX
@@ -101,21 +107,23 @@ async def test_pulls_that_nobody_reads_cost_bounded_memory(processes: Processes)
             assert rss_bytes(broker.pid) - before < GROWTH_BYTES_MAX
 
 
+@pytest.mark.long
 async def test_pulls_that_wait_and_are_never_read_cost_bounded_memory(processes: Processes) -> None:
     """The same for pulls that waited when the message arrived: the broker answers only as many as the peer reads."""
     broker = await processes.broker(*OPTIONS)
-    async with bystander(broker) as other, greedy_peer(broker, pulls_of_large_messages(PULLS, 0, hold=True)):
+    async with bystander(InProcess(broker)) as other, greedy_peer(broker, pulls_of_large_messages(PULLS, 0, hold=True)):
         await other.is_served()
         before = rss_bytes(broker.pid)
         await store_large_messages(broker, 3)
         assert await highest_rss(broker, other) - before < GROWTH_BYTES_MAX
 
 
+@pytest.mark.long
 async def test_many_greedy_peers_and_their_sudden_end(processes: Processes) -> None:
     """Twenty peers ask, do not read and disconnect: the broker frees their memory and logs no error."""
     broker = await processes.broker(*OPTIONS)
     await store_large_messages(broker, 1)
-    async with bystander(broker) as other:
+    async with bystander(InProcess(broker)) as other:
         before = rss_bytes(broker.pid)
         async with contextlib.AsyncExitStack() as peers:
             for _ in range(20):
@@ -124,67 +132,21 @@ async def test_many_greedy_peers_and_their_sudden_end(processes: Processes) -> N
         await until(lambda: rss_bytes(broker.pid) - before < GROWTH_BYTES_MAX, "their memory is given back")
 
 
-async def test_one_way_requests_are_never_answered(processes: Processes) -> None:
-    """This holds for good and bad ones, for sends that are stored or refused, and for a pull that would wait: the next
-    answer belongs to the next two-way request."""
-    broker = await processes.broker(*OPTIONS)
-    one_way = int(RemotingFlag.ONE_WAY)
-    requests: list[tuple[int, dict[str, object], bytes]] = [
-        (RequestCode.PULL_MESSAGE, HELD_PULL, b""),
-        (RequestCode.SEND_MESSAGE, SEND, b"body"),
-        (RequestCode.SEND_MESSAGE, SEND | {"topic": "or ders"}, b"body"),
-        (RequestCode.SEND_MESSAGE, {}, b""),
-        (RequestCode.LOCK_BATCH_MQ, {}, b"{"),
-        (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, b""),
-        (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"lockstep.serialize": "MSGPACK"}, b""),
-        (9999, {}, b""),
-    ]
-    async with bystander(broker) as other:
-        for port in (broker.port, broker.name_server_port):
-            async with RawPeer(port) as peer:
-                for code, fields, body in requests:
-                    peer.write(json_request(code, fields, body, flag=one_way, opaque=1))
-                    peer.write(msgpack_request(code, list(fields.values()), body, flag=one_way, opaque=2))
-                await other.is_served()
-                reply = await peer.ask(json_request(9999, opaque=3))
-                assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 3)
-        async with broker.admin() as admin:
-            assert await admin.max_offset(MessageQueue(TOPIC, "broker-a", 0)) == 2
-
-
-async def test_an_encoding_that_was_not_agreed_is_answered_in_kind(processes: Processes) -> None:
-    """A MSGPACK request is answered in MSGPACK; the broker's own requests to that peer stay JSON until it agrees."""
-    broker = await processes.broker(*OPTIONS)
-    async with bystander(broker), RawPeer(broker.port) as peer, RawPeer(broker.port) as joining:
-        answer = await peer.ask(msgpack_request(9999, opaque=5))
-        assert (answer.serialize_type, answer.code) == (2, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-        peer.write(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
-        notice = await peer.read()
-        assert (notice.serialize_type, notice.code) == (0, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
-        assert (await peer.read()).code == ResponseCode.SUCCESS
-        agreed = await peer.ask(json_request(9999, {"lockstep.serialize": "MSGPACK"}, opaque=6))
-        assert (agreed.serialize_type, agreed.ext_fields) == (0, {"lockstep.serialize": "MSGPACK"})
-        await joining.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"two"))
-        notice = await peer.read()
-        assert (notice.serialize_type, notice.code) == (2, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
-        refused = await peer.ask(json_request(9999, {"lockstep.serialize": "PICKLE"}, opaque=8))
-        assert "lockstep.serialize" not in (refused.ext_fields or {})
-
-
 def open_files(broker: Broker) -> int:
     """Where the system tells; else 0, and only memory and service are looked at."""
     folder = Path(f"/proc/{broker.pid}/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0
 
 
-@pytest.mark.parametrize("port", ["broker", "name server"])
+@pytest.mark.long
+@pytest.mark.parametrize("port", BOTH_PORTS)
 async def test_thousands_of_connections_come_and_go(processes: Processes, port: str) -> None:
     """Of 3,000 connections some ask, some stop in the middle of a frame, and some are reset: nothing of them
     remains."""
     broker = await processes.broker(*OPTIONS)
     address = ("127.0.0.1", broker.port if port == "broker" else broker.name_server_port)
     whole = json_request(9999)
-    async with bystander(broker) as other:
+    async with bystander(InProcess(broker)) as other:
         await other.is_served()
         files, before = open_files(broker), rss_bytes(broker.pid)
         for _ in range(15):
@@ -199,13 +161,14 @@ async def test_thousands_of_connections_come_and_go(processes: Processes, port: 
         assert rss_bytes(broker.pid) - before < 16 * MIB
 
 
+@pytest.mark.long
 async def test_slow_talkers_hold_nobody_up(processes: Processes) -> None:
     """200 peers announce a frame of 16 MiB and send a byte of it now and then: the broker reserves no memory for it."""
     broker = await processes.broker(*OPTIONS)
     announced = struct.pack(">I", FRAME_BYTES_MAX) + frame(0, bytes(100))[4:]
-    async with bystander(broker) as other, contextlib.AsyncExitStack() as peers:
+    async with bystander(InProcess(broker)) as other, contextlib.AsyncExitStack() as peers:
         before = rss_bytes(broker.pid)
-        talkers = [await peers.enter_async_context(RawPeer(broker.port)) for _ in range(200)]
+        talkers = [await peers.enter_async_context(raw_peer(broker.port)) for _ in range(200)]
         for place in range(ROUNDS):
             for talker in talkers:
                 talker.write(announced[place : place + 1])
@@ -213,87 +176,153 @@ async def test_slow_talkers_hold_nobody_up(processes: Processes) -> None:
         assert rss_bytes(broker.pid) - before < 16 * MIB
 
 
-async def test_a_silent_connection_is_closed(processes: Processes) -> None:
-    """The broker closes a connection without traffic after the idle time, 120 s by default and 5 s here; a connection
-    with traffic stays open."""
-    broker = await processes.broker(*OPTIONS, "-D", "idle_close_ms=5000")
-    async with RawPeer(broker.port) as silent, RawPeer(broker.port) as talking:
-        closed = asyncio.create_task(silent.is_closed())
-        while not closed.done():
-            assert (await talking.ask(json_request(9999))).opaque == 7
-            await asyncio.sleep(0.1)
-        assert await closed
-        assert (await talking.ask(json_request(9999))).opaque == 7
-    assert len(broker.events("connection_idle")) == 1
-
-
 def unfinished(total: int, sent: int) -> bytes:
     """The start of a frame of `total` bytes, `sent` of them."""
     return struct.pack(">II", total, 2) + bytes(sent)
 
 
-async def _met(broker: Broker, setting: str, times: int) -> bool:
-    """Whether the broker says that it reached a limit so often."""
-    async with broker.admin() as admin:
-        said = await admin.broker_runtime(f"127.0.0.1:{broker.port}")
-    return int(said.get(f"limits.{setting}", "0")) >= times
+async def most_were_closed(target: Attacked) -> bool:
+    return (await limits_met(target)).get("inbound_bytes_max", 0) >= 10
 
 
+@pytest.mark.long
 async def test_unfinished_frames_have_a_common_limit(processes: Processes) -> None:
     """Twelve peers begin frames of 8 MiB and finish none: memory stays within the limit, and the broker counts the
     closed ones and logs the first. Others are served, also with a message of 1 MiB."""
     broker = await processes.broker(*OPTIONS, "-D", f"inbound_bytes_max={12 * MIB}")
-    async with bystander(broker) as other:
+    async with bystander(InProcess(broker)) as other:
         before = rss_bytes(broker.pid)
         async with contextlib.AsyncExitStack() as stack:
-            peers = [await stack.enter_async_context(RawPeer(broker.port)) for _ in range(12)]
+            peers = [await stack.enter_async_context(raw_peer(broker.port)) for _ in range(12)]
             for peer in peers:
                 peer.write(unfinished(8 * MIB, 7 * MIB))
-            await until(partial(_met, broker, "inbound_bytes_max", 10), "most were closed")
+            await until(partial(most_were_closed, InProcess(broker)), "most were closed")
             await store_large_messages(broker, 1)
             assert await highest_rss(broker, other) - before < GROWTH_BYTES_MAX
     (line,) = broker.events("limit_met")
     assert (line["setting"], line["maximum"], line["times"]) == ("inbound_bytes_max", 12 * MIB, 1)
 
 
-@pytest.mark.parametrize("port", ["broker", "name-server"])
-async def test_a_frame_that_is_never_finished_ends_its_connection(processes: Processes, port: str) -> None:
+# What they are answered --------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+def test_one_way_requests_are_never_answered(attack: Attack) -> None:
+    """This holds for good and bad ones, for sends that are stored or refused, and for a pull that would wait: the next
+    answer belongs to the next two-way request."""
+    requests: list[tuple[int, dict[str, object], bytes]] = [
+        (RequestCode.PULL_MESSAGE, HELD_PULL, b""),
+        (RequestCode.SEND_MESSAGE, SEND, b"body"),
+        (RequestCode.SEND_MESSAGE, SEND | {"topic": "or ders"}, b"body"),
+        (RequestCode.SEND_MESSAGE, {}, b""),
+        (RequestCode.LOCK_BATCH_MQ, {}, b"{"),
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, b""),
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"lockstep.serialize": "MSGPACK"}, b""),
+        (9999, {}, b""),
+    ]
+
+    async def story(target: Attacked) -> None:
+        async with bystander(target) as other:
+            for port in BOTH_PORTS:
+                async with target.peer(port) as peer:
+                    for code, fields, body in requests:
+                        peer.write(json_request(code, fields, body, flag=ONE_WAY, opaque=1))
+                        peer.write(msgpack_request(code, list(fields.values()), body, flag=ONE_WAY, opaque=2))
+                    await other.is_served()
+                    reply = await peer.ask(json_request(9999, opaque=3))
+                    assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 3)
+            async with admin_of(target) as admin:
+                assert await admin.max_offset(MessageQueue(TOPIC, "broker-a", 0)) == 2
+
+    attack(story, *OPTIONS)
+
+
+def test_an_encoding_that_was_not_agreed_is_answered_in_kind(attack: Attack) -> None:
+    """A MSGPACK request is answered in MSGPACK; the broker's own requests to that peer stay JSON until it agrees."""
+
+    async def story(target: Attacked) -> None:
+        async with bystander(target), target.peer() as peer, target.peer() as joining:
+            answer = await peer.ask(msgpack_request(9999, opaque=5))
+            assert (answer.serialize_type, answer.code) == (2, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+            peer.write(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
+            notice = await peer.read()
+            assert (notice.serialize_type, notice.code) == (0, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+            assert (await peer.read()).code == ResponseCode.SUCCESS
+            agreed = await peer.ask(json_request(9999, {"lockstep.serialize": "MSGPACK"}, opaque=6))
+            assert (agreed.serialize_type, agreed.ext_fields) == (0, {"lockstep.serialize": "MSGPACK"})
+            await joining.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"two"))
+            notice = await peer.read()
+            assert (notice.serialize_type, notice.code) == (2, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+            refused = await peer.ask(json_request(9999, {"lockstep.serialize": "PICKLE"}, opaque=8))
+            assert "lockstep.serialize" not in (refused.ext_fields or {})
+
+    attack(story, *OPTIONS)
+
+
+def test_a_silent_connection_is_closed(attack: Attack) -> None:
+    """The broker closes a connection without traffic after the idle time, 120 s by default and 5 s here; a connection
+    with traffic stays open."""
+
+    async def story(target: Attacked) -> None:
+        async with target.peer() as silent, target.peer() as talking:
+            closed = target.runtime.create_task(silent.is_closed(), name="the silent one")
+            while not closed.done():
+                assert (await talking.ask(json_request(9999))).opaque == 7
+                await asyncio.sleep(0.1)
+            assert await closed
+            assert (await talking.ask(json_request(9999))).opaque == 7
+        assert len(target.events("connection_idle")) == 1
+
+    attack(story, *OPTIONS, "-D", "idle_close_ms=5000")
+
+
+@pytest.mark.parametrize("port", BOTH_PORTS)
+def test_a_frame_that_is_never_finished_ends_its_connection(attack: Attack, port: str) -> None:
     """The peer sends a byte now and then, so it is never idle. It is closed after the time limit of a frame, with a log
     event."""
-    broker = await processes.broker(*OPTIONS, "-D", "frame_timeout_ms=200")
-    async with bystander(broker), RawPeer(broker.port if port == "broker" else broker.name_server_port) as peer:
-        peer.write(unfinished(1000, 1))
 
-        def is_closed() -> bool:
-            peer.write(b"x")
-            return bool(broker.events("frame_timeout"))
+    async def story(target: Attacked) -> None:
+        async with bystander(target), target.peer(port) as peer:
+            peer.write(unfinished(1000, 1))
 
-        await until(is_closed, "the slow frame is too late")
-        assert await peer.is_closed()
+            def is_closed() -> bool:
+                peer.write(b"x")
+                return bool(target.events("frame_timeout"))
+
+            await until(is_closed, "the slow frame is too late")
+            assert await peer.is_closed()
+
+    attack(story, *OPTIONS, "-D", "frame_timeout_ms=200")
 
 
-async def test_connections_have_a_limit(processes: Processes) -> None:
+def test_connections_have_a_limit(attack: Attack) -> None:
     """A connection beyond the limit is closed at once and logged; the others are served."""
-    broker = await processes.broker(*OPTIONS, "-D", "connections_max=12")
-    async with bystander(broker), contextlib.AsyncExitStack() as stack:
-        peers = [await stack.enter_async_context(RawPeer(broker.port)) for _ in range(20)]
-        assert await peers[-1].is_closed()
-        (line,) = await until(lambda: broker.events("limit_met"), "a line says so")
-        assert (line["setting"], line["maximum"]) == ("connections_max", 12)
+
+    async def story(target: Attacked) -> None:
+        async with bystander(target), contextlib.AsyncExitStack() as stack:
+            peers = [await stack.enter_async_context(target.peer()) for _ in range(20)]
+            assert await peers[-1].is_closed()
+            (line,) = await until(lambda: target.events("limit_met"), "a line says so")
+            assert (line["setting"], line["maximum"]) == ("connections_max", 12)
+
+    attack(story, *OPTIONS, "-D", "connections_max=12")
 
 
-async def test_a_structured_body_has_a_limit(processes: Processes) -> None:
+def test_a_structured_body_has_a_limit(attack: Attack) -> None:
     """The sender of a too large body gets the limit in the error and is served further; so is the sender of a long body
     that is no strict JSON."""
-    broker = await processes.broker(*OPTIONS)
-    async with bystander(broker), RawPeer(broker.port) as peer:
-        reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, b"[" + b"0," * MIB + b"0]"))
-        assert (reply.code, reply.remark) == (
-            ResponseCode.SYSTEM_ERROR,
-            "HEART_BEAT (34): the body has 2097155 bytes; at most 1048576 are allowed (structured_body_bytes_max)",
-        )
-        reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, b"[" + b"{a:1}," * 20_000 + b"]"))
-        assert reply.code == ResponseCode.SYSTEM_ERROR
-        assert "its 120002 bytes are over the limit of 32768 for such a text" in (reply.remark or "")
-        reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
-        assert reply.code == ResponseCode.SUCCESS
+
+    async def story(target: Attacked) -> None:
+        async with bystander(target), target.peer() as peer:
+            reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, b"[" + b"0," * MIB + b"0]"))
+            assert (reply.code, reply.remark) == (
+                ResponseCode.SYSTEM_ERROR,
+                "HEART_BEAT (34): the body has 2097155 bytes; at most 1048576 are allowed (structured_body_bytes_max)",
+            )
+            reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, b"[" + b"{a:1}," * 20_000 + b"]"))
+            assert reply.code == ResponseCode.SYSTEM_ERROR
+            assert "its 120002 bytes are over the limit of 32768 for such a text" in (reply.remark or "")
+            reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
+            assert reply.code == ResponseCode.SUCCESS
+
+    attack(story, *OPTIONS)

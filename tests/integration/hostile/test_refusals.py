@@ -1,10 +1,8 @@
 """Requests that are readable and must be refused: RocketMQ's code and a remark with the reason, on both ports."""
 
-import asyncio
 import json
 import struct
 import zlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgpack
@@ -12,12 +10,14 @@ import pytest
 
 from lockstep.protocol.codes import BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.names import RESERVED_TOPICS
+from lockstep.testing.peer import json_request, msgpack_request
+from tests.integration.harness.attacked import BOTH_PORTS, Attack, Attacked
 from tests.integration.harness.bystander import BYSTANDER_TOPIC, bystander
-from tests.integration.harness.processes import Broker, Processes
-from tests.integration.harness.raw import RawPeer, json_request, msgpack_request
+from tests.rows import each_row
 
 R, A = RequestCode, ResponseCode
 TOPIC, QUEUES = "orders", 2
+OPTIONS = ("--topic", f"{BYSTANDER_TOPIC}:1", "--topic", f"{TOPIC}:{QUEUES}")
 
 LONG_NAME = "t" * 200_000  # a header may have 256 KiB
 
@@ -174,50 +174,54 @@ SERVED_BODIES: dict[int, set[str]] = {  # as by RocketMQ: who asks for nothing g
 }
 
 
-@pytest.fixture(scope="module")
-def broker(module_processes: Processes) -> Iterator[Broker]:
-    topics = ("--topic", f"{BYSTANDER_TOPIC}:1", "--topic", f"{TOPIC}:{QUEUES}")
-    process = asyncio.run(module_processes.broker(*topics))
-    yield process
-    assert process.status is None
-
-
-async def check(broker: Broker, port: int, row: Row) -> None:
+async def check_row(target: Attacked, port: str, row: Row) -> None:
     """The row's answer, and a second one on the same connection, which goes on."""
-    async with bystander(broker), RawPeer(port) as peer:
+    async with bystander(target), target.peer(port) as peer:
         reply = await peer.ask(json_request(row.code, row.ext_fields, row.body, opaque=31))
         assert (reply.code, reply.opaque) == (row.answer, 31), reply
         assert row.remark in (reply.remark or "")
         assert len(reply.remark or "") < 600
         assert (await peer.ask(json_request(9999, opaque=32))).opaque == 32
-    assert max(map(len, broker.stderr().splitlines())) < 2000
 
 
-@pytest.mark.parametrize("name", AT_BROKER)
-async def test_a_broker_refuses(broker: Broker, name: str) -> None:
-    """With the code that RocketMQ has for it (wire.md 3, 4.7, 6.2)."""
-    await check(broker, broker.port, AT_BROKER[name])
+@pytest.mark.smoke
+def test_each_is_refused(attack: Attack) -> None:
+    """With the code that RocketMQ has for it (wire.md 3, 4.7, 6.2). The name server also answers unknown codes, which
+    Apache's never answers."""
+
+    async def story(target: Attacked) -> None:
+        with each_row() as row:
+            for port, table in zip(BOTH_PORTS, (AT_BROKER, AT_NAME_SERVER), strict=True):
+                for name, each in table.items():
+                    with row(f"{name} at the {port}"):
+                        await check_row(target, port, each)
+
+    attack(story, *OPTIONS)
 
 
-@pytest.mark.parametrize("name", AT_NAME_SERVER)
-async def test_a_name_server_refuses(broker: Broker, name: str) -> None:
-    """It also answers unknown codes, which Apache's never answers."""
-    await check(broker, broker.name_server_port, AT_NAME_SERVER[name])
-
-
-@pytest.mark.parametrize("code", SERVED_BODIES, ids=lambda code: RequestCode(code).name)
-async def test_bad_bodies_are_refused(broker: Broker, code: int) -> None:
+def test_bad_bodies_are_refused(attack: Attack) -> None:
     """Unreadable lock requests, heartbeats and the like are answered 1 with the reason, in JSON and in MSGPACK, and
     nothing is changed."""
-    async with bystander(broker), RawPeer(broker.port) as peer:
-        for name, body in BAD_BODIES.items():
-            for request in (json_request(code, body=body), msgpack_request(code, body=pack(body))):
-                reply = await peer.ask(request)
-                if name in SERVED_BODIES[code]:
-                    assert (reply.code, name) == (A.SUCCESS, name), reply
-                else:
-                    assert (reply.code, name) == (A.SYSTEM_ERROR, name), reply
-                    assert 10 < len((reply.remark or "").partition(": ")[2]) < 300
+
+    async def story(target: Attacked) -> None:
+        with each_row() as row:
+            for code, served in SERVED_BODIES.items():
+                for name, body in BAD_BODIES.items():
+                    with row(f"{name} for {RequestCode(code).name}"):
+                        await check_body(target, code, body, is_served=name in served)
+
+    attack(story, *OPTIONS)
+
+
+async def check_body(target: Attacked, code: int, body: bytes, *, is_served: bool) -> None:
+    async with bystander(target), target.peer() as peer:
+        for request in (json_request(code, body=body), msgpack_request(code, body=pack(body))):
+            reply = await peer.ask(request)
+            if is_served:
+                assert reply.code == A.SUCCESS, reply
+            else:
+                assert reply.code == A.SYSTEM_ERROR, reply
+                assert 10 < len((reply.remark or "").partition(": ")[2]) < 300
         table = await peer.ask(json_request(R.LIST_LOCKS, {}))
         assert json.loads(table.body) == {"lockTable": []}
 
@@ -231,28 +235,35 @@ def pack(body: bytes) -> bytes:
     return packed
 
 
-async def test_what_is_just_allowed_is_stored(broker: Broker) -> None:
+def test_what_is_just_allowed_is_stored(attack: Attack) -> None:
     """A body of exactly 4 MiB, an empty one, and properties of the largest size (wire.md 4.7)."""
     overhead = len("k\1") + len("\2CLUSTER\1DefaultCluster")
     properties = "k\1" + "v" * (PROPERTIES_BYTES_MAX - overhead - 1)
-    async with bystander(broker), RawPeer(broker.port) as peer:
-        for fields, body in (
-            (SEND, bytes(BODY_BYTES_MAX)),
-            (SEND, b""),
-            (SEND | {"properties": properties}, b"body"),
-        ):
-            reply = await peer.ask(json_request(R.SEND_MESSAGE, fields, body))
-            assert reply.code == A.SUCCESS, reply
+
+    async def story(target: Attacked) -> None:
+        async with bystander(target), target.peer() as peer:
+            for fields, body in (
+                (SEND, bytes(BODY_BYTES_MAX)),
+                (SEND, b""),
+                (SEND | {"properties": properties}, b"body"),
+            ):
+                reply = await peer.ask(json_request(R.SEND_MESSAGE, fields, body))
+                assert reply.code == A.SUCCESS, reply
+
+    attack(story, *OPTIONS)
 
 
-async def test_a_broker_that_makes_no_topics_refuses_unknown_ones(processes: Processes) -> None:
+def test_a_broker_that_makes_no_topics_refuses_unknown_ones(attack: Attack) -> None:
     """Without auto-creation a send to an unknown topic is answered 17, and the topic does not exist afterwards."""
-    broker = await processes.broker("--no-auto-create-topics", "--topic", f"{BYSTANDER_TOPIC}:1")
-    async with bystander(broker), RawPeer(broker.port) as peer, RawPeer(broker.name_server_port) as name_server:
-        reply = await peer.ask(json_request(R.SEND_MESSAGE, SEND, b"body"))
-        assert (reply.code, reply.remark) == (
-            A.TOPIC_NOT_EXIST,
-            "topic 'orders' does not exist here, and sends may not create it",
-        )
-        route = await name_server.ask(json_request(R.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}))
-        assert route.code == A.TOPIC_NOT_EXIST
+
+    async def story(target: Attacked) -> None:
+        async with bystander(target), target.peer() as peer, target.peer("name server") as name_server:
+            reply = await peer.ask(json_request(R.SEND_MESSAGE, SEND, b"body"))
+            assert (reply.code, reply.remark) == (
+                A.TOPIC_NOT_EXIST,
+                "topic 'orders' does not exist here, and sends may not create it",
+            )
+            route = await name_server.ask(json_request(R.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}))
+            assert route.code == A.TOPIC_NOT_EXIST
+
+    attack(story, "--no-auto-create-topics", "--topic", f"{BYSTANDER_TOPIC}:1")

@@ -15,8 +15,9 @@ from lockstep.order import OrderReport
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.testing.peer import json_request
 from tests.integration.harness.processes import ConsumerProcess, Processes, until
-from tests.integration.harness.raw import RawPeer, json_request
+from tests.integration.harness.raw import raw_peer
 from tests.integration.harness.workload import (
     SHORT_BROKER_LOCKS,
     SHORT_LOCKS,
@@ -169,7 +170,7 @@ async def test_who_lost_its_lock_in_a_restart_commits_nothing(processes: Process
     broker.kill()
     again = await processes.broker("--topic", f"{TOPIC}:1", *SHORT_BROKER_LOCKS, like=broker)
     lock = encode_body(LockBatchBody(GROUP, "rival", (queue,)), SerializeType.JSON)
-    async with RawPeer(again.port) as rival, again.admin() as admin:
+    async with raw_peer(again.port) as rival, again.admin() as admin:
         await rival.ask(json_request(RequestCode.LOCK_BATCH_MQ, {}, lock))
         await admin.update_consumer_offset(GROUP, queue, 3)
         consumer.send_signal(signal.SIGCONT)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from lockstep.protocol.codes import RequestCode
+from lockstep.testing.peer import json_request
 from tests.integration.harness.processes import until
-from tests.integration.harness.raw import RawPeer, json_request
+from tests.integration.harness.raw import raw_peer
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.servers import LOCK_LIFE_MS, lockstep_server
 from tests.interop.harness.table import RowMaker
@@ -129,7 +130,7 @@ async def test_an_owner_whose_connection_was_closed_gets_its_queues_back(
 
 async def refusals(story: JavaStory) -> dict[str, int]:
     """What the broker has refused, by request and reason."""
-    async with RawPeer(int(story.server.broker.rpartition(":")[2])) as peer:
+    async with raw_peer(int(story.server.broker.rpartition(":")[2])) as peer:
         reply = await peer.ask(json_request(RequestCode.GET_BROKER_RUNTIME_INFO))
     head, table = "fence.refused.", json.loads(reply.body)["table"]
     return {name.removeprefix(head): int(count) for name, count in table.items() if name.startswith(head)}

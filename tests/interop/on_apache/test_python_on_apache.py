@@ -23,7 +23,8 @@ from lockstep.order import Cause
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, SysFlag
-from tests.integration.harness.raw import RawPeer, json_request
+from lockstep.testing.peer import json_request
+from tests.integration.harness.raw import raw_peer
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.installed import ROOT, version_of
 from tests.interop.harness.servers import LOCK_LIFE_MS, Server
@@ -270,7 +271,7 @@ async def asked(
 ) -> set[MessageQueue]:
     """What the broker grants a stranger that asks for these locks, or gives them back."""
     body = encode_body(LockBatchBody(group, "stranger", queues), SerializeType.JSON)
-    async with RawPeer(int(story.server.broker.rpartition(":")[2])) as stranger:
+    async with raw_peer(int(story.server.broker.rpartition(":")[2])) as stranger:
         reply = await stranger.ask(json_request(code, {}, body))
     assert reply.code == ResponseCode.SUCCESS, reply.remark
     return set(decode_body(LockOkBody, reply.body, SerializeType.JSON).lock_ok_mq_set) if reply.body else set()
