@@ -217,6 +217,18 @@ async def _cut(hosts: Hosts, event: FaultEvent) -> None:
 
 @_row(
     Fault(
+        "close", "Something between two hosts closes their connections; what is under way still arrives.",
+        "c1-broker@30s", of=Of.LINK,
+        did="something between {a} and {b} closed their connections; what was under way still arrived",
+    )
+)  # fmt: skip
+async def _close(hosts: Hosts, event: FaultEvent) -> None:
+    for connection in hosts.world.connections(event.target, event.other):
+        connection.close()
+
+
+@_row(
+    Fault(
         "cut-one-side", "The first host loses its connections; the second one does not hear of it.", "c1-broker@30s",
         did="the connections between {a} and {b} ended at {a}; {b} did not hear of it", of=Of.LINK,
     )
@@ -406,7 +418,6 @@ _OWN: Final = {
         Fault("reset", did="an administrator moved the group's offsets back"),
         Fault("busy", did="{a} refused some requests unread, because it was busy{for_}"),
         Fault("full", did="the store of {a} refused some messages{for_}"),
-        Fault("close", did="something between {a} and {b} closed their connections; what was under way still arrived"),
     )
 }
 _ITS: Final = "*"  # the member of the event

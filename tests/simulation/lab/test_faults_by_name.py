@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from lockstep.client import SendError
 from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.faults.table import FAULTS
@@ -116,3 +117,25 @@ def test_a_fault_of_hosts_that_have_it_already_is_played() -> None:
         ("cut", 9000, None),
         ("partition", 20_000, 21_000),
     ]
+
+
+@pytest.mark.parametrize(("fault", "arrives"), [("close", True), ("cut", False)])
+def test_what_is_under_way_passes_a_close(fault: str, arrives: bool) -> None:
+    """Bytes take two seconds, and the connection ends after one. The caller gets no answer."""
+    stored = list[int]()
+
+    @experiment(consumers=0, queues=1, rate=0, life="1m")
+    async def story(cluster: StoryCluster) -> None:
+        await cluster.start()
+        await cluster.send()
+        cluster.fault("late producer-broker+20s=2s")
+        sending = cluster.world.start(cluster.send(), name="send")
+        await cluster.run_for("1s")
+        cluster.fault(f"{fault} producer-broker")
+        await cluster.run_for("1500ms")
+        stored.append(cluster.store().max_offset(cluster.topic, 0))
+        with pytest.raises(SendError):
+            await sending
+
+    assert story.run().error is None
+    assert stored == [2 if arrives else 1]
