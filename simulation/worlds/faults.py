@@ -13,7 +13,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
-from lockstep.simulation.lab.faults.table import FAULTS, holding, in_table, latency
+from lockstep.simulation.lab.faults.table import act, holding, in_table, latency
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.worlds.calls import Calls
@@ -59,17 +59,12 @@ class Faults:
             if event.fault in _ACTIONS:
                 await _ACTIONS[event.fault](self, event)
             else:
-                await self._as_in_table(event, row)
+                part = 2 if event.fault == Fault.BROKER_STALL else 1
+                await act(self.cluster, row._replace(duration_ms=event.duration_ms // part))
         except HostCrashedError:
             pass  # another event ended the host meanwhile
         if event.fault not in _ONE_MOMENT and world.elapsed_ms > band.at_ms:
             band.end_ms = world.elapsed_ms
-
-    async def _as_in_table(self, event: FaultEvent, row: FaultEvent) -> None:
-        action = FAULTS[row.fault].action
-        assert action is not None
-        part = 2 if event.fault == Fault.BROKER_STALL else 1
-        await action(self.cluster, row._replace(duration_ms=event.duration_ms // part))
 
     def _is_possible(self, event: FaultEvent) -> bool:
         of_broker = event.fault in _OF_BROKER or BROKER in (event.target, event.other)

@@ -25,7 +25,7 @@ from lockstep.simulation.lab.faults.fault import Action, Fault, Halts, Lasts, Of
 from lockstep.simulation.lab.hosts import BROKER, Hosts
 from lockstep.simulation.lab.setup import FaultEvent
 
-__all__ = ["FAULTS", "fault_named", "holding", "in_table", "latency", "play"]
+__all__ = ["FAULTS", "act", "fault_named", "holding", "in_table", "latency", "play"]
 
 _JITTER_STEPS: Final = 20
 _ROUTES_EVERY_MS: Final = 500
@@ -460,6 +460,13 @@ def in_table(event: FaultEvent) -> FaultEvent:
 # Play --------------------------------------------------------------------------------------------------------
 
 
+async def act(hosts: Hosts, event: FaultEvent) -> None:
+    """Do what the row of a fault says, to the end of the fault."""
+    action = FAULTS[event.fault].action
+    assert action is not None
+    await action(hosts, event)
+
+
 async def play(hosts: Hosts, event: FaultEvent) -> bool:
     """Play a fault to its end. Returns False if its hosts are not in a state for it.
 
@@ -473,9 +480,8 @@ async def play(hosts: Hosts, event: FaultEvent) -> bool:
     band = hosts.findings.begin(event.fault, event.target, event.other)
     band.amount = fault.amount.text(event.amount) if fault.amount is not None else ""
     band.was_down = fault.keeps_down and not hosts.is_up(event.target)
-    assert fault.action is not None
     try:
-        await fault.action(hosts, event)
+        await act(hosts, event)
     except HostCrashedError:
         pass  # another fault ended the host meanwhile
     except (ClientError, RemotingError):

@@ -16,6 +16,7 @@ from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
+from lockstep.simulation.lab.faults.table import act
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.hosts import BROKER, TOPIC
 from lockstep.simulation.lab.setup import Setup
@@ -156,8 +157,7 @@ class ProducersWorld:
         if self.cluster.is_up(event.target) and self.cluster.is_up(event.other):
             self.findings.saw(event.fault)
             self.findings.begin(event.fault, event.target, event.other)
-            for connection in self.world.connections(event.target, event.other):
-                connection.close()
+            await act(self.cluster, event)
 
     # Sends ---------------------------------------------------------------------------------------------------
 
