@@ -1,10 +1,11 @@
-"""What every test shares: async tests run on asyncio in debug mode and again on uvloop.
+"""What every test shares: async tests run on asyncio in debug mode or on uvloop, by turns.
 
-A module whose tests cost too much to run twice says so: `pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])`.
-Tests under `integration/` and `interop/` start processes of their own and run once, on uvloop.
+Tests under `integration/` and `interop/` start processes of their own and run on uvloop. A module that proves what
+differs from loop to loop runs on both: `pytestmark = pytest.mark.each_loop`.
+`@pytest.mark.by_turns("encoding", {name: value})` parametrizes a test with one of the values, by turns as well.
 
 What shares something that takes long to start runs in one worker: see `TogetherScheduling`. `--tier` chooses what
-`make test` and `make test-all` run: see `tests.tiers`.
+`make test` and `make test-all` run, and explains the turns: see `tests.tiers`.
 """
 
 import asyncio
@@ -20,8 +21,10 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.left_out import LeftOut
 from tests.open_files import open_files
-from tests.tiers import COLLECTED, Tier, select
+from tests.processor_time import ProcessorTime, add_options
+from tests.tiers import COLLECTED, Tier, begin_turn, select, variants
 
 # How long an example takes is the machine's business: a loaded one is no finding.
 settings.register_profile("lockstep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=[tier.value for tier in Tier], default=Tier.ALL.value, help="see tests/tiers.py")
     until = "begin no test after this time, in seconds since 1970; the summary counts those that did not begin"
     parser.addoption("--until", type=float, help=until)
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,8 +54,19 @@ def pytest_configure(config: pytest.Config) -> None:
     # `nohup` does the same to SIGHUP. This process still takes no notice of it, but what it starts does.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
-    if config.getoption("--tier") == Tier.QUICK.value:
+    if Tier.of(config) is Tier.QUICK:
         settings.load_profile("dev")
+    begin_turn(config)
+    config.pluginmanager.register(LeftOut(config))
+    config.pluginmanager.register(ProcessorTime(config))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for mark in metafunc.definition.iter_markers("by_turns"):
+        argument, values = mark.args
+        chosen = {name: values[name] for name in variants(metafunc.config, metafunc.definition, list(values))}
+        chosen |= mark.kwargs.get("always", {})
+        metafunc.parametrize(argument, chosen.values(), ids=chosen.keys())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -63,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.name == "test_determinism.py":
             item.add_marker("determinism")
     config.stash[COLLECTED] = list(items)
-    items[:], left = select(items, Tier(config.getoption("--tier")))
+    items[:], left = select(config, items)
     if left:
         config.hook.pytest_deselected(items=left)
 
@@ -122,4 +137,7 @@ def pytest_asyncio_loop_factories(
     """The loops of one async test."""
     if any(item.path.is_relative_to(folder) for folder in RUN_ONCE):
         return {"uvloop": LOOPS["uvloop"]}
-    return LOOPS
+    chooses = any("loop_factories" in mark.kwargs for mark in item.iter_markers("asyncio"))
+    if chooses or item.get_closest_marker("each_loop"):
+        return LOOPS
+    return {name: LOOPS[name] for name in variants(config, item, list(LOOPS))}

@@ -47,7 +47,9 @@ def pytest_run(tests: Sequence[str], *arguments: str) -> tuple[int, str]:
 def try_mutant(protection: Protection) -> Outcome:
     """Run the tests that hold `protection` without it."""
     began = time.monotonic()
-    status, output = pytest_run(protection.tests, "-p", "tests.mutants.plugin", f"--mutant={protection.name}")
+    status, output = pytest_run(
+        protection.tests, "--tier=nightly", "-p", "tests.mutants.plugin", f"--mutant={protection.name}"
+    )
     seconds = time.monotonic() - began
     failure = FIRST_FAILURE.search(output)
     if status == FAILED and failure is not None:

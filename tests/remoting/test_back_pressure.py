@@ -3,12 +3,17 @@
 import asyncio
 import socket
 
+import pytest
+
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, Peer, RecordingLog, frame_of, until
+
+# What differs from loop to loop is proved on both.
+pytestmark = pytest.mark.each_loop
 
 HIGH_WATER = 64 * 1024
 REPLY_BYTES = 10_000

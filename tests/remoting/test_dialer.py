@@ -14,6 +14,9 @@ from lockstep.remoting.host.runtime import AsyncioRuntime, Listening
 from lockstep.simulation import World, simulate
 from tests.remoting.helpers import ECHO, Handler, RecordingLog, echo, refuse, until
 
+# What differs from loop to loop is proved on both.
+pytestmark = pytest.mark.each_loop
+
 
 class Server:
     """Accepts, counts, answers by `handler`."""

@@ -12,6 +12,9 @@ from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks
 from lockstep.remoting.errors import ConnectionLost
 from tests.remoting.helpers import ECHO, Peer, echo, frame_of
 
+# What differs from loop to loop is proved on both.
+pytestmark = pytest.mark.each_loop
+
 
 async def test_all_replies_of_one_read_leave_with_one_writelines() -> None:
     """A hundred requests in one read cost one system call's worth of writing, and `after_read` comes once."""

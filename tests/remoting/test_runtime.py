@@ -17,6 +17,9 @@ from lockstep.remoting.host.clocks import boot_ns
 from lockstep.remoting.host.runtime import AsyncioRuntime, WorkerPool
 from tests.remoting.helpers import until
 
+# What differs from loop to loop is proved on both.
+pytestmark = pytest.mark.each_loop
+
 T = TypeVar("T")
 
 

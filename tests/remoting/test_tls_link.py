@@ -13,6 +13,9 @@ from lockstep.remoting.tls.port import TlsPort
 from lockstep.remoting.tls.session import TlsSession
 from tests.remoting.helpers import RecordingLog, SteppedRuntime
 
+# What differs from loop to loop is proved on both.
+pytestmark = pytest.mark.each_loop
+
 
 class Below(asyncio.Transport):
     """A transport whose peer is the test."""

@@ -68,7 +68,7 @@ class Scenario:
 
 STORIES: dict[str, Scenario] = {}
 
-_MODES = tuple(map(Mode, ENCODINGS))
+_MODES = {mode.name: mode for mode in map(Mode, ENCODINGS)}
 _FENCED = Mode(SerializeType.MSGPACK, fenced=True)
 
 
@@ -86,7 +86,7 @@ def scenario(
         name = f"{story.__module__.rpartition('.')[2].removeprefix('test_')}.{story.__name__.removeprefix('test_')}"
         STORIES[name] = entry = Scenario(name, story, options)
 
-        @pytest.mark.parametrize("mode", [*_MODES, *([_FENCED] if also_fenced else [])], ids=lambda mode: mode.name)
+        @pytest.mark.by_turns("mode", _MODES, always={_FENCED.name: _FENCED} if also_fenced else {})
         def test(mode: Mode) -> None:
             outcome = entry.run(mode)
             if HASHES is not None:

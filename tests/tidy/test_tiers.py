@@ -1,6 +1,7 @@
-"""The tiers of tests: quick and rest are everything, and each thing is in quick once."""
+"""The tiers of tests: quick and rest are everything, and what takes turns is met in every fifth run."""
 
 import re
+import zlib
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,80 +10,91 @@ import pytest
 
 from tests.mutants.__main__ import PASSED, pytest_run
 from tests.tidy.source import sources
-from tests.tiers import COLLECTED, Tier, select
+from tests.tiers import COLLECTED, LEFT_OUT, TURN_VARIABLE, TURNS, Tier, begin_turn, is_due, select, variants
+
+NAMES = [f"t.py::test_{number}" for number in range(40)]
+LOOPS = ["asyncio", "uvloop"]
 
 
-def items(*names: str, markers: dict[str, set[str]] | None = None, drawn: frozenset[str] = frozenset()) -> Any:
-    def item(name: str) -> Any:
-        given = (markers or {}).get(name, set())
-        test = SimpleNamespace(is_hypothesis_test=name in drawn)
-        return SimpleNamespace(nodeid=name, obj=test, get_closest_marker=lambda mark: mark if mark in given else None)
+def config(tier: Tier) -> Any:
+    made = SimpleNamespace(getoption=lambda _name: tier.value, stash=pytest.Stash(), rootpath="/")
+    begin_turn(cast("pytest.Config", made))
+    return made
 
-    return cast("list[pytest.Item]", [item(name) for name in names])
+
+def item(name: str, *markers: str) -> Any:
+    return SimpleNamespace(nodeid=name, get_closest_marker=lambda mark: mark if mark in markers else None)
 
 
 def names(tests: list[pytest.Item]) -> list[str]:
     return [test.nodeid for test in tests]
 
 
-LOOPS = [f"t.py::test_{number}[{loop}]" for number in range(40) for loop in ("asyncio", "uvloop")]
+def collected(tier: Tier, *markers: str) -> tuple[Counter[str], Any]:
+    """What runs of tests that can run under two loops."""
+    made = config(tier)
+    found = [
+        item(f"{name}[{loop}]", *markers) for name in NAMES for loop in variants(made, item(name, *markers), LOOPS)
+    ]
+    return Counter(names(select(made, found)[0])), made
 
 
-def test_a_variant_each_by_turns() -> None:
-    """Of each test one loop, of all tests both."""
-    chosen = names(select(items(*LOOPS), Tier.QUICK)[0])
-    assert len(chosen) == len({name.partition("[")[0] for name in chosen}) == 40
-    assert {name.partition("[")[2] for name in chosen} == {"asyncio]", "uvloop]"}
+def test_a_variant_each_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each test one loop, of all tests both; at night both of each."""
+    monkeypatch.delenv(TURN_VARIABLE, raising=False)
+    for tier in (Tier.QUICK, Tier.ALL):
+        chosen, _ = collected(tier)
+        assert [name.partition("[")[0] for name in chosen] == NAMES
+        assert {name.partition("[")[2] for name in chosen} == {"asyncio]", "uvloop]"}
+    assert collected(Tier.NIGHTLY)[0] == Counter(f"{name}[{loop}]" for name in NAMES for loop in LOOPS)
 
 
-def test_other_parameters_stay() -> None:
-    """Only loops and encodings are taken by turns."""
-    given = ["t.py::test[1-JSON]", "t.py::test[1-MSGPACK]", "t.py::test[2-JSON]", "t.py::test[2-MSGPACK]"]
-    assert sorted(name.partition("[")[2][0] for name in names(select(items(*given), Tier.QUICK)[0])) == ["1", "2"]
+@pytest.mark.parametrize("markers", [(), ("long",)])
+def test_five_runs_are_everything(markers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each variant runs in five turns of quick and rest, and what is left out is counted."""
+    ran = Counter[str]()
+    for turn in range(TURNS):
+        monkeypatch.setenv(TURN_VARIABLE, str(turn))
+        rest, made = collected(Tier.REST, *markers)
+        ran += collected(Tier.QUICK, *markers)[0] + rest
+        again = len(rest) - (len(NAMES) if markers else 0)
+        assert made.stash[LEFT_OUT]["t.py"] == len(NAMES) - again
+    assert sorted(ran) == sorted(f"{name}[{loop}]" for name in NAMES for loop in LOOPS)
+    assert sorted(ran.values()) == [1] * len(NAMES) + [TURNS] * len(NAMES)
 
 
-def test_quick_and_rest_are_everything() -> None:
-    """Nothing is left out of both, and only what draws examples runs in both."""
-    given = items(*LOOPS, "t.py::test_drawn", drawn=frozenset({"t.py::test_drawn"}))
-    quick, rest = (names(select(given, tier)[0]) for tier in (Tier.QUICK, Tier.REST))
-    assert sorted([*quick, *rest]) == sorted([*LOOPS, "t.py::test_drawn", "t.py::test_drawn"])
-    assert select(given, Tier.ALL) == (given, [])
+def test_what_rotates_runs_in_every_fifth_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In rest, by its name and the number of the run."""
+    found = [item(name, "rotating") for name in NAMES]
+    ran = Counter[str]()
+    for turn in range(7, 7 + TURNS):
+        monkeypatch.setenv(TURN_VARIABLE, str(turn))
+        made = config(Tier.REST)
+        chosen, left = select(made, found)
+        assert made.stash[LEFT_OUT] == {"t.py": len(left)}
+        ran.update(names(chosen))
+    assert ran == Counter(NAMES)
+    assert is_due("x", {TURN_VARIABLE: str(zlib.crc32(b"x"))})
+    assert not is_due("x", {TURN_VARIABLE: str(zlib.crc32(b"x") + 1)})
+    assert is_due("x", {})
 
 
-@pytest.mark.parametrize("marker", ["spark", "determinism", "realtime", "long"])
+@pytest.mark.parametrize("marker", ["spark", "determinism", "realtime", "long", "rotating"])
 def test_what_takes_long_is_left_out(marker: str) -> None:
     """Unless it is a smoke test."""
-    given = items("t.py::test_a", "t.py::test_b", markers={"t.py::test_a": {marker}, "t.py::test_b": {marker, "smoke"}})
-    assert names(select(given, Tier.QUICK)[0]) == ["t.py::test_b"]
+    found = [item("t.py::test_a", marker), item("t.py::test_b", marker, "smoke")]
+    assert names(select(config(Tier.QUICK), found)[0]) == ["t.py::test_b"]
 
 
-def test_each_collected_test_is_in_one_tier(request: pytest.FixtureRequest) -> None:
-    """All tests that this run collected are in quick or in the rest; only those that draw examples are in both."""
-    collected = request.config.stash[COLLECTED]
-    quick, rest = (set(names(select(collected, tier)[0])) for tier in (Tier.QUICK, Tier.REST))
-    drawn = {item.nodeid for item in collected if getattr(getattr(item, "obj", None), "is_hypothesis_test", False)}
-    assert quick | rest == set(names(collected))
-    assert quick & rest <= drawn
-    assert len(collected) == len(set(names(collected)))
-
-
-def test_each_collected_scenario_is_in_quick_once(request: pytest.FixtureRequest) -> None:
-    """Under one of the two encodings."""
-    collected = request.config.stash[COLLECTED]
-    assert scenario_runs(select(collected, Tier.QUICK)[0]) == dict.fromkeys(scenario_runs(collected), 1)
-    assert set(scenario_runs(collected).values()) <= {2}
-
-
-def scenario_runs(tests: list[pytest.Item]) -> Counter[str]:
-    """How often each scenario runs."""
-    return Counter(
-        test.nodeid.partition("[")[0]
-        for test in tests
-        if test.nodeid.startswith("tests/scenarios/")
-        and isinstance(test, pytest.Function)
-        and hasattr(test, "callspec")
-        and set(test.callspec.params) == {"serialize_type"}
-    )
+def test_each_collected_test_is_in_one_tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests that this run collected are in quick or in the rest, when none waits for its turn."""
+    monkeypatch.setenv(TURN_VARIABLE, "0")  # whatever is left out is counted
+    found = request.config.stash[COLLECTED]
+    quick, rest = (select(config(tier), found) for tier in (Tier.QUICK, Tier.REST))
+    left = config(Tier.REST)
+    assert len(quick[0]) + len(select(left, found)[0]) + left.stash[LEFT_OUT].total() == len(found)
+    assert not set(names(quick[0])) & set(names(rest[0]))
+    assert len(found) == len(set(names(found)))
 
 
 def test_spark_is_in_quick() -> None:
