@@ -4,7 +4,7 @@ from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order import Kind
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import Swarm
-from lockstep.simulation.museum.variant import variant
+from lockstep.simulation.museum.variant import replaced
 
 __all__ = ["FAILED_MESSAGE"]
 
@@ -23,6 +23,6 @@ FAILED_MESSAGE = Exhibit(
     ),
     rule=("A failed message goes back before any later one is taken (docs/order.md 2, A consumer's queue)."),
     kind=Kind.LOST_WRITE,
-    variant=variant((ProcessQueue, "make_messages_to_consume_again", lambda _: lambda _self, _messages: None)),
+    variant=replaced(ProcessQueue, "make_messages_to_consume_again", lambda _: lambda _self, _messages: None),
     swarm=Swarm(failing=(0, 10, 30)),
 )

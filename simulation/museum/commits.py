@@ -16,7 +16,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import GOING, Swarm
-from lockstep.simulation.museum.variant import variant
+from lockstep.simulation.museum.variant import replaced, variant
 
 __all__ = ["COMMIT_BEFORE_CALL", "OLD_COMMIT_AGAIN", "UNLOCK_BEFORE_COMMIT"]
 
@@ -106,7 +106,7 @@ UNLOCK_BEFORE_COMMIT = Exhibit(
         "are one step, and a rebalance stores it before the unlock."
     ),
     kind=Wrong.NOT_DRAINED,
-    variant=variant((ConsumeMessageOrderlyService, "_store_offset", _store_later)),
+    variant=replaced(ConsumeMessageOrderlyService, "_store_offset", _store_later),
     swarm=Swarm(faults=GOING, events_max=16, consumers=(2, 3), work_ms=(20,), messages=150, burst=(20, 40)),
 )
 
@@ -128,7 +128,9 @@ OLD_COMMIT_AGAIN = Exhibit(
         "locks the broker refuses a commit that goes back (docs/fencing.md, What the broker refuses)."
     ),
     kind=Kind.STORED_REGRESS,
-    variant=variant((RemoteBrokerOffsetStore, "persist", _keep_failed), (OffsetStore, "forget", _retry_failed)),
+    variant=variant(
+        replaced(RemoteBrokerOffsetStore, "persist", _keep_failed), replaced(OffsetStore, "forget", _retry_failed)
+    ),
     swarm=Swarm(events_max=16, consumers=(2, 3)),
 )
 
@@ -146,6 +148,6 @@ COMMIT_BEFORE_CALL = Exhibit(
         "`handled` is written before the commit."
     ),
     kind=Kind.COMMIT_UNHANDLED,
-    variant=variant((ConsumeMessageOrderlyService, "_consume_batch", _commit_first)),
+    variant=replaced(ConsumeMessageOrderlyService, "_consume_batch", _commit_first),
     swarm=Swarm(),
 )

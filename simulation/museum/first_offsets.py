@@ -15,7 +15,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import LINKS, Swarm
-from lockstep.simulation.museum.variant import variant
+from lockstep.simulation.museum.variant import replaced
 
 __all__ = ["ERROR_MEANS_LATEST", "ERROR_MEANS_MIN", "FIRST_OFFSET_TWICE"]
 
@@ -75,7 +75,7 @@ FIRST_OFFSET_TWICE = Exhibit(
     ),
     rule=("The first offset is computed once, under the lock (docs/order.md 3 (c))."),
     kind=Wrong.LOST,
-    variant=variant((PullLoop, "_position", _position_twice)),
+    variant=replaced(PullLoop, "_position", _position_twice),
     swarm=Swarm(faults=LINKS, consumers=(1,), from_last=True),
 )
 
@@ -94,7 +94,7 @@ ERROR_MEANS_MIN = Exhibit(
         "again (docs/order.md 3 (d))."
     ),
     kind=Kind.REWIND_BELOW_COMMIT,
-    variant=variant((FirstOffset, "__call__", _min_offset_after_error)),
+    variant=replaced(FirstOffset, "__call__", _min_offset_after_error),
     swarm=replace(_SWARM, faults=(*_FAULTS, "partition"), events_max=120),
 )
 
@@ -117,6 +117,6 @@ ERROR_MEANS_LATEST = Exhibit(
         "means it (docs/order.md 6)."
     ),
     kind=Wrong.LOST,
-    variant=variant((RemoteBrokerOffsetStore, "_read_kept", _no_offset_after_error)),
+    variant=replaced(RemoteBrokerOffsetStore, "_read_kept", _no_offset_after_error),
     swarm=replace(_SWARM, from_last=True),
 )

@@ -14,7 +14,7 @@ from lockstep.order import Kind
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import Swarm
-from lockstep.simulation.museum.variant import variant
+from lockstep.simulation.museum.variant import replaced, variant
 
 __all__ = ["EVICTED_MEMBER", "LAST_TO_ASK_WINS", "READ_UNDER_WAY"]
 
@@ -88,7 +88,7 @@ EVICTED_MEMBER = Exhibit(
         "after that (docs/order.md 2, The lock, to the millisecond)."
     ),
     kind=Kind.OVERLAP,
-    variant=variant((ProcessQueue, "holds_lock", _trust_for_good)),
+    variant=replaced(ProcessQueue, "holds_lock", _trust_for_good),
     swarm=Swarm(events_max=16, consumers=(2, 3), work_ms=(200, 1000, 2000)),
 )
 
@@ -112,7 +112,7 @@ READ_UNDER_WAY = Exhibit(
         "refuses)."
     ),
     kind=Kind.STALE_OWNER,
-    variant=variant((Rebalance, "drop", _drop_after_read), (PullLoop, "_pull_once", _pull_last)),
+    variant=variant(replaced(Rebalance, "drop", _drop_after_read), replaced(PullLoop, "_pull_once", _pull_last)),
     swarm=Swarm(),
 )
 
@@ -131,7 +131,7 @@ LAST_TO_ASK_WINS = Exhibit(
         "queue alone (docs/fencing.md, The lock of one queue in the broker)."
     ),
     kind=Kind.OVERLAP,
-    variant=variant((FencedLocks, "_renew_or_reclaim", _grant_to_last)),
+    variant=replaced(FencedLocks, "_renew_or_reclaim", _grant_to_last),
     swarm=Swarm(events_max=16, consumers=(2, 3), work_ms=(20, 200, 1000)),
     mode=LockMode.FENCED,
 )

@@ -13,7 +13,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import Swarm
-from lockstep.simulation.museum.variant import variant
+from lockstep.simulation.museum.variant import replaced, variant
 from lockstep.simulation.museum.waits import IDLE
 
 __all__ = [
@@ -144,7 +144,7 @@ GRANT_NOT_NOTICED = Exhibit(
     translated=("Rebalance adds a process queue that does not know of its lock; the next round of lock_all marks it."),
     rule=("A new process queue is made with its grant (docs/order.md 5), and its first pull follows at once."),
     kind=IDLE,
-    variant=variant((Rebalance, "_add", _add_unlocked), (QueueLocks, "_granted", _mark_later)),
+    variant=variant(replaced(Rebalance, "_add", _add_unlocked), replaced(QueueLocks, "_granted", _mark_later)),
     swarm=Swarm(lock_ms=_REAL_MS),
 )
 
@@ -162,7 +162,7 @@ NO_UNLOCK_AT_SHUTDOWN = Exhibit(
         "3 (b), (l), (m))."
     ),
     kind=IDLE,
-    variant=variant((QueueLocks, "unlock_all", _only_close)),
+    variant=replaced(QueueLocks, "unlock_all", _only_close),
     swarm=Swarm(lock_ms=_REAL_MS),
 )
 
@@ -185,7 +185,7 @@ RENEWAL_NOT_NOTICED = Exhibit(
         "docs/order.md 5)."
     ),
     kind=IDLE,
-    variant=variant((QueueLocks, "lock_all", _renew_unnoticed)),
+    variant=replaced(QueueLocks, "lock_all", _renew_unnoticed),
     swarm=Swarm(lock_ms=_REAL_MS),
 )
 
@@ -208,7 +208,7 @@ EVERYBODY_TIMED_OUT = Exhibit(
         "to the millisecond)."
     ),
     kind=Wrong.STUCK,
-    variant=variant((RebalanceLockManager, "_try_lock", _never_again)),
+    variant=replaced(RebalanceLockManager, "_try_lock", _never_again),
     swarm=Swarm(),
 )
 
@@ -229,9 +229,9 @@ LOST_BUT_OWNED = Exhibit(
     rule=("A lock that was lost and granted again begins a new period (docs/order.md 3 (k))."),
     kind=Wrong.STUCK,
     variant=variant(
-        (PushMember, "_lock_reacquired", _only_drop),
-        (QueueLocks, "_kept", _renew_dropped),
-        (ProcessQueue, "pull_expired", _no_watchdog),
+        replaced(PushMember, "_lock_reacquired", _only_drop),
+        replaced(QueueLocks, "_kept", _renew_dropped),
+        replaced(ProcessQueue, "pull_expired", _no_watchdog),
     ),
     swarm=Swarm(),
 )
@@ -250,6 +250,6 @@ COUNT_LEAK = Exhibit(
     ),
     rule=("A message counts from its pull to its commit, however often it fails (docs/order.md 3 (g), wire.md 12.6)."),
     kind=Wrong.STUCK,
-    variant=variant((ProcessQueue, "make_messages_to_consume_again", _count_again)),
+    variant=replaced(ProcessQueue, "make_messages_to_consume_again", _count_again),
     swarm=Swarm(failing=(10, 30), cached=(4, 8)),
 )

@@ -20,7 +20,7 @@ from typing import Final
 
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.protections import PROTECTIONS, ROOT
-from tests.mutants.worlds import WORLDS, is_decisive, run_case, take_out
+from tests.mutants.worlds import WORLDS, is_decisive, run_case, without
 
 HELD_BY: Final = "tests/simulation/worlds/test_fenced_worlds.py"
 HELD: Final = ROOT / "tests" / "simulation" / "worlds" / "seeds.json"
@@ -61,12 +61,9 @@ def _write_held(known: dict[str, int]) -> None:
 def _hold(name: str) -> int:
     """The first fenced world that fails without the protection, those that are known before; 0: none."""
     known = _known()
-    take_out(name)
     seeds: list[int] = [known.get(name, 1), *known.values(), *range(1, _SEEDS_MAX + 1)]
-    for seed in dict.fromkeys(seeds):
-        if is_decisive(run_case(WORLDS, "fenced", seed)):
-            return seed
-    return 0
+    with without(name):
+        return next((seed for seed in dict.fromkeys(seeds) if is_decisive(run_case(WORLDS, "fenced", seed))), 0)
 
 
 def _run(module: str, *arguments: str) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from lockstep.simulation.museum.variant import edited, put
 from tests.mutants.protection import Protection
 
 __all__ = ["BESIDE_ORDER"]
@@ -11,33 +12,33 @@ BESIDE_ORDER: Final = (
     Protection(
         "hook-success-of-commit",
         "A consume hook is told that COMMIT was no success.",
-        "client/consumer/listener.py",
-        '_DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})',
-        '_DONE = frozenset({"SUCCESS", "CONSUME_SUCCESS"})',
+        put("lockstep.client.consumer.listener", "_DONE", 'frozenset({"SUCCESS", "CONSUME_SUCCESS"})'),
         ("tests/scenarios/consumers/test_consume_hooks.py",),
     ),
     Protection(
         "message-model-of-heartbeat",
         "A heartbeat says clustering for a broadcasting consumer.",
-        "client/consumer/member.py",
-        "            self._settings.message_model,\n",
-        "            MessageModel.CLUSTERING,\n",
+        edited(
+            "lockstep.client.consumer.member:GroupMember._consumer_data",
+            "self._settings.message_model",
+            "MessageModel.CLUSTERING",
+        ),
         ("tests/scenarios/consumers/test_broadcasting.py",),
     ),
     Protection(
         "flag-of-retry",
         "A retry that the consumer sends itself loses the flag of its message.",
-        "client/producer/retries.py",
-        "            message.flag,\n",
-        "            0,\n",
+        edited("lockstep.client.producer.retries:InnerProducer.retry", "message.flag", "0"),
         ("tests/client/dispatch/test_send_back.py",),
     ),
     Protection(
         "thread-count-reaches-service",
         "A new number of threads does not reach the consume service.",
-        "client/consumer/push_member.py",
-        "        self.service.set_consume_thread_count(count)\n",
-        "",
+        edited(
+            "lockstep.client.consumer.push_member:PushMember.set_consume_thread_count",
+            "self.service.set_consume_thread_count(count)",
+            "",
+        ),
         ("tests/scenarios/consumers/test_concurrent.py::test_the_number_of_threads_may_change",),
     ),
 )

@@ -29,7 +29,7 @@ BEYOND_WORLDS: Final = {
     "flag-of-retry": _HOUSE,
     "thread-count-reaches-service": _HOUSE,
     "accumulation-guard": _HOUSE,
-    "consume-lock-1000-ms": "one millisecond more of waiting breaks no order; RocketMQ's number is kept",
+    "consume-lock-1000-ms": "two milliseconds more of waiting break no order; RocketMQ's number is kept",
     "group-of-strategy": "the strategies of the worlds do not look at the group",
     "offset-query-timeout": "the broker of a world answers at once, or not at all",
     "client-lock-behind-unlock": "no broker of a world handles two requests of one connection in another order",

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from lockstep.simulation.museum.variant import edited, put
 from tests.mutants.protection import Protection
 
 __all__ = ["LATE"]
@@ -13,90 +14,107 @@ LATE: Final = (
     Protection(
         "administrator-waits-for-queue",
         "An administrator's message is handled although its asker has given up while the queue was busy.",
-        "client/consumer/dispatch/direct.py",
-        "        start = _Start(self._runtime)  # the wait for other calls of the queue counts too\n"
-        "        async with self._between_runs(queue):\n",
-        "        async with self._between_runs(queue):\n            start = _Start(self._runtime)\n",
+        edited(
+            "lockstep.client.consumer.dispatch.direct:ConsumeDirectly.__call__",
+            (
+                "start = _Start(self._runtime)\n"
+                "async with self._between_runs(queue):\n"
+                "    outcome = await self._call([message], context, start)\n"
+                "    spent_ms = self._runtime.now_ms() - start.began_ms"
+            ),
+            (
+                "async with self._between_runs(queue):\n"
+                "    start = _Start(self._runtime)\n"
+                "    outcome = await self._call([message], context, start)\n"
+                "    spent_ms = self._runtime.now_ms() - start.began_ms"
+            ),
+        ),
         ("tests/client/dispatch/test_call_start.py",),
     ),
     Protection(
         "lock-on-thread",
         "A call that waited for a thread begins though its lock ran out meanwhile.",
-        "client/consumer/dispatch/call_start.py",
-        "        elif not process_queue.holds_lock(now_ms, of.lock_live_ms):",
-        "        elif False:",
+        edited(
+            "lockstep.client.consumer.dispatch.call_start:CallStart.may_begin",
+            "not process_queue.holds_lock(now_ms, of.lock_live_ms)",
+            "False",
+        ),
         WAITED,
     ),
     Protection(
         "ownership-on-thread",
         "A call that waited for a thread begins though its queue was given away meanwhile.",
-        "client/consumer/dispatch/call_start.py",
-        "        elif process_queue.dropped or process_queue.draining:",
-        "        elif False:",
+        edited(
+            "lockstep.client.consumer.dispatch.call_start:CallStart.may_begin",
+            "process_queue.dropped or process_queue.draining",
+            "False",
+        ),
         WAITED,
     ),
     Protection(
         "stop-on-thread",
         "A call that waited for a thread begins though its consumer stopped meanwhile.",
-        "client/consumer/dispatch/call_start.py",
-        "        if of.stopped:",
-        "        if False:",
+        edited("lockstep.client.consumer.dispatch.call_start:CallStart.may_begin", "of.stopped", "False"),
         WAITED,
     ),
     Protection(
         "running-from-its-beginning",
         "A rebalance does not see a plain listener that runs.",
-        "client/consumer/dispatch/call_start.py",
-        "            process_queue.listener_running = True\n",
-        "            pass\n",
+        edited(
+            "lockstep.client.consumer.dispatch.call_start:CallStart.may_begin",
+            "process_queue.listener_running = True",
+            "",
+        ),
         WAITED,
     ),
     Protection(
         "given-back-comes-again",
         "A message whose call was not begun is skipped.",
-        "client/consumer/dispatch/orderly.py",
-        "        if not begun:\n            process_queue.make_messages_to_consume_again(messages)\n",
-        "        if not begun:\n",
+        edited(
+            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._consume_batch",
+            "process_queue.make_messages_to_consume_again(messages)",
+            "",
+        ),
         WAITED,
     ),
     Protection(
         "given-back-comes-again-by-key",
         "By key, a message whose call was not begun is skipped.",
-        "client/consumer/dispatch/key_queues.py",
-        "        self.running -= 1\n        key_queue.waiting.extendleft(reversed(key_queue.taken))\n",
-        "        self.running -= 1\n",
+        edited(
+            "lockstep.client.consumer.dispatch.key_queues:KeyQueues.give_back",
+            "key_queue.waiting.extendleft(reversed(key_queue.taken))",
+            "",
+        ),
         WAITED,
     ),
     Protection(
         "direct-call-while-asked-for",
         "An administrator's message is handled long after the administrator gave up.",
-        "client/consumer/dispatch/direct.py",
-        "        return self.began_ms - self.asked_ms <= _ASKER_WAITS_MS",
-        "        return True",
+        edited(
+            "lockstep.client.consumer.dispatch.direct:_Start.may_begin",
+            "self.began_ms - self.asked_ms <= _ASKER_WAITS_MS",
+            "True",
+        ),
         WAITED,
     ),
     Protection(
         "due-on-waking",
         "What became due while the machine slept waits for timers that stood still.",
-        "client/instance/scheduler.py",
-        "                one.timer.cancel()\n                self._set_timer(one)\n",
-        "                pass\n",
+        edited("lockstep.client.instance.scheduler:Schedule._woke", ("one.timer.cancel()\nself._set_timer(one)"), ""),
         SLEPT,
     ),
     Protection(
         "delayed-on-waking",
         "A delayed message comes late by the time that the machine slept.",
-        "broker/server.py",
-        "            due_timer.rearm()\n",
-        "            pass\n",
+        edited("lockstep.broker.server:BrokerServer._on_wake", "due_timer.rearm()", ""),
         SLEPT,
     ),
     Protection(
         "clock-counts-sleep",
         "Leases are measured by a clock that stands still while the machine sleeps.",
-        "remoting/host/runtime.py",
-        "clock_ns: ClockNs = boot_ns) -> None:",
-        "clock_ns: ClockNs = time.monotonic_ns) -> None:",
+        put(
+            "lockstep.remoting.host.runtime", "AsyncioRuntime.__init__.__kwdefaults__['clock_ns']", "time.monotonic_ns"
+        ),
         ("tests/remoting/test_clocks.py",),
     ),
 )

@@ -1,7 +1,7 @@
 """All protections of ordered consumption that `make mutants` takes out.
 
 Add a protection with the rule it belongs to: name it, say what goes wrong without it, take it out by the smallest
-change (`old` stands exactly once in its file; a test holds that), and name the tests that must fail.
+change of a function (`edited`) or a table (`put`), and name the tests that must fail.
 """
 
 from typing import Final
@@ -18,8 +18,9 @@ from tests.mutants.protection import ROOT, Protection
 from tests.mutants.sending import SENDING
 from tests.mutants.unreadable import UNREADABLE
 
-__all__ = ["PROTECTIONS", "ROOT", "Protection"]
+__all__ = ["BY_NAME", "PROTECTIONS", "ROOT", "Protection"]
 
 PROTECTIONS: Final[tuple[Protection, ...]] = (
     *LOCKS, *FENCED, *CONSUMING, *MEMBERS, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE, *BROKER,
 )  # fmt: skip
+BY_NAME: Final = {protection.name: protection for protection in PROTECTIONS}

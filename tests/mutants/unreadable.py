@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from lockstep.simulation.museum.variant import edited
 from tests.mutants.protection import Protection
 
 __all__ = ["UNREADABLE"]
@@ -13,49 +14,41 @@ UNREADABLE: Final = (
     Protection(
         "unreadable-handed-out",
         "A body that cannot be unpacked fails the whole pull, again and again.",
-        "protocol/messages/message.py",
-        "            return self.unreadable(str(error))\n",
-        "            raise\n",
+        edited("lockstep.protocol.messages.message:MessageExt.unpacked", "return self.unreadable(str(error))", "raise"),
         PULLED,
     ),
     Protection(
         "broken-record-asked-alone",
         "A pull whose first record is no message is made again for ever.",
-        "protocol/messages/pulled.py",
-        "    if count > 1:\n        return None\n",
-        "    return None\n",
+        edited("lockstep.protocol.messages.pulled:take", "count > 1", "True"),
         PULLED,
     ),
     Protection(
         "bodies-of-a-pull-bounded",
         "All bodies of a pull are unpacked at once, however large they are.",
-        "protocol/messages/pulled.py",
-        "        if size >= plain_bytes_max:",
-        "        if False:",
+        edited("lockstep.protocol.messages.pulled:unpack", "size >= plain_bytes_max", "False"),
         PULLED,
     ),
     Protection(
         "unpacked-on-a-thread",
         "Bodies are unpacked on the event loop.",
-        "client/instance/client.py",
-        "        return await self._unpacking.submit(work)\n",
-        "        return work()\n",
+        edited(
+            "lockstep.client.instance.client:MQClientInstance._on_thread",
+            "await self._unpacking.submit(work)",
+            "work()",
+        ),
         LOOKED_UP,
     ),
     Protection(
         "unreadable-look-up-told",
         "A half message, or one of an administrator, that cannot be read goes to the listener without a word.",
-        "client/instance/client.py",
-        "                self.log_unreadable(message)\n",
-        "                pass\n",
+        edited("lockstep.client.instance.client:MQClientInstance.unpack_all", "self.log_unreadable(message)", ""),
         LOOKED_UP,
     ),
     Protection(
         "unreadable-envelope-refused",
         "`produce --envelope` sends the packed bytes of a body that could not be unpacked as a body.",
-        "cli/produce/lines.py",
-        "    if error is not None:\n",
-        "    if False:\n",
+        edited("lockstep.cli.produce.lines:_envelope_body", "error is not None", "False"),
         ("tests/cli/test_cli_lines.py::test_a_bad_envelope_is_named_with_what_is_wrong",),
     ),
 )

@@ -18,16 +18,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.registry import find_experiment
+from lockstep.simulation.lab.runner import run_seed
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.found import Found, read_found, write_found
-from tests.mutants.plugin import MutantFinder
-from tests.mutants.protections import PROTECTIONS, ROOT
-
-if TYPE_CHECKING:  # a child imports it after the finder of its mutant is in place
-    from lockstep.simulation.lab.experiment import Outcome
+from tests.mutants.protections import BY_NAME, PROTECTIONS, ROOT
 
 STATE: Final = ROOT / "build" / "mutants"
 HEALTHY: Final = "healthy"
@@ -53,7 +53,6 @@ EXCESS_MIN: Final = 15
 SEEDS_MAX: Final = 5000
 _AT_ONCE: Final = 8
 _WORLD_CPU_S: Final = 20  # a world with all protections takes less than a second
-_LOADED_WITHIN: Final = 40  # worlds: some modules are imported by brokers with files alone
 
 Case = tuple[str, str, int]  # experiment, lock mode, seed
 
@@ -94,21 +93,15 @@ class NoEndError(KeyboardInterrupt):
 # The processes -----------------------------------------------------------------------------------------------
 
 
-def take_out(name: str) -> MutantFinder | None:
-    """From here on the module of a protection is imported without it."""
-    signal.signal(signal.SIGVTALRM, _no_end)
-    if name == HEALTHY:
-        return None
-    finder = MutantFinder(next(one for one in PROTECTIONS if one.name == name))
-    sys.meta_path.insert(0, finder)
-    return finder
+@contextmanager
+def without(name: str) -> Iterator[None]:
+    """Take a protection out; none with the name HEALTHY."""
+    with BY_NAME[name].taken_out() if name != HEALTHY else nullcontext():
+        yield
 
 
 def run_case(experiment: str, mode: str, seed: int) -> Seen:
-    from lockstep.simulation.lab.experiment import LockMode
-    from lockstep.simulation.lab.registry import find_experiment
-    from lockstep.simulation.lab.runner import run_seed
-
+    before = signal.signal(signal.SIGVTALRM, _no_end)
     signal.setitimer(signal.ITIMER_VIRTUAL, _WORLD_CPU_S, 1)
     try:
         return seen_in(experiment, run_seed(find_experiment(experiment), seed, LockMode(mode)))
@@ -116,14 +109,14 @@ def run_case(experiment: str, mode: str, seed: int) -> Seen:
         return Seen(experiment, mode, seed, (f"error: no end within {_WORLD_CPU_S} s of processor time",))
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def child(name: str, seeds: int, seconds: float, experiments: Sequence[str]) -> None:
     """Run worlds without a protection and add what they found to its state, until one decides or the time is over."""
-    finder = take_out(name)
     known, healthy = state_of(name), state_of(HEALTHY)
     ends = time.monotonic() + seconds
-    with (STATE / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+    with without(name), (STATE / f"{name}.jsonl").open("a", encoding="utf-8") as file:
         for count, case in enumerate(
             case for case in cases(read_found().get(name), seeds, experiments) if case not in known
         ):
@@ -132,8 +125,6 @@ def child(name: str, seeds: int, seconds: float, experiments: Sequence[str]) -> 
             file.flush()
             if name != HEALTHY and (is_decisive(one) or excess(known.values(), healthy)):
                 return
-            if finder is not None and not finder.loaded and count == _LOADED_WITHIN:
-                sys.exit(f"{name}: {count} worlds do not import {finder}")
             if count % _AT_ONCE == _AT_ONCE - 1:
                 gc.collect()  # a simulation freezes what is there, also the worlds that are over
             if time.monotonic() > ends:
@@ -143,8 +134,8 @@ def child(name: str, seeds: int, seconds: float, experiments: Sequence[str]) -> 
 def replay(name: str) -> int:
     """Run the world of found.json without the protection. Returns an exit status: 0, it finds it again."""
     found = read_found()[name]
-    take_out(name)
-    one = run_case(found.experiment, found.mode, found.seed)
+    with without(name):
+        one = run_case(found.experiment, found.mode, found.seed)
     print(f"{name}: {', '.join(one.kinds) or 'nothing'}, and found.json has {', '.join(found.kinds)}")
     return 0 if is_decisive(one) else 1
 
@@ -153,7 +144,7 @@ def _no_end(*_: object) -> None:
     raise NoEndError
 
 
-def seen_in(experiment: str, outcome: "Outcome") -> Seen:
+def seen_in(experiment: str, outcome: Outcome) -> Seen:
     error = (f"error: {outcome.error}",) if outcome.error else ()
     return Seen(experiment, str(outcome.mode), outcome.seed, (*outcome.wrong, *error))
 
@@ -161,8 +152,6 @@ def seen_in(experiment: str, outcome: "Outcome") -> Seen:
 @cache
 def rocketmqs(experiment: str) -> frozenset[str]:
     """Kinds of violations that RocketMQ's locks allow in an experiment."""
-    from lockstep.simulation.lab.registry import find_experiment
-
     found: Any = find_experiment(experiment)
     return ROCKETMQS if experiment == WORLDS else frozenset(found.rocketmqs)
 

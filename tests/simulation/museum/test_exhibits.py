@@ -14,7 +14,7 @@ from lockstep.simulation.lab.runner import outcome_of, run_plan
 from lockstep.simulation.museum.pages import Visit
 from lockstep.simulation.museum.plan import MuseumPlan
 from lockstep.simulation.museum.registry import EXHIBITS
-from lockstep.simulation.museum.variant import variant
+from lockstep.simulation.museum.variant import replaced, variant
 from lockstep.simulation.search.healed import Healed
 from lockstep.simulation.virtual_time.loop import VirtualLoop
 from tests.simulation.museum.find import SEEDS_MAX, first_seed
@@ -77,9 +77,9 @@ def test_a_variant_is_put_back_after_an_error() -> None:
     """Of several parts all are put back, the last one first, and the error goes on."""
     before = vars(ProcessQueue)["holds_lock"], vars(ProcessQueue)["make_messages_to_consume_again"]
     begin = variant(
-        (ProcessQueue, "holds_lock", lambda _: lambda *_arguments: True),
-        (ProcessQueue, "holds_lock", lambda _: lambda *_arguments: False),
-        (ProcessQueue, "make_messages_to_consume_again", lambda _: lambda *_arguments: None),
+        replaced(ProcessQueue, "holds_lock", lambda _: lambda *_arguments: True),
+        replaced(ProcessQueue, "holds_lock", lambda _: lambda *_arguments: False),
+        replaced(ProcessQueue, "make_messages_to_consume_again", lambda _: lambda *_arguments: None),
     )
     with pytest.raises(RuntimeError, match="in the run"), begin():
         raise RuntimeError("in the run")
@@ -90,8 +90,8 @@ def test_a_variant_that_cannot_begin_changes_nothing() -> None:
     """The parts that had begun are put back."""
     before = vars(ProcessQueue)["holds_lock"]
     begin = variant(
-        (ProcessQueue, "holds_lock", lambda _: lambda *_arguments: True),
-        (ProcessQueue, "a_method_that_is_gone", lambda method: method),
+        replaced(ProcessQueue, "holds_lock", lambda _: lambda *_arguments: True),
+        replaced(ProcessQueue, "a_method_that_is_gone", lambda method: method),
     )
     with pytest.raises(KeyError), begin():
         pass
