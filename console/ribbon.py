@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from lockstep.console.formats import clock
 from lockstep.console.model import RIBBON_MS, Mark, MarkKind, Span
 from lockstep.console.words.choose import Texts
+from lockstep.order.page.markup import tag
+from lockstep.order.page.pieces import COLOURS
 from lockstep.protocol.epochs import epoch_text
 
-__all__ = ["COLOURS", "SHAPES", "WIDTH", "Owner", "axis", "legend_shape", "owner_of", "ribbon"]
+__all__ = ["SHAPES", "WIDTH", "Owner", "axis", "legend_shape", "owner_of", "ribbon"]
 
 WIDTH: Final = 450  # two seconds a pixel
-COLOURS: Final = 8
 _HEIGHT, _TOP, _BAR = 42, 2, 16
 _LANES_Y: Final = (24, 36)  # marks that are close to each other stand in two lanes
 _LANE_GAP: Final = 11
@@ -62,11 +63,7 @@ def ribbon(
         owner: How a client id is shown.
         address: Where the details of a mark are.
     """
-    label = escape(texts("ribbon.label"))
-    parts = [
-        f'<svg class="ribbon" viewBox="0 0 {WIDTH} {_HEIGHT}" role="group" aria-label="{label}">',
-        f'<rect class="track" x="0" y="{_TOP}" width="{WIDTH}" height="{_BAR}"/>',
-    ]
+    parts = [tag("rect", class_="track", x=0, y=_TOP, width=WIDTH, height=_BAR)]
     parts += [_span(span, now_ms, owner(span.owner), texts) for span in spans]
     ends = [-1.0 * _LANE_GAP] * len(_LANES_Y)  # where the last mark of each lane stands
     for mark in marks:
@@ -75,36 +72,45 @@ def ribbon(
             lane = next((lane for lane, end in enumerate(ends) if x - end >= _LANE_GAP), ends.index(min(ends)))
             ends[lane] = x
             parts.append(_mark(mark, x, _LANES_Y[lane], address(mark), texts))
-    parts.append("</svg>")
-    return Markup("".join(parts))
+    return tag("svg", *parts, class_="ribbon", viewBox=f"0 0 {WIDTH} {_HEIGHT}", role="group",
+               aria_label=texts("ribbon.label"))  # fmt: skip
 
 
-def _span(span: Span, now_ms: int, owner: Owner, texts: Texts) -> str:
+def _span(span: Span, now_ms: int, owner: Owner, texts: Texts) -> Markup:
     end_ms = now_ms if span.to_ms is None else span.to_ms
     left, right = max(_x(span.from_ms, now_ms), 0.0), min(_x(end_ms, now_ms), float(WIDTH))
     if right <= 0:
-        return ""
+        return Markup("")
     width = round(max(right - left, 1.0), 1)
-    place = f'x="{left}" y="{_TOP}" width="{width}" height="{_BAR}"'
+    place: dict[str, float] = {"x": left, "y": _TOP, "width": width, "height": _BAR}
     until = clock(span.to_ms) if span.to_ms is not None else texts("ribbon.now")
     epoch = f", {texts('ribbon.epoch')} {epoch_text(span.epoch)}" if span.epoch is not None else ""
-    title = escape(f"{owner.letter}: {owner.client_id}{epoch}, {clock(span.from_ms)} to {until}")
-    hatch = f'<rect class="hatched" {place} fill="url(#hatch)"/>' if owner.is_hatched else ""
-    letter = ""
-    if width >= _LETTER_MIN:
-        letter = f'<text x="{round(left + width / 2, 1)}" y="{_TOP + 12}">{escape(owner.letter)}</text>'
-    data = f'data-owner="{escape(owner.client_id)}" data-from="{span.from_ms}" data-to="{span.to_ms or ""}"'
-    return f'<g class="span o{owner.colour}" {data}><title>{title}</title><rect {place}/>{hatch}{letter}</g>'
+    return tag(
+        "g",
+        tag("title", f"{owner.letter}: {owner.client_id}{epoch}, {clock(span.from_ms)} to {until}"),
+        tag("rect", **place),
+        tag("rect", class_="hatched", **place, fill="url(#hatch)") if owner.is_hatched else None,
+        tag("text", owner.letter, x=round(left + width / 2, 1), y=_TOP + 12) if width >= _LETTER_MIN else None,
+        class_=f"span o{owner.colour}",
+        data_owner=owner.client_id,
+        data_from=span.from_ms,
+        data_to=span.to_ms or "",
+    )
 
 
-def _mark(mark: Mark, x: float, y: int, address: str, texts: Texts) -> str:
+def _mark(mark: Mark, x: float, y: int, address: str, texts: Texts) -> Markup:
     whom = f" {mark.old} → {mark.new}" if mark.old and mark.new else f" {mark.new or mark.old or ''}"
-    title = escape(f"{clock(mark.at_ms)} {texts(f'mark.{mark.kind}')}:{whom} ({texts.cause(mark.cause)})")
-    return (
-        f'<a class="mark {mark.kind}" href="{escape(address)}" data-details tabindex="-1" data-at="{mark.at_ms}"'
-        f' data-kind="{mark.kind}"><title>{title}</title>'
-        f'<rect class="target" x="{round(x - 6, 1)}" y="{y - 6}" width="12" height="12"/>'
-        f'<path transform="translate({x} {y})" d="{SHAPES[mark.kind]}"/></a>'
+    return tag(
+        "a",
+        tag("title", f"{clock(mark.at_ms)} {texts(f'mark.{mark.kind}')}:{whom} ({texts.cause(mark.cause)})"),
+        tag("rect", class_="target", x=round(x - 6, 1), y=y - 6, width=12, height=12),
+        tag("path", transform=f"translate({x} {y})", d=SHAPES[mark.kind]),
+        class_=f"mark {mark.kind}",
+        href=address,
+        data_details=True,
+        tabindex=-1,
+        data_at=mark.at_ms,
+        data_kind=mark.kind,
     )
 
 
@@ -114,13 +120,11 @@ def axis(texts: Texts) -> Markup:
     for minutes, anchor in ((15, "start"), (10, "middle"), (5, "middle"), (0, "end")):
         x = WIDTH - minutes * 60_000 * WIDTH // RIBBON_MS
         text = f"-{minutes} min" if minutes else texts("ribbon.now")
-        labels.append(f'<text x="{x}" y="11" text-anchor="{anchor}">{escape(text)}</text>')
-        labels.append(f'<rect x="{min(x, WIDTH - 1)}" y="13" width="1" height="4"/>')
-    return Markup(f'<svg class="axis" viewBox="0 0 {WIDTH} 17" aria-hidden="true">{"".join(labels)}</svg>')
+        labels.append(tag("text", text, x=x, y=11, text_anchor=anchor))
+        labels.append(tag("rect", x=min(x, WIDTH - 1), y=13, width=1, height=4))
+    return tag("svg", *labels, class_="axis", viewBox=f"0 0 {WIDTH} 17", aria_hidden="true")
 
 
 def legend_shape(kind: MarkKind) -> Markup:
-    return Markup(
-        f'<svg class="legend {kind}" viewBox="-7 -7 14 14" width="14" height="14" aria-hidden="true">'
-        f'<path d="{SHAPES[kind]}"/></svg>'
-    )
+    shape = tag("path", d=SHAPES[kind])
+    return tag("svg", shape, class_=f"legend {kind}", viewBox="-7 -7 14 14", width=14, height=14, aria_hidden="true")

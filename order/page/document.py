@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from markupsafe import Markup
+
 from lockstep.order.page.axis import Axis, length_text
 from lockstep.order.page.frame import KEYS, document, plots_over
-from lockstep.order.page.markup import Html, tag
+from lockstep.order.page.markup import tag
 from lockstep.order.page.owners import Owners, owners_of
+from lockstep.order.page.pieces import BAD, GOOD, UNSURE, card, diamond, swatch, verdict
 from lockstep.order.page.plots import axis_of, handover_lane, mark_lane, owner_rows, rate_lane, waiting_lane
 from lockstep.order.page.run import JudgedRun
 from lockstep.order.page.sections import (
     Spoilt,
     broken_lines,
-    card,
     clock_text,
     duplicates,
     findings,
@@ -28,7 +30,7 @@ from lockstep.order.report import Verdict
 __all__ = ["page", "write_page"]
 
 LEGEND_MAX: Final = 120
-_MARKS: Final = {Verdict.IN_ORDER: "✓", Verdict.NOT_IN_ORDER: "✗", Verdict.UNDECIDED: "?"}
+_KINDS: Final = {Verdict.IN_ORDER: GOOD, Verdict.NOT_IN_ORDER: BAD, Verdict.UNDECIDED: UNSURE}
 
 
 def write_page(path: Path, title: str, runs: Sequence[JudgedRun], spoilt: Sequence[Spoilt] = ()) -> None:
@@ -45,7 +47,7 @@ def page(title: str, runs: Sequence[JudgedRun], spoilt: Sequence[Spoilt] = ()) -
     return document(title, tag("main", tag("h1", title), *parts, spoilt_rows(spoilt), foot))
 
 
-def _run(run: JudgedRun, id_: str, *, is_named: bool) -> list[Html | None]:
+def _run(run: JudgedRun, id_: str, *, is_named: bool) -> list[Markup | None]:
     axis = axis_of(run)
     return [
         tag("h2", run.name or "the traces", class_="run") if is_named else None,
@@ -61,15 +63,11 @@ def _run(run: JudgedRun, id_: str, *, is_named: bool) -> list[Html | None]:
     ]
 
 
-def _verdict(run: JudgedRun) -> Html:
-    report = run.report
-    verdict = report.verdict
-    class_ = {Verdict.IN_ORDER: "good", Verdict.NOT_IN_ORDER: "bad", Verdict.UNDECIDED: "unsure"}[verdict]
-    words = tag("div", tag("b", str(verdict)), tag("span", report.reason()))
-    return tag("div", tag("i", _MARKS[verdict], aria_hidden="true"), words, class_=f"verdict {class_}")
+def _verdict(run: JudgedRun) -> Markup:
+    return verdict(_KINDS[run.report.verdict], str(run.report.verdict), run.report.reason())
 
 
-def _counts(run: JudgedRun) -> Html:
+def _counts(run: JudgedRun) -> Markup:
     """The same rows as those of `lockstep trace check`."""
     bad = {"violations": "bad", "lost": "bad", "undecided": "unsure", "duplicates": "unsure", "broken lines": "bad"}
     figures = []
@@ -85,7 +83,7 @@ def _counts(run: JudgedRun) -> Html:
 # The plots ---------------------------------------------------------------------------------------------------
 
 
-def _plots(run: JudgedRun, axis: Axis, owners: Owners, id_: str) -> Html | None:
+def _plots(run: JudgedRun, axis: Axis, owners: Owners, id_: str) -> Markup | None:
     lanes = [
         rate_lane(run, axis),
         waiting_lane(run, axis),
@@ -129,14 +127,14 @@ def _begin(axis: Axis) -> str:
     )
 
 
-def _legend(run: JudgedRun, owners: Owners) -> Html | None:
+def _legend(run: JudgedRun, owners: Owners) -> Markup | None:
     if not owners.by_client:
         return None
     entries = []
     for client, owner in list(owners.by_client.items())[:LEGEND_MAX]:
-        swatch = tag("svg", tag("rect", width=22, height=12, fill=owner.fill), width=22, height=12, aria_hidden="true")
+        picture = swatch(tag("rect", width=22, height=12, fill=owner.fill), width=22, height=12)
         entries.append(
-            tag("button", swatch, tag("b", str(owner.number)), f" {owner.name}", type="button", data_o=owner.number,
+            tag("button", picture, tag("b", str(owner.number)), f" {owner.name}", type="button", data_o=owner.number,
                 aria_pressed="false", title=client)
         )  # fmt: skip
     more = len(owners.by_client) - len(entries)
@@ -152,9 +150,9 @@ def _legend(run: JudgedRun, owners: Owners) -> Html | None:
     return tag("div", hint, *entries, rest, *keys, class_="legend")
 
 
-def _key(class_: str, text: str) -> Html:
+def _key(class_: str, text: str) -> Markup:
     if class_ == "at-once":
         shape = tag("rect", class_="at-once", height=14, style="--x:5px;--w:4px")
     else:
-        shape = tag("svg", tag("path", d="M0-6L5.5 0L0 6L-5.5 0Z"), class_=class_, x=7, y=7, overflow="visible")
-    return tag("span", tag("svg", shape, width=14, height=14, aria_hidden="true"), f" {text}", class_="key")
+        shape = diamond(class_=class_, x=7, y=7)
+    return tag("span", swatch(shape, width=14, height=14), f" {text}", class_="key")

@@ -5,8 +5,11 @@ from collections.abc import Iterable
 from importlib.resources import files
 from typing import Final
 
+from markupsafe import Markup
+
 from lockstep.order.page.axis import Axis
-from lockstep.order.page.markup import Html, join, tag
+from lockstep.order.page.markup import join, tag
+from lockstep.order.page.pieces import percent
 
 __all__ = ["KEYS", "document", "plots_over"]
 
@@ -15,7 +18,7 @@ _BUTTONS: Final = (("in", "+", "Zoom in"), ("out", "-", "Zoom out"), ("left", "â
                    ("all", "Show all", None))  # fmt: skip
 
 
-def document(title: str, main: Html, *, style: str = "", script: str = "") -> str:
+def document(title: str, main: Markup, *, style: str = "", script: str = "") -> str:
     """The whole document. It loads nothing.
 
     Args:
@@ -27,10 +30,10 @@ def document(title: str, main: Html, *, style: str = "", script: str = "") -> st
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", title),
-        tag("style", Html(_part("page.css") + style)),
-        tag("noscript", tag("style", Html(".tools { display: none; }"))),
+        tag("style", Markup(_part("page.css") + style)),
+        tag("noscript", tag("style", Markup(".tools { display: none; }"))),
     )
-    scripts = [tag("script", Html(text)) for text in (script, _part("page.js")) if text]
+    scripts = [tag("script", Markup(text)) for text in (script, _part("page.js")) if text]
     return f"<!doctype html>\n{tag('html', head, tag('body', main, *scripts), lang='en')}\n"
 
 
@@ -41,13 +44,13 @@ def _part(name: str) -> str:
 
 def plots_over(
     axis: Axis,
-    lanes: Iterable[Html | None],
+    lanes: Iterable[Markup | None],
     *,
     id_: str,
     label: str,
-    defs: Html | None = None,
-    ground: Html | None = None,
-) -> Html:
+    defs: Markup | None = None,
+    ground: Markup | None = None,
+) -> Markup:
     """Lanes under one ruler, with buttons. page.js shows the same window of time in all of them.
 
     Args:
@@ -74,21 +77,21 @@ def plots_over(
     )
 
 
-def _ruler(axis: Axis) -> Html:
+def _ruler(axis: Axis) -> Markup:
     texts = []
     for tick in axis.ticks():
-        x = 100 * tick.place / axis.length
-        texts.append(tag("span", tick.text, class_="end" if x > 92 else None, style=f"left:{x:.4f}%"))
+        class_ = "end" if tick.place > 0.92 * axis.length else None
+        texts.append(tag("span", tick.text, class_=class_, style=f"left:{percent(tick.place, axis.length)}"))
     return tag("div", tag("div", "time", class_="side"), tag("div", *texts, class_="ticks"), class_="ruler")
 
 
-def _ground(axis: Axis, more: Html | None) -> Html:
+def _ground(axis: Axis, more: Markup | None) -> Markup:
     """The lines of the ticks and the cuts, behind all plots."""
-    places = [100 * tick.place / axis.length for tick in axis.ticks()]
-    lines = [tag("line", x1=f"{x:.4f}%", x2=f"{x:.4f}%", y1=0, y2="100%") for x in places]
+    places = [percent(tick.place, axis.length) for tick in axis.ticks()]
+    lines = [tag("line", x1=x, x2=x, y1=0, y2="100%") for x in places]
     cuts = [
         tag("rect", class_="cut", height="100%", data_a=cut.begin, data_b=cut.end,
-            style=f"--x:{100 * cut.begin / axis.length:.4f}%;--w:{100 * (cut.end - cut.begin) / axis.length:.4f}%")
+            style=f"--x:{percent(cut.begin, axis.length)};--w:{percent(cut.end - cut.begin, axis.length)}")
         for cut in axis.cuts
     ]  # fmt: skip
     hatch = tag("pattern", tag("path", d="M-2 2L2-2M0 8L8 0M6 10L10 6", class_="cut-line"), id="cut", width=8, height=8,

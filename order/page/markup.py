@@ -1,22 +1,17 @@
-"""HTML and SVG as text, with every value escaped."""
+"""Elements of HTML and SVG as text, with every value escaped."""
 
-from html import escape
 from typing import Final
 
-__all__ = ["Html", "join", "tag"]
+from markupsafe import Markup, escape
+
+__all__ = ["join", "tag"]
 
 _EMPTY: Final = frozenset({"meta", "br"})
 _SHAPES: Final = frozenset({"rect", "path", "line", "circle"})
 
 
-class Html(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
-def tag(name: str, /, *content: str | Html | None, **attributes: str | float | bool | None) -> Html:
-    """An element. Content is escaped unless it is Html.
+def tag(name: str, /, *content: str | None, **attributes: str | float | bool | None) -> Markup:
+    """An element. Content is escaped unless it is Markup.
 
     Args:
         name: The element's name.
@@ -33,13 +28,11 @@ def tag(name: str, /, *content: str | Html | None, **attributes: str | float | b
             text = f"{value:.10g}" if isinstance(value, float) else str(value)
             words.append(f'{key}="{escape(text)}"')
     if name in _SHAPES and not any(content):
-        return Html(f"<{' '.join(words)}/>")
+        return Markup(f"<{' '.join(words)}/>")
     begin = f"<{' '.join(words)}>"
-    return Html(begin if name in _EMPTY else f"{begin}{join(*content)}</{name}>")
+    return Markup(begin if name in _EMPTY else f"{begin}{join(*content)}</{name}>")
 
 
-def join(*content: str | Html | None) -> Html:
-    """Several pieces as one. What is no Html is escaped; None is left out."""
-    return Html(
-        "".join(one if isinstance(one, Html) else escape(one, quote=False) for one in content if one is not None)
-    )
+def join(*content: str | None) -> Markup:
+    """Several pieces as one. What is no Markup is escaped; None is left out."""
+    return Markup("").join(one for one in content if one is not None)

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from lockstep.order.page.markup import Html, join, tag
+from markupsafe import Markup
+
+from lockstep.order.page.markup import join, tag
+from lockstep.order.page.pieces import COLOURS
 from lockstep.order.page.run import Found, JudgedRun, OwnerBar
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Owner", "Owners", "Rows", "owners_of", "rows_of", "short_client"]
 
 ROWS_MAX: Final = 300
-COLOURS: Final = 8
 _PATTERNS: Final = ("", "M-2 2L2-2M0 8L8 0M6 10L10 6", "M0 4H8", "M4 0V8", "M0 4H8M4 0V8")
 Name = tuple[str, MessageQueue]  # group and queue
 
@@ -29,7 +31,7 @@ class Owners(NamedTuple):
     """All owners of a run. `defs`: the patterns that their fills use."""
 
     by_client: Mapping[str, Owner]
-    defs: Html | None
+    defs: Markup | None
 
 
 class Rows(NamedTuple):
@@ -66,7 +68,7 @@ def owners_of(run: JudgedRun) -> Owners:
     return Owners(found, defs)
 
 
-def _pattern(colour: int, pattern: int) -> Html:
+def _pattern(colour: int, pattern: int) -> Markup:
     shapes = join(
         tag("rect", width=8, height=8, fill=f"var(--series-{colour})"),
         tag("path", d=_PATTERNS[pattern], class_="hatch"),

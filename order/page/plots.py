@@ -1,7 +1,6 @@
 """The plots of a run as SVG: rate, waiting messages, handovers, and a row of owners for each queue, over one time axis.
 
-Places along the axis are percentages of the width, so the browser scales nothing and text keeps its shape. Elements
-carry their place as `data-a` and `data-b`; page.js sets the percentages anew when the reader zooms.
+Elements carry their place as `data-a` and `data-b`, for page.js.
 """
 
 from collections import defaultdict
@@ -9,10 +8,13 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import Final
 
+from markupsafe import Markup
+
 from lockstep.order.kinds import Confidence
 from lockstep.order.page.axis import Axis, length_text, time_text
-from lockstep.order.page.markup import Html, join, tag
+from lockstep.order.page.markup import join, tag
 from lockstep.order.page.owners import Owners, rows_of
+from lockstep.order.page.pieces import diamond, lane, percent
 from lockstep.order.page.run import Found, JudgedRun, OwnerBar
 from lockstep.order.report import Handover
 
@@ -36,22 +38,15 @@ def axis_of(run: JudgedRun) -> Axis:
 
 def _at(axis: Axis, begin: float, end: float | None = None, *, is_styled: bool = True) -> dict[str, str | float]:
     """The attributes of an element at a place, or from one place to another. Only shapes can have them as style."""
-    x = f"{100 * begin / axis.length:.4f}%"
+    x = percent(begin, axis.length)
     places: dict[str, str | float] = {"data_a": begin} if end is None else {"data_a": begin, "data_b": end}
     if not is_styled:
         return {**places, "x": x}
-    width = "" if end is None else f";--w:{100 * (end - begin) / axis.length:.4f}%"
+    width = "" if end is None else f";--w:{percent(end - begin, axis.length)}"
     return {**places, "style": f"--x:{x}{width}"}
 
 
-def _lane(title: str, unit: str | None, content: Html, height: int, kind: str) -> Html:
-    """One plot: its name at the left, its field at the right."""
-    side = tag("div", tag("b", title), tag("span", unit) if unit else None, class_="side")
-    field = tag("svg", content, class_="field", height=height, width="100%", aria_hidden="true")
-    return tag("div", side, field, class_=f"lane {kind}")
-
-
-def rate_lane(run: JudgedRun, axis: Axis) -> Html | None:
+def rate_lane(run: JudgedRun, axis: Axis) -> Markup | None:
     """Listener calls a second, and those of them that were repeats."""
     if not run.rates.calls:
         return None
@@ -77,7 +72,7 @@ def rate_lane(run: JudgedRun, axis: Axis) -> Html | None:
     return _curve_lane("Rate", unit, curves, top)
 
 
-def waiting_lane(run: JudgedRun, axis: Axis) -> Html | None:
+def waiting_lane(run: JudgedRun, axis: Axis) -> Markup | None:
     """Messages that were sent and not yet handled: all together, and each curve."""
     if not run.waiting:
         return None
@@ -115,7 +110,7 @@ def _highest(points: Sequence[tuple[int, int]], axis: Axis) -> list[tuple[int, i
     return list(found.values())
 
 
-def _curve_lane(title: str, unit: str, curves: Sequence[Html], top: float) -> Html:
+def _curve_lane(title: str, unit: str, curves: Sequence[Markup], top: float) -> Markup:
     """A plot of curves with the values of its axis."""
     texts = [
         tag("text", f"{value:,g}", class_="value", x=4, y=max(_CURVE_HEIGHT * (1 - value / top) - 4, 11))
@@ -124,10 +119,10 @@ def _curve_lane(title: str, unit: str, curves: Sequence[Html], top: float) -> Ht
     lines = [tag("line", class_="level", x1=0, x2="100%", y1=y, y2=y) for y in (1, _CURVE_HEIGHT / 2)]
     drawing = tag("svg", *curves, viewBox="0 0 1000 100", preserveAspectRatio="none", width="100%",
                   height=_CURVE_HEIGHT)  # fmt: skip
-    return _lane(title, unit, join(*lines, drawing, *texts), _CURVE_HEIGHT, "tall")
+    return lane(title, unit, [*lines, drawing, *texts], _CURVE_HEIGHT, "tall")
 
 
-def _curve(points: Sequence[tuple[float, float]], axis: Axis, top: float, kind: str, *, is_step: bool) -> Html:
+def _curve(points: Sequence[tuple[float, float]], axis: Axis, top: float, kind: str, *, is_step: bool) -> Markup:
     """A path in 1000 by 100 units. page.js moves and stretches the group along the axis."""
     words: list[str] = []
     last = 0.0
@@ -141,7 +136,7 @@ def _curve(points: Sequence[tuple[float, float]], axis: Axis, top: float, kind: 
     return tag("g", area, tag("path", class_="line", d=line), class_=f"zoomed {kind}")
 
 
-def handover_lane(run: JudgedRun, axis: Axis) -> Html | None:
+def handover_lane(run: JudgedRun, axis: Axis) -> Markup | None:
     """When queues changed their owner: a stem as high as the time without an owner."""
     timed = [one for one in run.report.handovers if one.at_ns]
     if not timed:
@@ -155,31 +150,28 @@ def handover_lane(run: JudgedRun, axis: Axis) -> Html | None:
         text = tag("title", _handover_text(one))
         stems.append(tag("rect", text, class_="stem", y=y, height=height + 4, **_at(axis, where)))
         stems.append(tag("circle", text, class_="head", cy=y, r=3.5, **_at(axis, where)))
-    texts = [tag("text", length_text(top), class_="value", x=4, y=11)]
-    drawing = join(tag("line", class_="level", x1=0, x2="100%", y1=1, y2=1), *stems, *texts)
-    unit = "changes of owner, as high as they took"
-    return _lane("Handovers", unit, drawing, _CURVE_HEIGHT, "tall")
+    level = tag("line", class_="level", x1=0, x2="100%", y1=1, y2=1)
+    text = tag("text", length_text(top), class_="value", x=4, y=11)
+    return lane("Handovers", "changes of owner, as high as they took", [level, *stems, text], _CURVE_HEIGHT, "tall")
 
 
 def _handover_text(one: Handover) -> str:
     return f"{one.queue}: from {one.from_client_id} to {one.to_client_id}, {length_text(one.duration_ms)}"
 
 
-def mark_lane(run: JudgedRun, axis: Axis) -> Html | None:
+def mark_lane(run: JudgedRun, axis: Axis) -> Markup | None:
     """All findings that have a time."""
     marks = [_mark(found, axis, 11) for found in run.found if found.span_ns is not None]
-    return _lane("Findings", None, join(*marks), 22, "marks") if marks else None
+    return lane("Findings", None, marks, 22, "marks") if marks else None
 
 
-def _mark(found: Found, axis: Axis, y: float) -> Html:
+def _mark(found: Found, axis: Axis, y: float) -> Markup:
     """A diamond of fixed size at a finding, hollow for an undecided one."""
     assert found.span_ns is not None
     begin = axis.place(found.span_ns[0])
     undecided = found.violation.confidence is Confidence.UNDECIDED
-    shape = tag("path", d="M0-6L5.5 0L0 6L-5.5 0Z")
     class_ = "mark unsure" if undecided else "mark"
-    return tag("svg", tag("title", _found_text(found, axis)), shape, class_=class_, y=y, overflow="visible",
-               **_at(axis, begin, is_styled=False))  # fmt: skip
+    return diamond(_found_text(found, axis), class_=class_, y=y, **_at(axis, begin, is_styled=False))
 
 
 def _found_text(found: Found, axis: Axis) -> str:
@@ -189,7 +181,7 @@ def _found_text(found: Found, axis: Axis) -> str:
     return f"{found.violation.kind} ({found.violation.confidence}) at {when}{length}: {found.violation.sentence}"
 
 
-def owner_rows(run: JudgedRun, axis: Axis, owners: Owners) -> Html | None:
+def owner_rows(run: JudgedRun, axis: Axis, owners: Owners) -> Markup | None:
     """A row for each queue: its owners as bars, the findings as marks, calls at the same time in their true length."""
     if not run.owners:
         return None
@@ -203,7 +195,7 @@ def owner_rows(run: JudgedRun, axis: Axis, owners: Owners) -> Html | None:
         pieces = [piece for bar in bars for piece in _bar(bar, axis, owners, height)]
         pieces += [_overlap(one, axis, height) for one in found if one.span_ns and one.span_ns[1] > one.span_ns[0]]
         pieces += [_mark(one, axis, height / 2) for one in found if one.span_ns is not None]
-        lanes.append(_lane(name, None, join(*pieces), height, _row_class(found)))
+        lanes.append(lane(name, None, pieces, height, _row_class(found)))
     notes = [rows.note]
     if rows.left_out:
         notes.append(f"{rows.left_out:,} queues more are not drawn; those with findings come first.")
@@ -219,7 +211,7 @@ def _row_class(found: Sequence[Found]) -> str:
     return "row doubt" if all(one.violation.confidence is Confidence.UNDECIDED for one in found) else "row found"
 
 
-def _bar(bar: OwnerBar, axis: Axis, owners: Owners, height: int) -> list[Html]:
+def _bar(bar: OwnerBar, axis: Axis, owners: Owners, height: int) -> list[Markup]:
     begin, end = axis.place(bar.from_ns), axis.place(bar.to_ns)
     owner = owners.by_client[bar.client_id]
     offsets = f", offsets {bar.first_offset:,} to {bar.last_offset:,}" if bar.first_offset is not None else ""
@@ -238,7 +230,7 @@ def _bar(bar: OwnerBar, axis: Axis, owners: Owners, height: int) -> list[Html]:
     return [shape, label]
 
 
-def _overlap(found: Found, axis: Axis, height: int) -> Html:
+def _overlap(found: Found, axis: Axis, height: int) -> Markup:
     assert found.span_ns is not None
     places = _at(axis, axis.place(found.span_ns[0]), axis.place(found.span_ns[1]))
     unsure = found.violation.confidence is Confidence.UNDECIDED

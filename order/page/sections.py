@@ -1,17 +1,20 @@
 """The sections of a page below the plots, as tables and lists: evidence, repeats, handovers, percentiles, limits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from markupsafe import Markup
+
 from lockstep.order.kinds import RULES, Cause, Confidence
 from lockstep.order.page.axis import Axis, length_text
-from lockstep.order.page.markup import Html, tag
+from lockstep.order.page.markup import tag
+from lockstep.order.page.pieces import card, table
 from lockstep.order.page.run import Found, JudgedRun
 from lockstep.order.report import Violation
 
 __all__ = [
-    "Spoilt", "broken_lines", "card", "clock_text", "duplicates", "findings", "handovers", "latency", "limits",
+    "Spoilt", "broken_lines", "clock_text", "duplicates", "findings", "handovers", "latency", "limits",
     "periods", "spoilt_rows",
 ]  # fmt: skip
 
@@ -43,11 +46,6 @@ class Spoilt(NamedTuple):
         return set(self.expected) == set(self.found)
 
 
-def card(heading: str, note: str | None, *content: Html | None, id_: str | None = None) -> Html:
-    return tag("section", tag("h2", heading), tag("p", note, class_="note") if note else None, *content,
-               class_="card", id=id_)  # fmt: skip
-
-
 def clock_text(time_ns: int) -> str:
     try:
         moment = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
@@ -56,7 +54,7 @@ def clock_text(time_ns: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{time_ns // 1_000_000 % 1000:03} UTC"
 
 
-def periods(run: JudgedRun) -> Html | None:
+def periods(run: JudgedRun) -> Markup | None:
     """What the bars show, as a table."""
     if not run.owners:
         return None
@@ -67,14 +65,15 @@ def periods(run: JudgedRun) -> Html | None:
         for bar in bars
     ]  # fmt: skip
     more = f", the first {len(bars):,} of them" if len(bars) < len(run.owners) else ""
-    table = _table(["group", "queue", "owner", "#period", "from (UTC)", "#length", "#calls"], rows)
-    return tag("details", tag("summary", f"{len(run.owners):,} periods of ownership as a table{more}"), table)
+    summary = tag("summary", f"{len(run.owners):,} periods of ownership as a table{more}")
+    heads = ["group", "queue", "owner", "#period", "from (UTC)", "#length", "#calls"]
+    return tag("details", summary, table(heads, rows))
 
 
 # Findings ----------------------------------------------------------------------------------------------------
 
 
-def findings(run: JudgedRun, axis: Axis, id_: str) -> list[Html]:
+def findings(run: JudgedRun, axis: Axis, id_: str) -> list[Markup]:
     report = run.report
     kinds = list(dict.fromkeys([*report.violation_counts, *report.undecided_counts]))
     if not kinds:
@@ -84,17 +83,17 @@ def findings(run: JudgedRun, axis: Axis, id_: str) -> list[Html]:
         sure, open_ = report.violation_counts.get(kind, 0), report.undecided_counts.get(kind, 0)
         rule = RULES[kind]
         rows.append([tag("b", str(kind)), f"({rule.letter})", rule.sentence, sure or "-", open_ or "-"])
-    table = _table(["kind", "rule", "what it means", "#violations", "#undecided"], rows)
+    kinds_table = table(["kind", "rule", "what it means", "#violations", "#undecided"], rows)
     cards = [_example(word, one, run, axis, id_) for word, one in report.examples()]
     note = "Of each kind the first, the worst and the last finding, each with the command that prints its records."
     return [
         card("Kinds of findings", "Undecided: the records neither prove nor exclude it. It is no violation, and no "
-              "pass.", table),
+              "pass.", kinds_table),
         card("Evidence", note, *cards),
     ]  # fmt: skip
 
 
-def _example(word: str, one: Violation, run: JudgedRun, axis: Axis, id_: str) -> Html:
+def _example(word: str, one: Violation, run: JudgedRun, axis: Axis, id_: str) -> Markup:
     found = next((found for found in run.found if found.violation is one), Found(one, (), None))
     unsure = one.confidence is Confidence.UNDECIDED
     head = tag(
@@ -129,38 +128,16 @@ def _example(word: str, one: Violation, run: JudgedRun, axis: Axis, id_: str) ->
 # Tables ------------------------------------------------------------------------------------------------------
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
-    """A table. The heading of a column of numbers begins with #."""
-    numbers = [head.startswith("#") for head in heads]
-    first = tag("tr", *[tag("th", head.lstrip("#"), class_="n" if is_number else None, scope="col")
-                        for head, is_number in zip(heads, numbers, strict=True)])  # fmt: skip
-    body = []
-    for row in rows:
-        cells = [
-            tag("td", _cell(value), class_="n" if is_number else None)
-            for value, is_number in zip(row, numbers, strict=True)
-        ]
-        body.append(tag("tr", *cells))
-    table = tag("table", tag("thead", first), tag("tbody", *body))
-    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label="table")
-
-
-def _cell(value: object) -> str | Html:
-    if isinstance(value, Html):
-        return value
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def duplicates(run: JudgedRun) -> Html | None:
+def duplicates(run: JudgedRun) -> Markup | None:
     found = [(cause, count) for cause, count in run.report.duplicates.items() if count]
     if not found:
         return None
     rows = [[str(cause), count, _CAUSES[Cause(cause)]] for cause, count in sorted(found, key=lambda one: -one[1])]
     note = "Repeats are no violations: delivery is at least once. Each has its cause."
-    return card("Handled again", note, _table(["cause", "#messages", "what it means"], rows))
+    return card("Handled again", note, table(["cause", "#messages", "what it means"], rows))
 
 
-def handovers(run: JudgedRun, axis: Axis) -> Html | None:
+def handovers(run: JudgedRun, axis: Axis) -> Markup | None:
     found = sorted(run.report.handovers, key=lambda one: -one.duration_ms)
     if not found:
         return None
@@ -172,10 +149,10 @@ def handovers(run: JudgedRun, axis: Axis) -> Html | None:
     note = "From the last record of the old owner to the first position of the new owner."
     if len(found) > len(rows):
         note += f" The longest {len(rows)} of {len(found):,}."
-    return card("Handovers", note, _table(["queue", "from", "to", "at (UTC)", "#took"], rows))
+    return card("Handovers", note, table(["queue", "from", "to", "at (UTC)", "#took"], rows))
 
 
-def latency(run: JudgedRun) -> list[Html]:
+def latency(run: JudgedRun) -> list[Markup]:
     cards = []
     for measure, (heading, note) in _MEASURES.items():
         rows = [
@@ -184,7 +161,7 @@ def latency(run: JudgedRun) -> list[Html]:
             if row.measure == measure
         ]
         if rows:
-            cards.append(card(heading, note, _table(["queue", "#messages", "#p50", "#p90", "#p99", "#longest"], rows)))
+            cards.append(card(heading, note, table(["queue", "#messages", "#p50", "#p90", "#p99", "#longest"], rows)))
     return cards
 
 
@@ -192,7 +169,7 @@ def _length(value: float | None) -> str:
     return "-" if value is None else length_text(value)
 
 
-def limits(run: JudgedRun) -> Html | None:
+def limits(run: JudgedRun) -> Markup | None:
     report = run.report
     parts = []
     if report.unseen:
@@ -202,17 +179,17 @@ def limits(run: JudgedRun) -> Html | None:
     return card("What these traces cannot show", None, *parts) if parts else None
 
 
-def broken_lines(run: JudgedRun) -> Html | None:
+def broken_lines(run: JudgedRun) -> Markup | None:
     if not run.report.broken:
         return None
     rows = [[tag("code", line.path), line.number, line.why] for line in run.report.broken]
     note = (
         f"{run.report.broken_lines:,} in all. With a line missing, nothing is proved: the verdict cannot be in order."
     )
-    return card("Lines that are no records", note, _table(["file", "#line", "why"], rows))
+    return card("Lines that are no records", note, table(["file", "#line", "why"], rows))
 
 
-def spoilt_rows(spoilt: Sequence[Spoilt]) -> Html | None:
+def spoilt_rows(spoilt: Sequence[Spoilt]) -> Markup | None:
     if not spoilt:
         return None
     rows = []
@@ -220,5 +197,8 @@ def spoilt_rows(spoilt: Sequence[Spoilt]) -> Html | None:
         word = tag("span", "found", class_="good-text") if one.is_found else tag("span", "missed", class_="bad-text")
         rows.append([one.name, ", ".join(one.expected) or "nothing", ", ".join(one.found) or "nothing", word])
     note = "A check that never finds anything proves nothing. Each of these must be found, and named."
-    table = _table(["what was done", "must be found", "was found", "result"], rows)
-    return card("The same traces, spoilt on purpose", note, table)
+    return card(
+        "The same traces, spoilt on purpose",
+        note,
+        table(["what was done", "must be found", "was found", "result"], rows),
+    )

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from lockstep.order.page.markup import Html, join, tag
+from markupsafe import Markup
+
+from lockstep.order.page.markup import join, tag
+from lockstep.order.page.pieces import COLOURS, diamond, percent
+from lockstep.order.page.pieces import lane as draw_lane
 from lockstep.simulation.timeline.model import Kind, Lane, LaneKind, Moment, Timeline, Wrong
 
-__all__ = ["COLOURS", "colour_of", "draw_bands", "draw_lanes"]
+__all__ = ["colour_of", "draw_bands", "draw_lanes"]
 
-COLOURS: Final = 8
 _ROW: Final = 8  # px of a row of calls
 _ROWS_MAX: Final = 4
 _BAR: Final = 18  # px of the bar of an owner, and of a fault
@@ -54,20 +57,20 @@ class _Drawing:
                 self._by_lane.setdefault(lane, []).append(moment)
         self._colours = {who: colour_of(timeline, who) for who in {moment.who for moment in timeline.moments}}
 
-    def _shape(self, moment: Moment, y: float, height: float, class_: str = "") -> Html:
+    def _shape(self, moment: Moment, y: float, height: float, class_: str = "") -> Markup:
         words = ["at", _class(moment.kind), self._colours[moment.who], class_]
         if moment.number in self._evidence:
             words.append("proof")
         width = None
         if moment.end_ms is not None:
-            width = f"{max(100 * (moment.end_ms - moment.at_ms) / self._length_ms, _THINNEST):.4f}%"
+            width = percent(max(moment.end_ms - moment.at_ms, _THINNEST / 100 * self._length_ms), self._length_ms)
         return tag("rect", class_=" ".join(filter(None, words)), x=self._x(moment.at_ms), width=width, y=y,
                    height=height, data_s=f"{self._prefix}{moment.number}")  # fmt: skip
 
     def _x(self, at_ms: float) -> str:
-        return f"{100 * at_ms / self._length_ms:.4f}%"
+        return percent(at_ms, self._length_ms)
 
-    def _label(self, moment: Moment, text: str, y: float, class_: str, end_ms: float | None = None) -> Html:
+    def _label(self, moment: Moment, text: str, y: float, class_: str, end_ms: float | None = None) -> Markup:
         """A text that is shown if there is room for it until `end_ms`, or until the moment's end."""
         if end_ms is None:
             end_ms = moment.end_ms if moment.end_ms is not None else moment.at_ms
@@ -75,18 +78,18 @@ class _Drawing:
         px = round(len(text) * _LETTER_PX + 8)
         narrow = " narrow" if share * 7 < px else ""  # of a plot of 700 px; the script measures
         if share < _LABELLED:
-            return Html("")
+            return Markup("")
         return tag("text", text, class_=f"at who {class_}{narrow}", x=self._x(moment.at_ms), y=y, data_w=f"{share:.4f}",
                    data_px=px)  # fmt: skip
 
-    def _glyph(self, moment: Moment, y: float) -> Html:
+    def _glyph(self, moment: Moment, y: float) -> Markup:
         class_ = f"at glyph {_class(moment.kind)}"
         return tag("text", _GLYPHS[moment.kind], class_=class_, x=self._x(moment.at_ms), y=y,
                    data_s=f"{self._prefix}{moment.number}")  # fmt: skip
 
     # Lanes ---------------------------------------------------------------------------------------------------
 
-    def lane(self, lane: Lane) -> Html:
+    def lane(self, lane: Lane) -> Markup:
         """One row: its name at the left, its field at the right."""
         moments = self._by_lane.get(lane.key, [])
         draw = {LaneKind.FAULTS: self._faults, LaneKind.QUEUE: self._queue}.get(lane.kind, self._process)
@@ -95,17 +98,11 @@ class _Drawing:
             shapes += self._without_step(lane.key, height)
         marks = [self.mark(wrong, height / 2) for wrong in self._timeline.wrongs if wrong.lane == lane.key]
         found = " found" if marks else ""
-        side = tag(
-            "div",
-            tag("b", lane.name, title=lane.key or None),
-            tag("span", lane.note) if lane.note else None,
-            class_="side",
-        )
-        field = tag("svg", *shapes, *marks, class_="field", height=height, width="100%", aria_hidden="true")
         colour = f" of {colour_of(self._timeline, lane.key)}" if lane.kind is LaneKind.PROCESS else ""
-        return tag("div", side, field, class_=f"lane row {lane.kind}{colour}{found}")
+        class_ = f"row {lane.kind}{colour}{found}"
+        return draw_lane(lane.name, lane.note, [*shapes, *marks], height, class_, hint=lane.key or None)
 
-    def _without_step(self, lane: str, height: float) -> list[Html]:
+    def _without_step(self, lane: str, height: float) -> list[Markup]:
         """Calls of a queue that have no step: one path for each process."""
         spans: dict[str, list[tuple[float, float]]] = {}
         scale = _WIDTH / self._length_ms
@@ -120,23 +117,20 @@ class _Drawing:
         return [tag("svg", *paths, viewBox=f"0 0 {_WIDTH} 1", preserveAspectRatio="none", width="100%",
                     y=height - _STROKE, height=_STROKE)]  # fmt: skip
 
-    def mark(self, wrong: Wrong, y: float) -> Html:
+    def mark(self, wrong: Wrong, y: float) -> Markup:
         """A diamond at a violation."""
-        shape = tag("path", d="M0-6L5.5 0L0 6L-5.5 0Z")
-        return tag("svg", shape, class_="at mark", x=self._x(wrong.at_ms), y=y, overflow="visible",
-                   data_v=f"{self._prefix}v{self._timeline.wrongs.index(wrong)}")  # fmt: skip
+        number = self._timeline.wrongs.index(wrong)
+        return diamond(class_="at mark", x=self._x(wrong.at_ms), y=y, data_v=f"{self._prefix}v{number}")
 
-    def wrong_lane(self) -> Html | None:
+    def wrong_lane(self) -> Markup | None:
         """All violations."""
         if not self._timeline.wrongs:
             return None
         marks = [self.mark(wrong, 11) for wrong in self._timeline.wrongs]
-        side = tag("div", tag("b", "violations"), class_="side")
-        field = tag("svg", *marks, class_="field", height=22, width="100%", aria_hidden="true")
-        return tag("div", side, field, class_="lane row found")
+        return draw_lane("violations", None, marks, 22, "row found")
 
-    def _faults(self, moments: Sequence[Moment]) -> tuple[list[Html], int]:
-        rows, shapes = _rows_of(moments), list[Html]()
+    def _faults(self, moments: Sequence[Moment]) -> tuple[list[Markup], int]:
+        rows, shapes = _rows_of(moments), list[Markup]()
         for moment in moments:
             y = 3 + rows[moment.number] * (_BAR + 2)
             if moment.kind is Kind.ERROR:
@@ -149,11 +143,11 @@ class _Drawing:
             shapes.append(self._label(moment, moment.text.removeprefix("fault: "), y + 13, "plain", next_ms))
         return shapes, 6 + (max(rows.values(), default=0) + 1) * (_BAR + 2)
 
-    def _process(self, moments: Sequence[Moment]) -> tuple[list[Html], int]:
+    def _process(self, moments: Sequence[Moment]) -> tuple[list[Markup], int]:
         calls = [moment for moment in moments if moment.kind in _CALLS]
         rows = _rows_of(calls)
         height = 16 + min(max(rows.values(), default=0) + 1, _ROWS_MAX) * _ROW
-        over, shapes = list[Html](), list[Html]()
+        over, shapes = list[Markup](), list[Markup]()
         for moment in moments:
             match moment.kind:
                 case Kind.LIFE:
@@ -174,12 +168,12 @@ class _Drawing:
                     pass
         return shapes + over, height
 
-    def _queue(self, moments: Sequence[Moment]) -> tuple[list[Html], int]:
+    def _queue(self, moments: Sequence[Moment]) -> tuple[list[Markup], int]:
         bar = self._bar
         rows = _rows_of(moment for moment in moments if moment.kind in _CALLS)
         row_height = _ROW if bar == _BAR else 4
         height = bar + 5 + min(max(rows.values(), default=0) + 1, _ROWS_MAX) * row_height
-        shapes, over = list[Html](), list[Html]()
+        shapes, over = list[Markup](), list[Markup]()
         for moment in moments:
             match moment.kind:
                 case Kind.OWN:
@@ -223,14 +217,14 @@ def _class(kind: Kind) -> str:
     return str(kind).replace(" ", "-")
 
 
-def draw_lanes(timeline: Timeline, length_ms: float, prefix: str) -> list[Html]:
+def draw_lanes(timeline: Timeline, length_ms: float, prefix: str) -> list[Markup]:
     """All lanes of a run, and before them that of its violations."""
     drawing = _Drawing(timeline, length_ms, prefix)
     first = drawing.wrong_lane()
     return [*([first] if first is not None else []), *map(drawing.lane, timeline.lanes)]
 
 
-def draw_bands(timelines: Sequence[Timeline], length_ms: float) -> Html:
+def draw_bands(timelines: Sequence[Timeline], length_ms: float) -> Markup:
     """Faults that last, behind all lanes; those of several runs of one plan are the same."""
     spans = {
         (moment.at_ms, moment.end_ms): None
@@ -241,6 +235,6 @@ def draw_bands(timelines: Sequence[Timeline], length_ms: float) -> Html:
     return join(*[_band(begin, end, length_ms) for begin, end in spans])
 
 
-def _band(begin_ms: float, end_ms: float, length_ms: float) -> Html:
-    return tag("rect", class_="at band", x=f"{100 * begin_ms / length_ms:.4f}%",
-               width=f"{100 * (end_ms - begin_ms) / length_ms:.4f}%", height="100%")  # fmt: skip
+def _band(begin_ms: float, end_ms: float, length_ms: float) -> Markup:
+    width = percent(end_ms - begin_ms, length_ms)
+    return tag("rect", class_="at band", x=percent(begin_ms, length_ms), width=width, height="100%")

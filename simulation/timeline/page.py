@@ -5,9 +5,12 @@ from heapq import merge
 from importlib.resources import files
 from typing import Final
 
+from markupsafe import Markup
+
 from lockstep.order.page.axis import Axis, length_text
 from lockstep.order.page.frame import document, plots_over
-from lockstep.order.page.markup import Html, join, tag
+from lockstep.order.page.markup import join, tag
+from lockstep.order.page.pieces import BAD, GOOD, UNSURE, card, diamond, swatch, table, verdict
 from lockstep.simulation.timeline.drawing import colour_of, draw_bands, draw_lanes
 from lockstep.simulation.timeline.model import Kind, LaneKind, Moment, Timeline, Wrong, seconds
 
@@ -45,7 +48,7 @@ def timeline_page(title: str, timelines: Sequence[Timeline], about: str = "") ->
     """
     length_ms = max((timeline.length_ms for timeline in timelines), default=1.0)
     axis, several = Axis([(0, int(length_ms * 1e6))]), len(timelines) > 1
-    lanes: list[Html] = []
+    lanes: list[Markup] = []
     for number, timeline in enumerate(timelines):
         if several:
             lanes.append(tag("h3", timeline.label, tag("span", _count(timeline), class_="badge"), class_="run-name"))
@@ -77,20 +80,18 @@ def _count(timeline: Timeline) -> str:
     return "no violation" if not count else "1 violation" if count == 1 else f"{count:,} violations"
 
 
-def _verdict(timeline: Timeline, several: bool) -> Html:
+def _verdict(timeline: Timeline, several: bool) -> Markup:
     cut_short = any(moment.kind is Kind.ERROR for moment in timeline.moments)
-    class_ = "bad" if timeline.wrongs else "unsure" if cut_short else "good"
+    kind = BAD if timeline.wrongs else UNSURE if cut_short else GOOD
     kinds = ", ".join(dict.fromkeys(wrong.kind for wrong in timeline.wrongs))
     facts = f"{length_text(timeline.length_ms)} of virtual time"
     if cut_short:
         facts += "; the run ended before its end"
     name = f"{timeline.label}: " if several else ""
-    words = tag("div", tag("b", f"{name}{_count(timeline)}"), tag("span", f"{kinds}; {facts}" if kinds else facts))
-    mark = {"good": "✓", "bad": "✗", "unsure": "?"}[class_]
-    return tag("div", tag("i", mark, aria_hidden="true"), words, class_=f"verdict {class_}")
+    return verdict(kind, f"{name}{_count(timeline)}", f"{kinds}; {facts}" if kinds else facts)
 
 
-def _legend(timelines: Sequence[Timeline]) -> Html:
+def _legend(timelines: Sequence[Timeline]) -> Markup:
     clients = {
         lane.key: colour_of(timeline, lane.key)
         for timeline in timelines
@@ -106,23 +107,23 @@ def _legend(timelines: Sequence[Timeline]) -> Html:
     return tag("div", *names, *keys, class_="legend", role="group", aria_label="Legend")
 
 
-def _swatch(shape: str) -> Html | None:
+def _swatch(shape: str) -> Markup | None:
     kind = shape.split()[0]
     if kind in ("crash", "leave"):
         return None
     if kind == "mark":
-        inner = tag("svg", tag("path", d="M0-6L5.5 0L0 6L-5.5 0Z"), class_="mark", x=7, y=7, overflow="visible")
+        inner = diamond(class_="mark", x=7, y=7)
     else:
         width = {"renew": 2, "expire": 3, "release": 2, "refuse": 6, "log": 4}.get(kind, 16)
         height = {"refuse": 6, "log": 4, "call": 7, "failed-call": 7, "renew": 6}.get(kind, 14)
         inner = tag("rect", class_=shape, x=(16 - width) / 2, y=(14 - height) / 2, width=width, height=height)
-    return tag("svg", inner, width=16, height=14, aria_hidden="true")
+    return swatch(inner, width=16, height=14)
 
 
 # The list of steps -------------------------------------------------------------------------------------------
 
 
-def _steps(timelines: Sequence[Timeline], told: Html) -> Html:
+def _steps(timelines: Sequence[Timeline], told: Markup) -> Markup:
     def rows_of(number: int, timeline: Timeline) -> list[tuple[float, int, Moment]]:
         return [(moment.at_ms, number, moment) for moment in timeline.moments]
 
@@ -146,7 +147,7 @@ def _steps(timelines: Sequence[Timeline], told: Html) -> Html:
 # Below the lanes ---------------------------------------------------------------------------------------------
 
 
-def _violations(timelines: Sequence[Timeline]) -> Html | None:
+def _violations(timelines: Sequence[Timeline]) -> Markup | None:
     if not any(timeline.wrongs for timeline in timelines):
         return None
     several = len(timelines) > 1
@@ -158,10 +159,10 @@ def _violations(timelines: Sequence[Timeline]) -> Html | None:
             parts.append(
                 tag("p", f"The first {len(shown):,} of {len(timeline.wrongs):,} violations are listed.", class_="note")
             )
-    return tag("section", tag("h2", "Violations"), *parts, class_="card")
+    return card("Violations", None, *parts)
 
 
-def _violation(wrong: Wrong, timeline: Timeline, number: int, place: int, several: bool) -> Html:
+def _violation(wrong: Wrong, timeline: Timeline, number: int, place: int, several: bool) -> Markup:
     head = tag(
         "h3",
         tag("span", timeline.label, class_="badge") if several else None,
@@ -183,11 +184,11 @@ def _violation(wrong: Wrong, timeline: Timeline, number: int, place: int, severa
                id=f"r{number}sv{place}")  # fmt: skip
 
 
-def _why(moment: Moment) -> Html | None:
+def _why(moment: Moment) -> Markup | None:
     return tag("span", f" ({moment.why})", class_="muted") if moment.why else None
 
 
-def _notes(timelines: Sequence[Timeline]) -> Html | None:
+def _notes(timelines: Sequence[Timeline]) -> Markup | None:
     several = len(timelines) > 1
     lines = [
         f"{timeline.label}: {text}" if several else text
@@ -196,30 +197,14 @@ def _notes(timelines: Sequence[Timeline]) -> Html | None:
     ]
     if not lines:
         return None
-    return tag(
-        "section",
-        tag("h2", "Notes"),
-        tag("ul", *[tag("li", line) for line in lines]),
-        class_="card",
-    )
+    return card("Notes", None, tag("ul", *[tag("li", line) for line in lines]))
 
 
-def _settings(timelines: Sequence[Timeline]) -> Html | None:
+def _settings(timelines: Sequence[Timeline]) -> Markup | None:
     names = list(dict.fromkeys(name for timeline in timelines for name, _ in timeline.settings))
     if not names:
         return None
     settings = [dict(timeline.settings) for timeline in timelines]
-    rows = [
-        tag("tr", tag("th", name, scope="row"), *[tag("td", one.get(name, "-")) for one in settings]) for name in names
-    ]
-    head = tag("thead", tag("tr", tag("th", "setting", scope="col"),
-                            *[tag("th", timeline.label, scope="col") for timeline in timelines]))  # fmt: skip
-    table = tag(
-        "div",
-        tag("table", head, tag("tbody", *rows)),
-        class_="scroll",
-        tabindex=0,
-        role="region",
-        aria_label="settings",
-    )
-    return tag("section", tag("details", tag("summary", "Settings of the run"), table), class_="card")
+    rows = [[tag("span", name, class_="muted"), *[one.get(name, "-") for one in settings]] for name in names]
+    heads = ["setting", *[timeline.label for timeline in timelines]]
+    return tag("section", tag("details", tag("summary", "Settings of the run"), table(heads, rows)), class_="card")

@@ -143,7 +143,7 @@ def test_a_ribbon_shows_spans_where_they_were() -> None:
     marks = [Mark(NOW_MS - 300_000, MarkKind.TAKEN_OVER, "a", "b", 5, "lease ended", 9000)]
     text = ribbon(spans, marks, NOW_MS, lambda name: owner_of(name, ord(name[0]) - ord("a")), lambda _: "#x", TEXTS)
     places = re.findall(r'data-owner="(\w+)".*?<rect x="([\d.]+)" y="2" width="([\d.]+)"', text)
-    assert places == [("a", "0.0", "150.0"), ("b", str(WIDTH * 2 / 3), "150.0")]
+    assert places == [("a", "0", "150"), ("b", str(WIDTH * 2 // 3), "150")]
     assert 'data-kind="taken_over"' in text
     assert "its lease ended" in text
 

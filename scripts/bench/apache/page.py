@@ -1,9 +1,13 @@
 """The page of a run: bars of the rates with a dot for each round, and the floors. It loads nothing."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from markupsafe import Markup
+
 from lockstep.order.page.frame import document
-from lockstep.order.page.markup import Html, join, tag
+from lockstep.order.page.markup import join, tag
+from lockstep.order.page.pieces import card, swatch, table
 from scripts.bench.apache.figures import Case
 from scripts.bench.apache.report import GROUPS, HEAD, WORKS, Report
 from scripts.bench.apache.servers import APACHE, FILES, MEMORY, TITLES
@@ -48,63 +52,49 @@ def bench_page(report: Report) -> str:
     return document("Lockstep and Apache RocketMQ: speed", main, style=STYLE)
 
 
-def table(head: list[str], rows: list[list[str | Html]], left: int = 1) -> Html:
-    """A table whose first `left` columns are words and the others numbers."""
-
-    def cells(name: str, row: list[str] | list[str | Html]) -> list[Html]:
-        return [tag(name, one, class_=None if place < left else "n") for place, one in enumerate(row)]
-
-    body = [tag("tr", *cells("td", row)) for row in rows]
-    whole = tag("table", tag("thead", tag("tr", *cells("th", head))), tag("tbody", *body))
-    return tag("div", whole, class_="scroll")
-
-
-def _floors(report: Report) -> Html:
-    rows: list[list[str | Html]] = [
+def _floors(report: Report) -> Markup:
+    rows = [
         [one.work, one.against, one.how, one.floor, one.seen,
          tag("span", "met" if one.met else "missed", class_="good-text" if one.met else "bad-text")]
         for one in report.verdicts()
     ]  # fmt: skip
-    head = ["work of Lockstep", "against", "compared", "floor", "seen", ""]
-    return tag("section", tag("h2", "Floors"), table(head, rows, 3), class_="card")
+    return card("Floors", None, table(["work of Lockstep", "against", "compared", "#floor", "#seen", "#"], rows))
 
 
-def _better(report: Report) -> Html | None:
+def _better(report: Report) -> Markup | None:
     found = report.apache_is_better()
     if not found:
         return None
     items = [tag("li", one) for one in found]
     note = "The same client on both brokers; the ratio is Lockstep's rate over Apache's."
-    heading = tag("h2", "Where Apache's broker is faster")
-    return tag("section", heading, tag("p", note, class_="note"), tag("ul", *items), class_="card")
+    return card("Where Apache's broker is faster", note, tag("ul", *items))
 
 
-def _group(report: Report, group: str, title: str) -> Html | None:
+def _group(report: Report, group: str, title: str) -> Markup | None:
     names = [name for name in WORKS if WORKS[name][0] == group and name in report.cases]
     if not names:
         return None
     keys = [key for key in KEYS if any(key in report.cases[name].samples for name in names)]
     legend = [tag("span", _swatch(key), TITLES[key], class_="key") for key in keys]
     pairs = [piece for name in names for piece in (tag("div", WORKS[name][1]), _bars(report.cases[name]))]
-    rows: list[list[str | Html]] = [list(row) for row in report.rows(group)]
-    return tag(
-        "section",
-        tag("h2", title[0].upper() + title[1:]),
+    numbers = table(_numbers(HEAD), report.rows(group))
+    return card(
+        title[0].upper() + title[1:],
+        None,
         tag("div", *legend, class_="legend"),
         tag("div", *pairs, class_="rates"),
-        tag("details", tag("summary", "Numbers"), table(list(HEAD), rows)),
-        class_="card",
+        tag("details", tag("summary", "Numbers"), numbers),
     )
 
 
-def _swatch(key: str) -> Html:
-    return tag("svg", tag("rect", class_=key, width=12, height=12, rx=2), width=12, height=12, aria_hidden="true")
+def _swatch(key: str) -> Markup:
+    return swatch(tag("rect", class_=key, width=12, height=12, rx=2), width=12, height=12)
 
 
-def _bars(case: Case) -> Html:
+def _bars(case: Case) -> Markup:
     keys = [key for key in KEYS if key in case.samples]
     longest = max(sample.rate for key in keys for sample in case.samples[key])
-    pieces: list[Html] = []
+    pieces: list[Markup] = []
     for place, key in enumerate(keys):
         y, median = place * (BAR + GAP), case.median(key)
         x = 100 * TEXT_SHARE / longest
@@ -118,9 +108,14 @@ def _bars(case: Case) -> Html:
     return tag("svg", join(*pieces), height=len(keys) * (BAR + GAP) - GAP, role="img", aria_label=label)
 
 
-def _apart(report: Report) -> Html | None:
-    rows = [list[str | Html](row) for row in report.other_rows()]
+def _apart(report: Report) -> Markup | None:
+    rows = report.other_rows()
     if not rows:
         return None
-    head = ["", TITLES[APACHE], "Lockstep"]
-    return tag("section", tag("h2", "Start, memory, and how long queues rest"), table(head, rows), class_="card")
+    heads = _numbers(("", TITLES[APACHE], "Lockstep"))
+    return card("Start, memory, and how long queues rest", None, table(heads, rows))
+
+
+def _numbers(heads: Sequence[str]) -> list[str]:
+    """All columns but the first are numbers."""
+    return [heads[0], *[f"#{head}" for head in heads[1:]]]
