@@ -85,7 +85,7 @@ growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, 
 hostile: $(VENV)/.test ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
 	$(BIN)/python -m scripts.hostile $(ARGS)
 
-docs: $(VENV)/.docs ## the API reference from docstrings, and pages that programs write, into build/docs; docs/COVERAGE.md
+docs: $(VENV)/.docs ## the API reference from docstrings, and pages that programs write, into build/docs
 	$(BIN)/pdoc --docformat google -o build/docs $(API)
 	$(BIN)/python -m tests.pages
 

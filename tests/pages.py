@@ -1,7 +1,4 @@
-"""The pages that programs write: `python -m tests.pages`, or `make docs`, which writes the API reference too.
-
-docs/COVERAGE.md is committed, because it leads from the articles into the code. All others go to build/docs.
-"""
+"""The pages that programs write into build/docs: `python -m tests.pages`, or `make docs`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -12,12 +9,9 @@ from lockstep.simulation.articles.play import told_text
 from lockstep.simulation.articles.registry import SECTIONS, find_section
 from lockstep.simulation.museum.pages import document
 from tests.mutants.found import protections
-from tests.rules.page import coverage
 from tests.tidy.source import ROOT
 
-__all__ = ["COVERAGE", "PAGES"]
-
-COVERAGE: Final = ROOT / "docs" / "COVERAGE.md"
+__all__ = ["PAGES"]
 
 _ARTICLES: Final = """\
 # The articles live
@@ -81,10 +75,9 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
 def main() -> None:
     folder = ROOT / "build" / "docs"
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {folder / name: page for name, page in PAGES.items()} | {COVERAGE: coverage}
-    for path, page in pages.items():
-        path.write_text(page(), encoding="utf-8")
-        print(f"written: {path.relative_to(ROOT)}")
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+        print(f"written: build/docs/{name}")
 
 
 if __name__ == "__main__":

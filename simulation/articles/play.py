@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from lockstep.client import SerializeType
 from lockstep.client.profiles import PROFILES
 from lockstep.simulation.articles.narrator import Narrator
-from lockstep.simulation.articles.section import Section
+from lockstep.simulation.articles.section import ARTICLES, Section
 from lockstep.simulation.articles.stage import INSTANT, Stage
 from lockstep.simulation.articles.told import Focus, Line, number, text_of
 from lockstep.simulation.run import simulate
@@ -53,7 +53,7 @@ def play(section: Section, *, seed: int = _SEED) -> Told:
 
 def told_text(section: Section, *, seed: int = _SEED) -> Iterator[str]:
     """The section as text: its summary, the settings, the story, the point and the judge's result."""
-    yield f"Article {section.article}, {section.title}"
+    yield f"Article {section.article} ({ARTICLES[section.article]}), {section.title}"
     yield ""
     yield section.summary
     if section.story is None:
@@ -74,6 +74,7 @@ def section_row(section: Section) -> dict[str, Any]:
     return {
         "section": section.id,
         "article": section.article,
+        "article_title": ARTICLES[section.article],
         "title": section.title,
         "has_story": section.story is not None,
     }

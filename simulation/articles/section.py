@@ -2,11 +2,21 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from lockstep.simulation.articles.stage import Stage
 from lockstep.simulation.articles.told import Focus
 
-__all__ = ["Point", "Section", "Story"]
+__all__ = ["ARTICLES", "Point", "Section", "Story"]
+
+# The titles that their authors gave them. Only the third names its place, https://www.cnblogs.com/yyxxn/p/13223354.html
+ARTICLES: Final = {
+    1: "23. rocketmq顺序消费",
+    2: "【RocketMQ】【源码】顺序消息实现原理",
+    3: "RocketMQ消费者之消息消费过程分析",
+    4: "RocketMQ——Consumer篇：PUSH模式下消费消息（顺序和并发两种）",  # noqa: RUF001
+    5: "consumer 1.启动",
+}
 
 Story = Callable[[Stage], Awaitable[None]]
 Point = Callable[[Stage], str]
@@ -36,9 +46,13 @@ class Section:
     @property
     def line(self) -> str:
         """For a list: the id, the title without its number, and the story."""
+        return f"{self.id:<23}{self.bare_title}{'' if self.story else ' (no mechanism)'}"
+
+    @property
+    def bare_title(self) -> str:
+        """The title without its number."""
         number, _, rest = self.title.partition(" ")
-        title = rest if number.replace(".", "").isdigit() else self.title
-        return f"{self.id:<23}{title}{'' if self.story else ' (no mechanism)'}"
+        return rest if number.replace(".", "").isdigit() else self.title
 
     @property
     def story_text(self) -> str:

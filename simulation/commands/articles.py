@@ -1,16 +1,24 @@
 """`lockstep-sim article`: the sections of the five articles, and the story of one."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from lockstep.simulation.articles.play import section_row, told_row, told_text
 from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
+from lockstep.simulation.articles.section import ARTICLES
 from lockstep.simulation.commands.choose import Output, OutputFormat, tell
 
 __all__ = ["app"]
 
 app = typer.Typer()
+
+
+def _listed() -> Iterator[str]:
+    for article, title in ARTICLES.items():
+        yield f"Article {article}: {title}"
+        yield from (one.line for one in SECTIONS if one.article == article)
 
 
 @app.command("article")
@@ -28,7 +36,7 @@ def _article(
     if section is None:
         tell(
             output,
-            lambda: [one.line for one in SECTIONS],
+            _listed,
             lambda: {"sections": [section_row(one) for one in SECTIONS]},
         )
         return

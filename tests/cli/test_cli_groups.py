@@ -53,7 +53,6 @@ def test_a_group_that_died_before_its_first_commit_is_known(lockstep: Lockstep, 
 # Groups ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("beyond/statistics/group-description")
 def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, inside: Inside) -> None:
     """While it runs the owner is the lock's, and its member tells how it consumes; the lag is what is not handled."""
     lockstep("consume", "orders", "-g", "described", "-c", "2")
@@ -273,7 +272,6 @@ def test_lag_is_not_below_0_while_the_group_goes_on(inside: Inside, monkeypatch:
     assert [(row["committed_offset"], row["lag"]) for row in shown.rows] == [(1, 2)]
 
 
-@pytest.mark.rule("beyond/statistics/offset-reset")
 def test_members_that_are_online_are_told(lockstep: Lockstep, inside: Inside) -> None:
     """They consume again from there on; what they are never told is refused, and so is a seek."""
     with lockstep.start("consume", "orders", "-g", "told", "-f", "%s\n") as running:

@@ -40,7 +40,6 @@ def bodies(out: str) -> list[str]:
     return [json.loads(line)["body"] for line in out.splitlines()]
 
 
-@pytest.mark.rule("beyond/statistics/messages-found")
 def test_messages_are_found_by_key_and_by_place(inside: Inside) -> None:
     """Each word of KEYS is one; of many the newest; a queue and an offset name one message."""
     (found,) = inside("message", "find", "-t", "orders", "--key", "order-7", "-o", "json").rows

@@ -53,7 +53,6 @@ def test_round_trip(body: WireBody, serialize_type: SerializeType) -> None:
     assert decode_body(type(body), encode_body(body, serialize_type), serialize_type) == body
 
 
-@pytest.mark.rule("article-1/2.2.1/lock-request-body")
 def test_lock_bodies_are_rocketmqs() -> None:
     """The members and their order are those of wire.md 7.1."""
     queue = b'{"brokerName":"broker-a","queueId":3,"topic":"TopicO"}'
@@ -136,7 +135,6 @@ def test_names_that_are_bytes(body_class: type[WireBody], wire: Any) -> None:
         decode_body(body_class, msgpack.packb(wire), SerializeType.MSGPACK)
 
 
-@pytest.mark.rule("article-5/2-balance/all-queues")
 def test_queues_of_a_route_are_sorted() -> None:
     """All members of a group must see one order of queues: by broker name, then id (wire.md 12.3)."""
     assert ROUTE.readable_queues("T") == [

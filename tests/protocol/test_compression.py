@@ -25,7 +25,6 @@ OF_JAVA = {
 }
 
 
-@pytest.mark.rule("beyond/producers/lz4-and-zstd")
 @pytest.mark.parametrize("sys_flag", [*OF_JAVA, 0x001])
 def test_bodies_of_javas_client(sys_flag: int) -> None:
     """LZ4 frames of independent blocks, zstd frames without a size, zlib; clients that know no other name none."""

@@ -60,7 +60,6 @@ def test_tags_code() -> None:
     assert [tags_code(tags) for tags in (None, "", "TagA")] == [0, 0, 2598919]
 
 
-@pytest.mark.rule("article-2/queue-order/tag-subscription")
 @pytest.mark.parametrize(
     ("expression", "tags"),
     [

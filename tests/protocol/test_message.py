@@ -68,7 +68,6 @@ def test_a_record_is_laid_out_as_rocketmqs() -> None:
     assert len(data) == MESSAGE_OVERHEAD_BYTES + len(b"hello") + len(b"TopicO") + len(properties)
 
 
-@pytest.mark.rule("article-4/2-success/body-decoded", "article-5/3/10-decoded")
 def test_a_record_is_read_as_it_was_written() -> None:
     """Every part comes back under its name."""
     (message,) = decode_messages(record(), "broker-a")

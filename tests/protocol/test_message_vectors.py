@@ -3,8 +3,6 @@
 import struct
 import zlib
 
-import pytest
-
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.messages.batch import decode_batch, encode_batch
 from lockstep.protocol.messages.message import Record, decode_messages, encode_stored_message
@@ -23,7 +21,6 @@ def _record_parts(record: bytes) -> tuple[bytes, bytes, bytes]:
     return record[88:body_end], record[body_end + 1 : topic_end], record[topic_end + 2 :]
 
 
-@pytest.mark.rule("article-4/2-success/body-decoded", "article-5/3/10-decoded")
 @each_file
 def test_stored_messages_are_reproduced_to_the_byte(file: str) -> None:
     """A record pulled or found by its key, taken apart and put together again, has the bytes and the CRC it came with.

@@ -15,11 +15,6 @@ WRAPPED = {
 }
 
 
-@pytest.mark.rule(
-    "article-2/start/namespace-on-group",
-    "article-4/2-success/project-group-prefix",
-    "beyond/namespaces/wrapped-names",
-)
 @pytest.mark.parametrize(("bare", "wrapped"), WRAPPED.items())
 def test_there_and_back(bare: str, wrapped: str) -> None:
     """Once wrapped a name stays as it is, and nothing is taken from one that is not of the namespace."""

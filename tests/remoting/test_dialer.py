@@ -74,7 +74,6 @@ async def ended(dialer: Dialer) -> None:
     await until(lambda: not any(endpoint.is_open for endpoint in open_ones))
 
 
-@pytest.mark.rule("article-5/1-in-order/remoting-client")
 async def test_callers_at_the_same_time_share_one_connect(server: Server) -> None:
     """A hundred callers, one connection; later ones find it, and `open_endpoint` shows it."""
     dialer = dialer_of(server)
@@ -110,7 +109,6 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(server: Server) -
     await ended(dialer)
 
 
-@pytest.mark.rule("article-3/client-api-pull/no-response")
 async def test_a_refused_connection_fails_every_caller_and_is_tried_anew(server: Server) -> None:
     """ConnectFailed names the address; when the server is back, the next call connects."""
     port = server.listening.port
@@ -244,7 +242,6 @@ async def test_a_greeting_that_fails_fails_the_connection(server: Server, failur
     await ended(dialer)
 
 
-@pytest.mark.rule("article-5/7/connections-closed")
 async def test_close_ends_every_connection_and_all_use(server: Server) -> None:
     """What was written leaves; later calls fail, and so do those that were under way."""
     dialer = dialer_of(server)

@@ -128,7 +128,6 @@ async def test_a_request_over_the_frame_limit_is_refused_here() -> None:
     assert (await future).code == ResponseCode.SUCCESS
 
 
-@pytest.mark.rule("article-4/1/unknown-answer-passed-over")
 async def test_a_reply_that_nobody_asked_for_is_ignored() -> None:
     """An unknown opaque, and a second reply to a known one, change nothing."""
     peer = Peer(server=False)

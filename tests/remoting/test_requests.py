@@ -13,7 +13,6 @@ from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, ENCODINGS, RecordingLog, echo, linked, until
 
 
-@pytest.mark.rule("article-3/client-api-pull/asynchronous-and-synchronous", "article-4/1/synchronous-woken")
 @pytest.mark.parametrize("offer", [None, *ENCODINGS])
 async def test_a_request_brings_its_reply(offer: SerializeType | None) -> None:
     """Header, body, code and remark arrive as they were sent, in every encoding."""
@@ -32,7 +31,6 @@ async def test_a_request_brings_its_reply(offer: SerializeType | None) -> None:
             assert (reply.body, reply.remark) == (b"cba", "T")
 
 
-@pytest.mark.rule("article-4/1/matched-by-opaque")
 async def test_replies_out_of_order_find_their_requests() -> None:
     """A thousand requests in flight are answered last first, each with its own reply."""
     asked: list[RemotingCommand] = []
@@ -50,7 +48,6 @@ async def test_replies_out_of_order_find_their_requests() -> None:
         assert [reply.body for reply in replies] == [b"to %d" % i for i in range(1000)]
 
 
-@pytest.mark.rule("article-3/client-api-pull/asynchronous-and-synchronous", "article-4/1/callback-once")
 async def test_who_does_not_wait_is_called_with_the_reply_or_with_why_there_is_none() -> None:
     """A connection that ends under way, or is closed already, is an error that the callback gets."""
     outcomes: list[RemotingCommand | RemotingError] = []
@@ -135,7 +132,6 @@ async def test_a_field_that_is_missing_costs_one_request() -> None:
         assert (await client.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)).code == 0
 
 
-@pytest.mark.rule("article-3/client-api-pull/no-response")
 async def test_a_lost_connection_fails_everything_in_flight() -> None:
     """Every waiting caller gets ConnectionLost, at once, and later calls too."""
     asked: list[RemotingCommand] = []

@@ -12,7 +12,6 @@ from lockstep.remoting.errors import RequestTimeout
 from tests.remoting.helpers import ECHO, Peer, SteppedRuntime, echo, linked, until
 
 
-@pytest.mark.rule("article-3/client-api-pull/no-response")
 async def test_a_request_times_out_at_its_deadline() -> None:
     """Not a millisecond before; the error names the call, the peer and the limit."""
     peer = Peer(server=False)

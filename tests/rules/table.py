@@ -1,118 +1,91 @@
-"""The rules of the five articles, and the tests that are marked as their proof.
+"""The rules of the five articles, read from docs/COVERAGE.md: a line for each, with its functions and its test.
 
-`articles.toml` is the list. A test that proves a rule carries its id, as in
-`@pytest.mark.rule("article-1/2.1/selector-tried-once")`. Markers are read from the source: nothing has to be imported.
+A function is named as `name`, `Class` or `Class.method`, a test by its own name, or as `file::name` where two tests
+have the name.
 """
 
 import ast
-import tomllib
+import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-from tests.tidy.source import Source, sources
+from tests.tidy.source import ROOT, sources
 
-__all__ = ["LIST", "Part", "Rule", "Section", "is_rule_marker", "marked_tests", "parts", "proofs_of", "rules"]
+__all__ = ["PAGE", "Rule", "defined", "named_tests", "rules", "section_titles"]
 
-LIST = Path(__file__).with_name("articles.toml")
-MARKER = "pytest.mark.rule"
+PAGE = ROOT / "docs" / "COVERAGE.md"
+_SECTION = re.compile(r"^### (?P<title>.+)$")
+_RULE = re.compile(
+    r"^- (?P<text>.+?): (?P<functions>`[\w.]+`(?:, `[\w.]+`)*); (?:`(?P<test>[\w:]+)`|same test)\.(?: .+)?$"
+)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Rule(NamedTuple):
     """One mechanism.
 
-    Attributes:
-        id: `part/section/rule`, as markers write it.
+    Args:
+        line: of docs/COVERAGE.md, from 1.
         text: The mechanism in a sentence.
-        functions: Names without `lockstep.` in front.
-        differences: What the article, RocketMQ 4.9.8 and Lockstep do; None where all do the same.
+        functions: Those that do it.
+        test: The one that proves it.
     """
 
-    id: str
+    line: int
     text: str
     functions: tuple[str, ...]
-    differences: tuple[str, str, str] | None
+    test: str
 
 
-class Section(NamedTuple):
-    """One heading of an article."""
-
-    id: str
-    title: str
-    rules: tuple[Rule, ...]
-
-
-class Part(NamedTuple):
-    """One article, or what goes beyond the articles."""
-
-    id: str
-    title: str
-    sections: tuple[Section, ...]
-
-
-@cache
-def parts() -> tuple[Part, ...]:
-    """The list, in its order."""
-    found = []
-    for part in tomllib.loads(LIST.read_text(encoding="utf-8"))["part"]:
-        sections = []
-        for section in part["section"]:
-            prefix = f"{part['id']}/{section['id']}"
-            sections.append(Section(prefix, section["title"], tuple(_rule(prefix, row) for row in section["rule"])))
-        found.append(Part(part["id"], part["title"], tuple(sections)))
-    return tuple(found)
-
-
-def _rule(prefix: str, row: dict[str, object]) -> Rule:
-    match row:
-        case {"id": str(name), "text": str(text), "functions": list(functions)} if len(row) == 3:
-            differences = None
-        case {
-            "id": str(name), "text": str(text), "functions": list(functions),
-            "article": str(article), "apache": str(apache), "lockstep": str(ours),
-        } if len(row) == 6:  # fmt: skip
-            differences = (article, apache, ours)
-        case _:
-            raise ValueError(f"{LIST.name}: {prefix}: id, text, functions; article, apache and lockstep or none: {row}")
-    return Rule(f"{prefix}/{name}", text, tuple(functions), differences)
+def section_titles() -> list[str]:
+    """All sections, such as "1/2.2.1 The timer that locks queues in batches", in their order."""
+    return [found["title"] for line in _lines() if (found := _SECTION.match(line))]
 
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    return tuple(rule for part in parts() for section in part.sections for rule in section.rules)
+    """All rules, in their order. Raises ValueError for a line that cannot be read."""
+    return tuple(_rules())
 
 
-def is_rule_marker(node: ast.expr) -> bool:
-    """Whether a decorator is `@pytest.mark.rule(...)`."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == MARKER
+def _rules() -> Iterator[Rule]:
+    test = ""
+    for number, line in enumerate(_lines(), 1):
+        if not line.startswith("- "):
+            test = test if line else ""  # "same test" does not reach over a gap
+            continue
+        found = _RULE.match(line)
+        if found is None:
+            raise ValueError(f"{PAGE.name}:{number}: not `- TEXT: `FUNCTION`; `TEST`.`")
+        test = found["test"] or test
+        yield Rule(number, found["text"], tuple(re.findall(r"`([\w.]+)`", found["functions"])), test)
 
 
-@cache
-def marked_tests() -> tuple[tuple[str, Source, ast.Call], ...]:
-    """`client/test_x.py::test_y`, its file and its marker, for each marker on a test, file by file."""
-    return tuple(
-        (f"{source.path.relative_to('tests').as_posix()}::{node.name}", source, decorator)
-        for source in sources()
-        if source.top == "tests"
-        for node in source.tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for decorator in node.decorator_list
-        if isinstance(decorator, ast.Call) and is_rule_marker(decorator)
-    )
-
-
-def ids_of(marker: ast.Call) -> Iterator[str]:
-    """The rules that a marker names."""
-    for argument in marker.args:
-        yield ast.literal_eval(argument)
+def _lines() -> list[str]:
+    return PAGE.read_text(encoding="utf-8").splitlines()
 
 
 @cache
-def proofs_of() -> dict[str, tuple[str, ...]]:
-    """The tests of each rule that has one."""
+def defined() -> frozenset[str]:
+    """The functions and classes of the packages, and methods as `Class.method`."""
+    found = set()
+    for source in sources():
+        for node in source.tree.body if source.top not in {"tests", "scripts", "examples"} else ():
+            if isinstance(node, _Function | ast.ClassDef):
+                found.add(node.name)
+            if isinstance(node, ast.ClassDef):
+                found |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, _Function)}
+    return frozenset(found)
+
+
+@cache
+def named_tests() -> dict[str, list[str]]:
+    """The nodes of pytest, such as `tests/client/test_x.py::test_y`, that a test's name may mean."""
     found: dict[str, list[str]] = {}
-    for test, _, marker in marked_tests():
-        for name in ids_of(marker):
-            found.setdefault(name, []).append(test)
-    return {name: tuple(tests) for name, tests in found.items()}
+    for source in sources():
+        for node in source.tree.body if source.top == "tests" else ():
+            if isinstance(node, _Function) and node.name.startswith("test_"):
+                for name in (node.name, f"{source.path.stem}::{node.name}"):
+                    found.setdefault(name, []).append(f"{source.path.as_posix()}::{node.name}")
+    return found

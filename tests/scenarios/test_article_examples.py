@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-import pytest
-
 from lockstep.client import (
     ConsumeFromWhere,
     ConsumeOrderlyContext,
@@ -44,13 +42,6 @@ async def _send_orders(cluster: Cluster, producer: Producer) -> list[SendResult]
     return results
 
 
-@pytest.mark.rule(
-    "article-2/queue-order/key-modulo-queues",
-    "article-2/queue-order/tags-and-keys",
-    "article-2/queue-order/first-offset",
-    "article-2/queue-order/tag-subscription",
-    "article-2/queue-order/auto-commit-default",
-)
 @scenario()
 async def test_the_producer_and_the_consumer_of_the_second_article(cluster: Cluster) -> None:
     """Orders go to the queue of their id; a consumer from FIRST_OFFSET with three of five tags gets exactly those, in
@@ -91,7 +82,6 @@ async def test_the_producer_and_the_consumer_of_the_second_article(cluster: Clus
     await cluster.end(judge=False)  # what a tag kept back was never handled
 
 
-@pytest.mark.rule("article-1/2/same-queue-keeps-order")
 @scenario()
 async def test_an_orders_way_from_created_to_received(cluster: Cluster) -> None:
     """The first article's example: created, paid, shipped, received, with one order id. The payment fails twice and no
@@ -108,7 +98,6 @@ async def test_an_orders_way_from_created_to_received(cluster: Cluster) -> None:
     assert last_of_the_other.end_ms < first_queue[-1].begin_ms
 
 
-@pytest.mark.rule("article-3/ordered/no-second-task")
 @scenario()
 async def test_a_second_pull_does_not_begin_in_front_of_the_first(cluster: Cluster) -> None:
     """The third article's example: while message 31 of a pull of 20 to 40 is handled, the next pull brings 41 to 50.

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-import pytest
-
 from lockstep.client import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
@@ -92,11 +90,6 @@ class Hook:
         pass
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/hooks-around-listener",
-    "article-4/2-success/project-group-prefix",
-    "beyond/namespaces/listeners-see-bare-names",
-)
 @scenario()
 async def test_tenants_do_not_meet(cluster: Cluster) -> None:
     """Listeners, contexts, results, selectors, hooks and assignments have bare names; brokers have wrapped names."""
@@ -145,7 +138,6 @@ async def test_tenants_do_not_meet(cluster: Cluster) -> None:
     assert {context.producer_group for context in hooked} == {"red%clerks", "blue%clerks"}
 
 
-@pytest.mark.rule("beyond/namespaces/retries-stay-inside")
 @scenario()
 async def test_retries_and_dead_letters_stay_in_their_namespace(cluster: Cluster) -> None:
     """A failing message comes again under its bare name, and ends in the tenant's own dead letters."""
@@ -168,7 +160,6 @@ async def test_retries_and_dead_letters_stay_in_their_namespace(cluster: Cluster
     assert dead.properties["RETRY_TOPIC"] == f"red%{TOPIC}"
 
 
-@pytest.mark.rule("beyond/namespaces/retries-stay-inside")
 @scenario()
 async def test_an_ordered_dead_letter_stays_in_its_namespace(cluster: Cluster) -> None:
     """In order the consumer sends the dead letter, with the topic's name as the broker knows it."""

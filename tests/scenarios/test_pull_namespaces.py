@@ -1,7 +1,5 @@
 """Pull consumers in a namespace: applications use bare names, brokers have wrapped names."""
 
-import pytest
-
 from lockstep.client import (
     FilterMessageContext,
     LitePullConsumer,
@@ -45,7 +43,6 @@ async def _send(cluster: Cluster, count: int) -> None:
         await cluster.world.host("p").run(send)
 
 
-@pytest.mark.rule("article-2/start/namespace-on-group", "beyond/namespaces/pull-consumers")
 @scenario()
 async def test_a_pull_consumer(cluster: Cluster) -> None:
     """Queues, pulls, offsets, its listener and its filter hook."""
@@ -92,7 +89,6 @@ def _offset(cluster: Cluster, queue_id: int) -> int:
     return cluster.committed(queue_id, group="red%desk", topic=REAL)
 
 
-@pytest.mark.rule("beyond/namespaces/pull-consumers")
 @scenario()
 async def test_a_lite_pull_consumer(cluster: Cluster) -> None:
     """Subscribed: messages, assignment, positions, pauses, seeks and commits."""

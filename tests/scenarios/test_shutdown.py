@@ -1,7 +1,5 @@
 """A consumer that shuts down: what it stores and releases, and in which order (wire.md 12.2)."""
 
-import pytest
-
 from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, GROUP, Cluster
 from tests.scenarios.scenario import scenario
@@ -10,7 +8,6 @@ LOCK_LIFE_MS, ROUND_MS, AWAIT_TERMINATION_MS = 60_000, 20_000, 5_000
 ROUND_TRIPS_MS = 100
 
 
-@pytest.mark.rule("article-5/7/offsets-stored")
 @scenario(also_fenced=True)
 async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) -> None:
     """The broker has the offset of the last message before it releases the queue: the next owner repeats nothing."""
@@ -35,7 +32,6 @@ async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) ->
     assert cluster.seen.of("c2")[0].begin_ms - released[0].at_ms <= ROUND_TRIPS_MS  # it heard of the departure
 
 
-@pytest.mark.rule("article-5/7/threads-end")
 @scenario(also_fenced=True)
 async def test_leaving_waits_for_the_listener(cluster: Cluster) -> None:
     """The consumer waits for a running listener and commits its message; the next owner handles the later ones."""

@@ -1,8 +1,6 @@
 """Starts and ends as sequences of requests: which ones a client sends, to which server, in which order (wire.md 12.1,
 12.2)."""
 
-import pytest
-
 from lockstep.client import ConsumerConfig, MessageExt, MessageModel, PushConsumer
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
@@ -19,19 +17,6 @@ async def _broker_and_name_server(cluster: Cluster) -> None:
     await cluster.world.sleep_ms(1_000)  # until it is registered
 
 
-@pytest.mark.rule(
-    "article-1/2.2/service-starts-first",
-    "article-1/2.2/routes-fetched-at-start",
-    "article-1/2.2/heartbeat-before-rebalance",
-    "article-1/2.2/first-rebalance-at-once",
-    "article-3/push-consumer-pull/not-running-later",
-    "article-5/1-in-order/pull-service",
-    "article-5/1-in-order/rebalance-service",
-    "article-5/1-in-order/routes-fetched",
-    "article-5/1-in-order/heartbeat-to-all",
-    "article-5/1-in-order/rebalance-woken",
-    "article-5/5/threads",
-)
 @scenario()
 async def test_a_consumer_starts_in_the_articles_order(cluster: Cluster) -> None:
     """Route, heartbeat, members, lock, stored offset, pull: the first request of each kind follows the one before."""
@@ -46,11 +31,6 @@ async def test_a_consumer_starts_in_the_articles_order(cluster: Cluster) -> None
     assert set(before_members) == {BEAT}  # the broker knows the group before it is asked who is in it
 
 
-@pytest.mark.rule(
-    "article-1/2.2.3/granted-queue-gets-pull-request",
-    "article-2/pulling/handed-to-pull-service",
-    "article-5/2-table/request-to-pull-service",
-)
 @scenario()
 async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_it_is_pulled(cluster: Cluster) -> None:
     """One lock request for all new queues of a broker; then one query and one pull for each queue, of the topic and of
@@ -66,7 +46,6 @@ async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_i
     ]  # fmt: skip
 
 
-@pytest.mark.rule("article-1/2.2.3/change-gives-new-version")
 @scenario()
 async def test_a_change_of_queues_is_told_to_the_brokers_at_once(cluster: Cluster) -> None:
     """After each topic whose queues changed the consumer sends a heartbeat with the new version of its subscription:
@@ -84,14 +63,6 @@ async def test_a_change_of_queues_is_told_to_the_brokers_at_once(cluster: Cluste
     assert all(request.at_ms - started_ms < 1_000 for request in later)
 
 
-@pytest.mark.rule(
-    "article-1/2.2.1/stopped-service-renews-nothing",
-    "article-3/push-consumer-pull/not-running-later",
-    "article-5/7/locks-released",
-    "article-5/7/pull-service-ends",
-    "article-5/7/timers-end",
-    "article-5/7/rebalance-ends",
-)
 @scenario()
 async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
     """It stores offsets, releases locks and unregisters. After that it sends nothing: no request of a timer, no pull,
@@ -115,7 +86,6 @@ async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
     assert cluster.owner() is None
 
 
-@pytest.mark.rule("article-1/2.1/producer-start-and-shutdown")
 @scenario(also_fenced=True)
 async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
     """It sends nothing before the first send; then it asks for the route, sends a heartbeat to the broker of the queue,
@@ -134,7 +104,6 @@ async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
     await cluster.all_seen()
 
 
-@pytest.mark.rule("article-3/consume-service/start-and-shutdown", "article-5/7/no-order-no-locks")
 @scenario(also_fenced=True)
 async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Cluster) -> None:
     """Route, heartbeat, members, stored offset, pull; at the end it stores offsets and unregisters. There is no lock
@@ -156,7 +125,6 @@ async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Clus
     assert [cluster.committed(queue_id) for queue_id in range(2)] == [len(cluster.stored(0)), len(cluster.stored(1))]
 
 
-@pytest.mark.rule("article-5/1-in-order/offset-store")
 @scenario(also_fenced=True)
 async def test_a_broadcasting_consumer_asks_nobody_who_is_there(cluster: Cluster) -> None:
     """Route, heartbeat, pull. It has all queues and keeps offsets in a file, so it asks for no members, no locks, and

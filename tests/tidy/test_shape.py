@@ -3,7 +3,6 @@
 import ast
 from collections.abc import Iterator
 
-from tests.rules.table import is_rule_marker
 from tests.tidy.source import ROOT, Source, modules, report, sources
 
 FILE_LINES_MAX = 600
@@ -22,12 +21,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 def lengths(source: Source) -> Iterator[tuple[str, int, int, int]]:
     """(name, line, length, ceiling) of the file and of every function in it.
 
-    Decorators of a function are not counted, nor, in a file, the markers that name the rules a test proves.
+    Decorators of a function are not counted.
     """
     file_max = EXAMPLE_LINES_MAX if source.top == "examples" else FILE_LINES_MAX
-    markers = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and is_rule_marker(node)]
-    marker_lines = sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in markers)
-    yield source.path.as_posix(), 1, len(source.text.splitlines()) - marker_lines, file_max
+    yield source.path.as_posix(), 1, len(source.text.splitlines()), file_max
     for node in ast.walk(source.tree):
         if isinstance(node, Function):
             length = (node.end_lineno or node.lineno) - node.lineno + 1

@@ -44,7 +44,6 @@ def lock(peer: Peer, client_id: str, count: int = 2) -> int:
     return len(decode_body(LockOkBody, reply.body, peer.encoding).lock_ok_mq_set)
 
 
-@pytest.mark.rule("article-1/2.2.2/lock-answers-code-0", "article-1/2.2.2/answer-lists-owned-queues")
 def test_locks_are_granted_refused_and_taken_over_and_each_is_a_log_line(peer: Peer) -> None:
     """One event a queue; renewals only at debug level; an answer without queues is no error."""
     assert lock(peer, "a") == 2
@@ -69,7 +68,6 @@ def test_locks_are_granted_refused_and_taken_over_and_each_is_a_log_line(peer: P
     }
 
 
-@pytest.mark.rule("article-1/2.2.2/expired-lock-granted-anew")
 def test_an_owner_that_comes_too_late_takes_over_from_nobody(peer: Peer) -> None:
     """Its lock had expired and no other client asked meanwhile: this is a separate log event, with the age."""
     lock(peer, "a", 1)
@@ -129,7 +127,6 @@ def test_a_lock_list_too_long_for_one_answer_is_asked_for_by_group() -> None:
     assert peer.answer(R.LIST_LOCKS, ListLocksRequestHeader("G")).code == C.SUCCESS
 
 
-@pytest.mark.rule("article-1/2.2.2/lock-answers-code-0")
 def test_unlock_frees_what_the_caller_owns(peer: Peer) -> None:
     """Another's unlock is answered, logged and ignored."""
     lock(peer, "a", 1)
@@ -171,7 +168,6 @@ def offset(reply: RemotingCommand) -> int:
     return reply.decode_header(OffsetResponseHeader).offset
 
 
-@pytest.mark.rule("article-1/2.2.6/one-processor")
 def test_offsets_are_stored_and_queried(peer: Peer) -> None:
     """Two-way and one-way; a lower one is stored and logged as a warning."""
     peer.make_topics("T")
@@ -196,7 +192,6 @@ def test_a_json_update_is_answered_with_empty_ext_fields() -> None:
 SMALL: dict[str, Any] = {"memory_limit_bytes": 200_000, "segment_bytes": 1000, "max_message_bytes": 1000}
 
 
-@pytest.mark.rule("article-1/2.2.6/new-group-not-found")
 def test_bounds_of_queues_and_the_min_offset_rule() -> None:
     """A group that is new to a queue whose first messages were dropped gets QUERY_NOT_FOUND, and no other error."""
     peer = Peer(SerializeType.MSGPACK, **SMALL)
@@ -208,7 +203,6 @@ def test_bounds_of_queues_and_the_min_offset_rule() -> None:
     assert reply.code == C.QUERY_NOT_FOUND
 
 
-@pytest.mark.rule("article-1/2.2.6/empty-queue-bounds")
 def test_unknown_queues_answer_zero(peer: Peer) -> None:
     """And no earliest time."""
     for code in (R.GET_MIN_OFFSET, R.GET_MAX_OFFSET):
@@ -269,7 +263,6 @@ def test_a_new_member_is_told_of_to_everybody_itself_included(peer: Peer) -> Non
     assert members(peer) == ("a", "b")
 
 
-@pytest.mark.rule("article-3/retry-queues/one-topic-a-group")
 def test_a_heartbeat_makes_the_retry_topic_before_its_answer(peer: Peer) -> None:
     """The same call registers the topic with name servers."""
     peer.heartbeat("a", consumer("G", T))
@@ -278,7 +271,6 @@ def test_a_heartbeat_makes_the_retry_topic_before_its_answer(peer: Peer) -> None
     assert (config.read_queue_nums, config.perm, peer.topic_changes) == (1, 6, 1)
 
 
-@pytest.mark.rule("article-1/2.2.6/one-processor")
 def test_departures_are_told_to_those_who_stay(peer: Peer) -> None:
     """By unregistration and by a closed connection; a group without members answers SYSTEM_ERROR."""
     other = peer.beside()
@@ -382,7 +374,6 @@ def test_a_body_that_is_none_is_a_body_error(peer: Peer, code: RequestCode) -> N
 # Administration ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/2.2.2/processor-by-code")
 def test_an_unknown_request_code_is_answered_with_3(peer: Peer) -> None:
     """By name, where it has one."""
     reply = peer.answer(9999)

@@ -46,7 +46,6 @@ def test_a_bulk_pull_has_no_limit_of_messages(peer: Peer) -> None:
     assert len(bodies(peer.pull(3, max_msg_nums=40, sys_flag=BULK))) == 40
 
 
-@pytest.mark.rule("article-5/3/messages-at-once")
 @pytest.mark.parametrize(
     ("written", "offset", "code", "remark", "offsets"),
     [
@@ -167,7 +166,6 @@ def test_a_registered_subscription_filters(peer: Peer) -> None:
     assert (len(bodies(reply)), offsets_of(reply)[0]) == (2, 4)
 
 
-@pytest.mark.rule("article-5/3/broker-takes-commit")
 def test_a_pull_commits_when_told_to_even_if_it_is_parked(peer: Peer) -> None:
     """Once, when it comes; its rerun does not (wire.md 6.4, 6)."""
     peer.send_many(2)
@@ -181,7 +179,6 @@ def test_a_pull_commits_when_told_to_even_if_it_is_parked(peer: Peer) -> None:
     assert peer.broker.offsets.query("G", "T", 0) == 1
 
 
-@pytest.mark.rule("article-5/1/long-polling", "article-5/3/arrival-answers")
 def test_a_parked_pull_is_answered_by_the_message_it_waits_for(peer: Peer) -> None:
     """Under its own opaque, with the message."""
     peer.send_many(2)
@@ -207,7 +204,6 @@ def test_a_lite_pull_is_a_pull(peer: Peer) -> None:
     assert (late.opaque, late.code, bodies(late)) == (77, 0, [b"news"])
 
 
-@pytest.mark.rule("article-5/3/parked")
 def test_an_empty_queue_is_waited_for_too(peer: Peer) -> None:
     """NO_MESSAGE_IN_QUEUE at offset 0 waits; at another offset it is answered."""
     peer.send(queue_id=1)
@@ -225,7 +221,6 @@ def test_a_pull_that_waits_keeps_nothing_of_its_request_but_what_its_reply_needs
     assert (held.command.opaque, held.command.serialize_type) == (7, peer.encoding)
 
 
-@pytest.mark.rule("article-5/3/empty-after-15-s")
 def test_a_pull_that_waits_in_vain_is_answered_by_the_sweep_after_its_time(peer: Peer) -> None:
     """PULL_NOT_FOUND, once; not a millisecond before its own deadline."""
     peer.send_many(2)

@@ -187,7 +187,6 @@ def test_a_message_tried_often_enough_is_a_dead_letter_at_once_when_it_is_told_t
     assert "dead_letter" in peer.log.names("info")
 
 
-@pytest.mark.rule("article-3/ordered-retries/by-retry-topic")
 def test_a_dead_letter_waits_as_in_rocketmq(peer: Peer) -> None:
     """In the schedule topic, and then in %DLQ%G with the text of its delay."""
     properties = "DELAY\x0118\x02RETRY_TOPIC\x01T"

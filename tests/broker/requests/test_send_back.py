@@ -52,7 +52,6 @@ def deliver(peer: Peer) -> int:
     return waited_ms
 
 
-@pytest.mark.rule("article-3/retry-queues/due-to-retry-topic")
 def test_a_message_sent_back_comes_again_on_the_retry_topic(peer: Peer) -> None:
     """Ten seconds later, as it was, with one try more, its first topic and its first id (10.1, 10.2)."""
     before = last_of(peer, "T")
@@ -70,7 +69,6 @@ def test_a_message_sent_back_comes_again_on_the_retry_topic(peer: Peer) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.rule("article-3/retry-queues/one-level-longer", "article-4/4.2/2-delay-by-tries")
 def test_each_retry_waits_longer_until_the_message_is_a_dead_letter(peer: Peer) -> None:
     """10 s, 30 s, 1 min ... 2 h, then at once to %DLQ%G, its first topic and id still known."""
     first_id = last_of(peer, "T").offset_message_id

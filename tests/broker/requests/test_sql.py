@@ -17,7 +17,6 @@ LETTERS = {True: "T", False: "F", None: "N"}
 FLIGHT = {"size": "5", "color": "red", "price": "2.5", "late": "true"}
 
 
-@pytest.mark.rule("article-4/2-success/sql-at-the-broker")
 def test_every_recorded_expression_is_answered_alike() -> None:
     """Refused where RocketMQ's parser refuses; else the same answer for each message. An evaluation that fails is
     unknown."""

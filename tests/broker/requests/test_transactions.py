@@ -175,7 +175,6 @@ def test_a_late_end_counts_though_the_half_has_moved(peer: Peer) -> None:
     assert len(peer.broker.halves) == 0
 
 
-@pytest.mark.rule("beyond/producers/transaction-checks")
 @pytest.mark.parametrize(("age_ms", "asked"), [(6000, 0), (6001, 1)])
 def test_a_lone_half_message_is_asked_about_in_the_brokers_next_round(peer: Peer, age_ms: int, asked: int) -> None:
     """Rounds are counted from the broker's start and not from the message: it waits 6 to 66 s (wire.md 11)."""
@@ -231,7 +230,6 @@ def test_what_is_young_is_not_asked_about(peer: Peer) -> None:
     assert len(questions(peer)) == 4
 
 
-@pytest.mark.rule("beyond/producers/transaction-checks-end")
 def test_after_fifteen_questions_a_message_is_given_up(peer: Peer) -> None:
     """It moves to TRANS_CHECK_MAX_TIME_TOPIC, is marked, and no producer is asked again."""
     send_half(peer)
@@ -332,7 +330,6 @@ def resume(peer: Peer, message_id: str | None) -> RemotingCommand:
     return peer.answer(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader(message_id))
 
 
-@pytest.mark.rule("beyond/producers/transaction-checks-resumed")
 def test_the_checks_of_a_message_that_was_given_up_begin_anew(peer: Peer) -> None:
     """An administrator names it by its id in TRANS_CHECK_MAX_TIME_TOPIC; its producer is asked again, and commits."""
     send_half(peer)

@@ -1,7 +1,5 @@
 """Groups, channels and subscriptions (wire.md 9.2, 9.3)."""
 
-import pytest
-
 from lockstep.broker.state.members import ClientChannel, ConsumerManager, Departure, ProducerManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from tests.broker.helpers import NOW_MS, FakeConnection, consumer
@@ -14,7 +12,6 @@ def channel(client_id: str, now_ms: int = NOW_MS) -> ClientChannel:
     return ClientChannel(client_id, 0, 409, now_ms)
 
 
-@pytest.mark.rule("article-3/heartbeats/broker-keeps-groups")
 def test_a_new_member_is_a_change_and_its_next_heartbeat_is_not() -> None:
     """Equal heartbeats change nothing."""
     manager, connection = ConsumerManager(), FakeConnection()

@@ -28,7 +28,6 @@ def waiting(peer: Peer, level: int) -> list[MessageExt]:
     return stored(peer, SCHEDULE, level - 1)
 
 
-@pytest.mark.rule("article-3/retry-queues/delay-levels")
 def test_the_levels_are_rocketmqs() -> None:
     """Eighteen of them, from a second to two hours."""
     levels_ms = parse_delay_levels(DELAY_LEVELS)
@@ -44,7 +43,6 @@ def test_levels_that_cannot_be_are_refused_at_the_start(text: str) -> None:
         replace(BrokerConfig(), delay_levels=text)
 
 
-@pytest.mark.rule("article-3/retry-queues/schedule-topic")
 def test_a_delayed_message_waits_in_the_schedule_topic() -> None:
     """In the queue of its level, with its real queue in its properties; the reply names the real queue (10.2)."""
     peer = Peer()

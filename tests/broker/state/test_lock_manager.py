@@ -1,6 +1,5 @@
 """The lock table: RocketMQ's rules to the millisecond (wire.md 7.2)."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,11 +16,6 @@ def one(locks: RebalanceLockManager, client_id: str, now_ms: int) -> LockAnswer:
     return answer
 
 
-@pytest.mark.rule(
-    "article-1/2.2.2/live-lock-renewed",
-    "article-1/2.2.2/free-queue-granted",
-    "article-5/5/broker-notes-client",
-)
 def test_a_free_queue_is_granted_and_its_owner_renews() -> None:
     """The first caller gets the queue; asking again renews it."""
     locks = RebalanceLockManager(LIFE_MS)
@@ -29,7 +23,6 @@ def test_a_free_queue_is_granted_and_its_owner_renews() -> None:
     assert one(locks, "a", NOW_MS + 20_000).outcome is LockOutcome.RENEWED
 
 
-@pytest.mark.rule("article-1/2.2.2/expired-lock-taken-over")
 def test_a_lock_is_not_lost_at_its_life_and_lost_a_millisecond_later() -> None:
     """At 60 000 ms after the last renewal another is refused; at 60 001 it takes over."""
     locks = RebalanceLockManager(LIFE_MS)
@@ -49,7 +42,6 @@ def test_a_renewal_prolongs_a_lock_from_when_it_was_made() -> None:
     assert one(locks, "b", NOW_MS + 2 * LIFE_MS + 1).outcome is LockOutcome.TAKEN_OVER
 
 
-@pytest.mark.rule("article-1/2.2.2/expired-lock-granted-anew")
 def test_an_owner_that_comes_back_too_late_starts_anew() -> None:
     """An expired owner takes its own queue over again: since when it holds it starts at that moment."""
     locks = RebalanceLockManager(LIFE_MS)
@@ -76,7 +68,6 @@ def test_unlocking_what_nobody_holds_is_answered_and_changes_nothing() -> None:
     assert tuple(locks.rows(NOW_MS)) == ()
 
 
-@pytest.mark.rule("article-1/2.2.2/lock-table")
 def test_groups_do_not_see_each_other() -> None:
     """Two groups hold the same queue."""
     locks = RebalanceLockManager(LIFE_MS)
@@ -85,7 +76,6 @@ def test_groups_do_not_see_each_other() -> None:
     assert answer.outcome is LockOutcome.GRANTED
 
 
-@pytest.mark.rule("article-1/2.2.2/live-lock-refused", "article-1/2.2.2/answer-lists-owned-queues")
 def test_a_batch_is_answered_queue_by_queue() -> None:
     """Some queues of a batch are granted and others refused."""
     locks = RebalanceLockManager(LIFE_MS)
@@ -123,7 +113,6 @@ CALLS = st.lists(
 )
 
 
-@pytest.mark.rule("article-1/2.2.2/one-mutex", "article-1/2.2.2/lock-table")
 @given(CALLS)
 def test_the_table_agrees_with_a_naive_model(calls: list[tuple[str, str, str, list[int], int]]) -> None:
     """Whatever is called in whatever order, owners are those of the rule written as one line."""

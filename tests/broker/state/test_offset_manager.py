@@ -1,7 +1,5 @@
 """Committed offsets (wire.md 8.1, 8.2)."""
 
-import pytest
-
 from lockstep.broker.state.offsets import ConsumerOffsetManager
 
 
@@ -21,7 +19,6 @@ def test_a_stored_negative_offset_counts_as_none() -> None:
     assert offsets.query_or_start("G", "T", 0, min_offset=0) == 0
 
 
-@pytest.mark.rule("article-1/2.2.6/stored-offset-answered", "article-1/2.2.6/offset-table-keys")
 def test_offsets_belong_to_group_topic_and_queue() -> None:
     """A commit shows nowhere else."""
     offsets = ConsumerOffsetManager()
@@ -29,7 +26,6 @@ def test_offsets_belong_to_group_topic_and_queue() -> None:
     assert [offsets.query(*key) for key in [("H", "T", 0), ("G", "U", 0), ("G", "T", 1)]] == [-1, -1, -1]
 
 
-@pytest.mark.rule("article-1/2.2.6/young-queue-answered-0")
 def test_a_group_without_an_offset_starts_at_zero_only_while_nothing_was_dropped() -> None:
     """The min-offset rule: 0 on a young queue, no answer when its first messages were dropped."""
     offsets = ConsumerOffsetManager()

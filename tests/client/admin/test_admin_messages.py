@@ -56,7 +56,6 @@ def test_an_offset_message_id_names_its_broker() -> None:
             id_address(text)
 
 
-@pytest.mark.rule("beyond/statistics/messages-found")
 @on_stage
 async def test_a_message_is_asked_of_the_broker_in_its_id(stage: Stage) -> None:
     """By its commit log offset. The broker's name comes from the cluster, and the result is one message."""
@@ -158,7 +157,6 @@ def at(offset: int) -> ConsumeStats:
 OFFLINE, BROKEN = ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR
 
 
-@pytest.mark.rule("beyond/statistics/message-track")
 @pytest.mark.parametrize(
     ("members", "progress", "expected"),
     [

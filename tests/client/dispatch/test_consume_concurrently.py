@@ -28,7 +28,6 @@ def works(duration_ms: int, status: Any = SUCCESS) -> Any:
 # Batches and workers ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-3/concurrent/split-by-batch-size", "article-5/4/consume-batch-size")
 @on_stage
 async def test_each_message_by_itself_all_at_once(stage: Stage) -> None:
     """The batch size is 1, and no call waits for another: all begin at the same moment."""
@@ -40,7 +39,6 @@ async def test_each_message_by_itself_all_at_once(stage: Stage) -> None:
     assert service.commits[-1] == 3
 
 
-@pytest.mark.rule("article-3/concurrent/split-by-batch-size", "article-4/2-success/submit-b-concurrent")
 @on_stage
 async def test_batches_have_what_one_pull_brought(stage: Stage) -> None:
     """A pull is cut into batches of the configured size; the last one has the rest, and pulls are not mixed."""
@@ -51,7 +49,6 @@ async def test_batches_have_what_one_pull_brought(stage: Stage) -> None:
     assert [offsets for offsets, _ in service.calls] == [[0, 1, 2], [3, 4, 5], [6], [7, 8]]
 
 
-@pytest.mark.rule("article-3/consume-service/pool-size-changes", "article-3/concurrent/rejected-task-after-5-s")
 @on_stage
 async def test_as_many_at_a_time_as_there_are_threads(stage: Stage) -> None:
     """Others wait their turn, of `async def` listeners too; the number may change at any time."""
@@ -69,7 +66,6 @@ async def test_as_many_at_a_time_as_there_are_threads(stage: Stage) -> None:
     assert [at_ms - began_ms for _, at_ms in service.calls[4:]] == [1500 + 1000 * i for i in range(7)]
 
 
-@pytest.mark.rule("article-5/4/thread-pool")
 @on_stage
 async def test_plain_listeners_run_on_the_pool(stage: Stage) -> None:
     """As many at once as the pool has threads."""
@@ -82,15 +78,6 @@ async def test_plain_listeners_run_on_the_pool(stage: Stage) -> None:
     assert service.commits[-1] == 5
 
 
-@pytest.mark.rule(
-    "article-3/concurrent/dropped-not-consumed",
-    "article-3/concurrent/dropped-result-not-processed",
-    "article-4/3.1/1-dropped-returns",
-    "article-4/4.1/1-dropped-returns",
-    "article-4/4.1/6-result-unless-dropped",
-    "article-5/4/dropped-not-consumed",
-    "article-5/4/dropped-meanwhile",
-)
 @on_stage
 async def test_messages_of_a_dropped_queue_are_passed_over(stage: Stage) -> None:
     """Its next owner handles them, and the result of a running listener is ignored."""
@@ -108,12 +95,6 @@ async def test_messages_of_a_dropped_queue_are_passed_over(stage: Stage) -> None
 # The offset -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule(
-    "article-3/results/smallest-offset-committed",
-    "article-3/offset-value/smallest-not-done",
-    "article-4/4.1/6.6-offset-updated",
-    "article-5/4/offset-in-memory",
-)
 @on_stage
 async def test_the_offset_is_that_of_the_first_message_not_done(stage: Stage) -> None:
     """Whatever ends first: a slow message holds the offset up, and when it is done all behind it counts at once."""
@@ -136,7 +117,6 @@ async def test_the_offset_is_that_of_the_first_message_not_done(stage: Stage) ->
 # Answers ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-3/results/success-ack-index", "article-4/4.1/6.1-ack-index")
 @pytest.mark.parametrize(
     ("ack_index", "sent_back"),
     [(2**31 - 1, []), (3, []), (1, [2]), (0, [1, 2]), (-1, [0, 1, 2]), (-7, [0, 1, 2])],
@@ -161,12 +141,6 @@ def test_the_acknowledged_part_of_a_batch(ack_index: int, sent_back: list[int]) 
     play()
 
 
-@pytest.mark.rule(
-    "article-3/results/later-acks-none",
-    "article-3/results/clustering-sends-back",
-    "article-4/4.1/6.1-ack-index",
-    "article-5/4/failure-ack-index",
-)
 @on_stage
 async def test_later_takes_the_whole_batch_back(stage: Stage) -> None:
     """With the delay level that the listener chose, whatever its `ack_index` is."""
@@ -182,11 +156,6 @@ async def test_later_takes_the_whole_batch_back(stage: Stage) -> None:
     assert service.commits == [2]
 
 
-@pytest.mark.rule(
-    "article-3/concurrent/exception-or-empty-is-later",
-    "article-4/4.1/4-listener-answers",
-    "article-4/4.1/5-empty-answer-is-later",
-)
 @pytest.mark.parametrize(
     ("given", "level", "event", "named"),
     [(None, "error", "listener_answer_invalid", "None"),
@@ -229,7 +198,6 @@ async def test_a_listener_may_empty_its_list(stage: Stage) -> None:
     assert (service.commits, service.sent_back) == ([2], [])
 
 
-@pytest.mark.rule("article-3/results/failed-send-back-after-5-s", "article-5/4/clustering-sends-back")
 @on_stage
 async def test_what_cannot_be_sent_back_is_tried_here_after_5_000_ms(stage: Stage) -> None:
     """Again and again, counting up; until then it holds up the offset, and the others of its batch do not."""
@@ -253,11 +221,6 @@ async def test_what_cannot_be_sent_back_is_tried_here_after_5_000_ms(stage: Stag
     assert service.commits == [1, 1, 3]
 
 
-@pytest.mark.rule(
-    "article-3/results/broadcasting-drops-failures",
-    "article-4/4.1/6.2-broadcasting-logs",
-    "article-5/4/broadcasting-drops-failures",
-)
 @on_stage
 async def test_a_broadcasting_consumer_drops_what_fails(stage: Stage) -> None:
     """There is no other attempt: a warning says so, and the offset moves on."""
@@ -268,11 +231,6 @@ async def test_a_broadcasting_consumer_drops_what_fails(stage: Stage) -> None:
     assert stage.events("warning") == ["message_dropped"] * 2
 
 
-@pytest.mark.rule(
-    "article-3/concurrent/retry-topic-restored",
-    "article-4/4.1/3-retry-topic-restored",
-    "article-5/4/retry-topic-restored",
-)
 @on_stage
 async def test_a_retried_message_has_its_first_topic(stage: Stage) -> None:
     """And the moment at which its listener began, in epoch milliseconds, as RocketMQ's property says."""
@@ -309,7 +267,6 @@ async def test_the_trace_tells_both_parts_of_a_batch(stage: Stage) -> None:
 # Stuck messages ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-3/concurrent/consume-start-time", "article-3/offset-value/stuck-15-minutes")
 @on_stage
 async def test_a_message_stuck_for_over_15_minutes_is_sent_back(stage: Stage) -> None:
     """A check runs every 15 minutes: at exactly 15 minutes the message stays, at the next check it is sent back, at
@@ -343,7 +300,6 @@ async def test_a_queue_that_is_dropped_while_a_message_is_sent_back(stage: Stage
     assert (service.handled, service.commits) == ([0], [])
 
 
-@pytest.mark.rule("article-3/offset-value/stuck-15-minutes")
 @on_stage
 async def test_at_most_16_messages_of_a_queue_in_a_round(stage: Stage) -> None:
     """From the front, as long as they are stuck: one that has not begun stops the look."""
@@ -390,7 +346,6 @@ async def test_the_time_of_an_earlier_attempt_does_not_count(stage: Stage) -> No
 # The end ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-3/consume-service/start-and-shutdown")
 @on_stage
 async def test_a_stop_waits_for_running_listeners_only(stage: Stage) -> None:
     """Messages that wait for a worker are not handled; the results of calls that end in time count."""

@@ -8,13 +8,6 @@ from tests.client.stage import Stage, on_stage
 # Automatic commit --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule(
-    "article-1/2.2/success-goes-on",
-    "article-1/2.2.7/auto-commit-success",
-    "article-3/ordered-commits/auto-commit-success",
-    "article-4/3.1/3.10-result-decides",
-    "article-4/3.2/1.1e-commit-offset",
-)
 @on_stage
 async def test_success_commits_message_by_message(stage: Stage) -> None:
     """In offset order, each one's offset + 1, and the task ends when nothing is left."""
@@ -29,7 +22,6 @@ async def test_success_commits_message_by_message(stage: Stage) -> None:
     assert service.offsets[-1] == 11
 
 
-@pytest.mark.rule("article-4/3.2/3-offset-only-upwards")
 @on_stage
 async def test_a_lower_offset_is_stored_too(stage: Stage) -> None:
     """In order the last handled message counts: after a reset the offset goes down."""
@@ -41,7 +33,6 @@ async def test_a_lower_offset_is_stored_too(stage: Stage) -> None:
     assert service.offsets == [10, 4]
 
 
-@pytest.mark.rule("article-1/2.2.7/batch-size", "article-2/queue-lock/batch-size", "article-5/5/batch-of-1")
 @on_stage
 async def test_batches(stage: Stage) -> None:
     """At most consumeMessageBatchMaxSize messages a call, one commit each."""
@@ -52,10 +43,6 @@ async def test_batches(stage: Stage) -> None:
     assert service.offsets == [4, 8, 10]
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/auto-commit-commit-and-rollback",
-    "article-3/ordered-commits/auto-commit-commit-and-rollback",
-)
 @pytest.mark.parametrize("status", [S.COMMIT, S.ROLLBACK])
 def test_commit_and_rollback_need_manual_commit(status: S) -> None:
     """With auto_commit on they count as success, and the log says so (wire.md 12.7)."""
@@ -71,11 +58,6 @@ def test_commit_and_rollback_need_manual_commit(status: S) -> None:
     play()
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/auto-commit-suspend",
-    "article-4/3.2/1.2.3-loop-ends",
-    "article-4/3.2/4-false-ends-run",
-)
 @on_stage
 async def test_suspension_repeats_the_call_and_blocks_the_queue(stage: Stage) -> None:
     """The same messages come again 1000 ms later with a higher count; no later message is handled before them."""
@@ -91,7 +73,6 @@ async def test_suspension_repeats_the_call_and_blocks_the_queue(stage: Stage) ->
     assert service.offsets == [2, 3]
 
 
-@pytest.mark.rule("article-4/3.2/1.2.2-suspend-time")
 @pytest.mark.parametrize(("wanted_ms", "waited_ms"), [(-1, 1000), (0, 10), (9, 10), (500, 500), (60_000, 30_000)])
 def test_how_long_a_queue_is_suspended(wanted_ms: int, waited_ms: int) -> None:
     """As the context says, from 10 ms to 30 s; -1 is the consumer's setting."""
@@ -111,7 +92,6 @@ def test_how_long_a_queue_is_suspended(wanted_ms: int, waited_ms: int) -> None:
 # Giving up ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/2.2.7/retry-limit-to-dead-letters")
 @on_stage
 async def test_a_message_at_its_limit_becomes_a_dead_letter(stage: Stage) -> None:
     """maxReconsumeTimes 2: handled with 0, 1 and 2, then given up, committed, and the queue goes on."""
@@ -125,7 +105,6 @@ async def test_a_message_at_its_limit_becomes_a_dead_letter(stage: Stage) -> Non
     assert service.offsets == [1, 2]
 
 
-@pytest.mark.rule("article-1/2.2.7/retry-limit-to-dead-letters", "article-3/ordered-retries/failed-dead-letter-retried")
 @on_stage
 async def test_a_dead_letter_that_cannot_be_sent_stays(stage: Stage) -> None:
     """The message is tried again with a rising count, and becomes a dead letter later."""
@@ -141,7 +120,6 @@ async def test_a_dead_letter_that_cannot_be_sent_stays(stage: Stage) -> None:
     assert service.offsets == [1]
 
 
-@pytest.mark.rule("article-1/2.2.7/retry-limit-to-dead-letters", "article-3/ordered-retries/failed-dead-letter-retried")
 @on_stage
 async def test_a_batch_of_which_a_part_is_given_up_comes_again(stage: Stage) -> None:
     """As a whole, as in RocketMQ: nothing is committed before the other messages are handled too."""
@@ -152,7 +130,6 @@ async def test_a_batch_of_which_a_part_is_given_up_comes_again(stage: Stage) -> 
     assert (service.dead, service.handled, service.offsets) == ([0], [0, 1, 0, 1], [2])
 
 
-@pytest.mark.rule("article-1/2.2.7/no-retry-limit")
 @on_stage
 async def test_without_a_limit_nothing_is_given_up(stage: Stage) -> None:
     """-1, the default of orderly consumption, is 2^31 - 1 attempts."""
@@ -166,7 +143,6 @@ async def test_without_a_limit_nothing_is_given_up(stage: Stage) -> None:
 # Manual commit -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/2.2.7/manual-commit-success", "article-4/3.2/2.1-manual-success")
 @on_stage
 async def test_success_without_commit_keeps_messages_in_hand(stage: Stage) -> None:
     """The queue goes on and nothing is committed until COMMIT, which commits all of it."""
@@ -177,7 +153,6 @@ async def test_success_without_commit_keeps_messages_in_hand(stage: Stage) -> No
     assert service.offsets == [3]
 
 
-@pytest.mark.rule("article-1/2.2.7/manual-commit-rollback")
 @on_stage
 async def test_rollback_brings_back_everything_since_the_commit(stage: Stage) -> None:
     """After the suspension time, in order."""
@@ -189,7 +164,6 @@ async def test_rollback_brings_back_everything_since_the_commit(stage: Stage) ->
     assert service.offsets == [1, 2, 3, 4]
 
 
-@pytest.mark.rule("article-1/2.2.7/manual-commit-suspend", "article-4/3.2/2.4-manual-suspend")
 @on_stage
 async def test_suspend_under_manual_commit_brings_back_the_call_alone(stage: Stage) -> None:
     """Messages handled before stay uncommitted and are committed with the next COMMIT."""
@@ -214,7 +188,6 @@ async def test_given_up_under_manual_commit_commits_nothing(stage: Stage) -> Non
 # Statistics --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("beyond/statistics/ordered-counts")
 @pytest.mark.parametrize(
     ("status", "auto_commit", "ok", "failed"),
     [

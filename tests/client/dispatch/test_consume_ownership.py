@@ -4,8 +4,6 @@ import asyncio
 import json
 from typing import Any, cast
 
-import pytest
-
 from lockstep.client import ConsumeOrderlyContext, MessageExt
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order.traces.trace import TraceWriter
@@ -16,18 +14,6 @@ from tests.client.stage import Stage, on_stage, queue_at
 # The lock, and the end of ownership --------------------------------------------------------------------------
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/no-lock-at-start-100-ms",
-    "article-2/queue-lock/locked-and-not-expired",
-    "article-2/queue-lock/not-locked-tried-later",
-    "article-3/ordered/not-locked-10-ms-or-3-s",
-    "article-4/3.1/3-lock-or-broadcasting",
-    "article-4/3.1/4-no-lock-100-ms",
-    "article-4/3.3/1-lock-request",
-    "article-4/3.3/2-granted-10-ms-refused-3-s",
-    "article-4/3.3/3-task-submitted",
-    "article-5/5/not-locked-later",
-)
 @on_stage
 async def test_without_its_lock_a_queue_is_not_consumed(stage: Stage) -> None:
     """Asked for after 100 ms; refused, again 3000 ms later; granted, consumed 10 ms later."""
@@ -41,12 +27,6 @@ async def test_without_its_lock_a_queue_is_not_consumed(stage: Stage) -> None:
     assert service.offsets == [1]
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/lock-checked-between-calls",
-    "article-2/queue-lock/expired-tried-later",
-    "article-3/ordered/expired-10-ms-or-3-s",
-    "article-4/3.1/3.3-lock-later",
-)
 @on_stage
 async def test_a_lock_that_runs_out_between_calls(stage: Stage) -> None:
     """Each call looks at the lock anew: after 30 s the next message waits until it is granted again."""
@@ -96,7 +76,6 @@ async def test_a_suspended_message_outlives_its_lock(stage: Stage) -> None:
     assert service.offsets == [1, 2]
 
 
-@pytest.mark.rule("article-4/3.1/3.11-until-nothing-is-left")
 @on_stage
 async def test_a_long_run_lets_others_have_the_loop(stage: Stage) -> None:
     """After 60 s of continuous consumption the task ends and is submitted again 10 ms later."""
@@ -112,15 +91,6 @@ async def test_a_long_run_lets_others_have_the_loop(stage: Stage) -> None:
     assert gaps == [1000] * 60 + [1010]
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/dropped-queue-not-consumed",
-    "article-1/2.2.7/offset-stored-unless-dropped",
-    "article-2/queue-lock/dropped-ends-task",
-    "article-2/consume-lock/dropped-checked-before-call",
-    "article-3/ordered-commits/unless-dropped",
-    "article-4/3.1/3.2-dropped-ends",
-    "article-5/5/dropped-returns",
-)
 @on_stage
 async def test_a_dropped_queue_stops_and_commits_nothing(stage: Stage) -> None:
     """The running listener may end; its result is ignored."""
@@ -134,15 +104,6 @@ async def test_a_dropped_queue_stops_and_commits_nothing(stage: Stage) -> None:
     assert not service.queue.listener_running
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/one-task-a-queue",
-    "article-2/queue-lock/lock-object-a-queue",
-    "article-2/summary/process-lock",
-    "article-3/ordered/process-lock",
-    "article-4/3/process-lock",
-    "article-4/3.1/2-lock-object",
-    "article-5/5/process-lock",
-)
 @on_stage
 async def test_two_generations_of_a_queue_never_run_at_once(stage: Stage) -> None:
     """The new one waits until the listener of the old one has returned, however long that takes."""
@@ -156,16 +117,6 @@ async def test_two_generations_of_a_queue_never_run_at_once(stage: Stage) -> Non
     assert service.times == [0, 20_000]
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/task-when-pull-asks",
-    "article-2/consuming/task-when-something-to-dispatch",
-    "article-3/consume-service/submit",
-    "article-3/ordered/one-task-a-queue",
-    "article-4/2-success/submit-a-ordered",
-    "article-4/3.1/3.5-empty-ends",
-    "article-5/3/10-submitted",
-    "article-5/5/submitted",
-)
 @on_stage
 async def test_a_queue_has_one_task_at_a_time(stage: Stage) -> None:
     """The running task also handles messages that arrive during a call. It ends with an empty queue, and the next put
@@ -205,7 +156,6 @@ async def test_stopping(stage: Stage) -> None:
 # What must not stop a queue ----------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/2.2.7/listener-gets-own-list")
 @on_stage
 async def test_a_listener_may_empty_its_list(stage: Stage) -> None:
     """The list is a copy: messages that the listener removes are still committed, or come again."""
@@ -221,7 +171,6 @@ async def test_a_listener_may_empty_its_list(stage: Stage) -> None:
     assert service.offsets == [3]
 
 
-@pytest.mark.rule("article-2/queue-order/auto-commit-default")
 @on_stage
 async def test_a_context_may_be_set_to_anything_true_or_false(stage: Stage) -> None:
     """`auto_commit = 0` is False."""
@@ -322,7 +271,6 @@ async def test_handled_is_recorded_before_the_offset_moves(stage: Stage) -> None
     trace.close()
 
 
-@pytest.mark.rule("article-1/2.2.7/retry-topic-restored")
 @on_stage
 async def test_a_retried_message_has_its_first_topic(stage: Stage) -> None:
     """The listener sees a message from the retry topic under its original topic."""

@@ -19,15 +19,6 @@ def sampled(stats: ConsumeStats, first_s: int, last_s: int, work: Work | None = 
         stats.sample(second * 1000)
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/call-time-counted",
-    "article-1/2.2.7/results-counted",
-    "article-3/pull-callback/found-moves-offset",
-    "article-3/concurrent/call-time-counted",
-    "article-4/3.2/1.1f-counted-ok",
-    "article-5/1-in-order/timer-statistics",
-    "beyond/statistics/times-and-rates",
-)
 def test_rates_and_means_are_those_of_the_last_minute() -> None:
     """They use seven samples with 60 s from first to last; older samples are dropped."""
     stats = ConsumeStats(0)
@@ -58,7 +49,6 @@ def test_nothing_shows_before_the_next_sample() -> None:
     assert stats.status("T") == ConsumeStatus(consume_rt=20.0, consume_ok_tps=5.0)
 
 
-@pytest.mark.rule("beyond/statistics/times-and-rates")
 def test_what_failed_is_told_by_the_hour() -> None:
     """One sample each 10 min: none at 590 s; reported from 600 s until the hour's first sample is older than that."""
     stats = ConsumeStats(0)
@@ -81,7 +71,6 @@ def test_the_mean_of_the_hour_stands_in_for_a_quiet_minute() -> None:
     assert stats.status("T") == ConsumeStatus(consume_rt=40.0)
 
 
-@pytest.mark.rule("article-3/concurrent/call-time-counted")
 def test_a_batch_may_succeed_in_part() -> None:
     """One call, whose messages count where they belong."""
     stats = ConsumeStats(0)

@@ -46,7 +46,6 @@ def message(**properties: str) -> MessageExt:
     return given
 
 
-@pytest.mark.rule("article-1/2.2.7/retry-limit-to-dead-letters", "article-3/ordered-retries/by-retry-topic")
 @on_stage
 async def test_what_is_sent(stage: Stage) -> None:
     """Body and properties as they were, where it came from, and the counts in the header."""

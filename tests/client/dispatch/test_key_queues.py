@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -55,7 +54,6 @@ def test_messages_without_a_key_share_a_key_queue() -> None:
     assert offsets(list(by_key["a"].waiting)) == [1]
 
 
-@pytest.mark.rule("beyond/key-order/commit-lowest-not-handled")
 def test_the_commit_is_the_lowest_that_is_not_handled() -> None:
     """It waits while the lowest message is handled, then moves over all handled ones and over gaps."""
     key_queues = KeyQueues(SPAN)

@@ -86,7 +86,6 @@ def a_partial(answer: Any) -> Any:
 KINDS = [plain, asynchronous, an_object, an_async_object, a_method, a_partial]
 
 
-@pytest.mark.rule("article-1/2.2.7/empty-answer-suspends", "article-5/5/listener-status")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_kind_of_callable_answers(kind: Any) -> None:
     """Functions, objects and methods, async and plain; None is SUCCESS, a status is itself."""
@@ -95,7 +94,6 @@ async def test_every_kind_of_callable_answers(kind: Any) -> None:
         assert await call(kind(status)) is status
 
 
-@pytest.mark.rule("article-4/3.1/3.8-empty-answer-suspends")
 @pytest.mark.parametrize(
     "nonsense",
     [True, False, 0, "SUCCESS", object(), [SUCCESS]],
@@ -112,7 +110,6 @@ async def test_nonsense_suspends_and_is_named(kind: Any, nonsense: Any) -> None:
     assert fields["queue"] == "T@broker-a:3"
 
 
-@pytest.mark.rule("article-1/2.2.7/exception-suspends")
 @pytest.mark.parametrize(
     "error",
     [ValueError("bad order"), StopIteration("x"), TimeoutError(), asyncio.CancelledError(), Panic("in Rust"), Mute()],
@@ -165,7 +162,6 @@ async def test_a_client_that_is_taken_down_is_not_a_failed_listener() -> None:
     assert log.events == []
 
 
-@pytest.mark.rule("article-2/consuming/thread-pool-size", "article-5/5/threads")
 async def test_where_a_listener_runs() -> None:
     """An async one on the loop, a plain one on a thread of the consumer's own, which may block."""
     threads: list[str] = []
@@ -181,7 +177,6 @@ async def test_where_a_listener_runs() -> None:
     assert threads == ["listener-1", threading.current_thread().name]
 
 
-@pytest.mark.rule("article-1/2.2/listener-arguments")
 async def test_what_a_listener_is_given() -> None:
     """The messages, and a context that names the queue and starts with RocketMQ's defaults."""
     seen: list[tuple[list[int], ConsumeOrderlyContext]] = []

@@ -20,7 +20,6 @@ def from_body(message: MessageExt) -> Any:
     return {b"none": None, b"number": 7}.get(message.body, message.body.decode())
 
 
-@pytest.mark.rule("beyond/key-order/key-function")
 @pytest.mark.parametrize(
     ("key", "expected"),
     [(None, "N1"), ("KEYS", "k1 k2"), ("own", "x"), ("absent", None), (from_body, "text")],

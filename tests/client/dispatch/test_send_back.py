@@ -65,12 +65,6 @@ def message(**properties: str) -> MessageExt:
     return given
 
 
-@pytest.mark.rule(
-    "article-3/results/clustering-sends-back",
-    "article-4/4.1/6.3-clustering-sends-back",
-    "article-4/4.2/1-broker-by-name",
-    "article-4/4.2/2-request-fields",
-)
 @on_stage
 async def test_what_the_broker_is_asked(stage: Stage) -> None:
     """The place of the message, its names, and the limit: 16 when none is set."""
@@ -80,7 +74,6 @@ async def test_what_the_broker_is_asked(stage: Stage) -> None:
     assert scene.first.requests(SEND) == scene.second.requests(SEND) == []
 
 
-@pytest.mark.rule("article-4/4.2/2-delay-level", "article-5/4/context")
 @pytest.mark.parametrize(("limit", "told"), [(-1, 16), (0, 0), (5, 5)])
 @pytest.mark.parametrize("level", [-1, 4])
 def test_limit_and_level_are_the_callers(limit: int, told: int, level: int) -> None:
@@ -95,14 +88,6 @@ def test_limit_and_level_are_the_callers(limit: int, told: int, level: int) -> N
     play()
 
 
-@pytest.mark.rule(
-    "article-4/4.2/3-new-message-on-failure",
-    "article-4/4.2/3.1-origin-id",
-    "article-4/4.2/3.2-flag-kept",
-    "article-4/4.2/3.3-retry-topic-property",
-    "article-4/4.2/3.4-reconsume-time",
-    "article-4/4.2/4-inner-producer",
-)
 @pytest.mark.parametrize("failure", ["refused", "silent", "gone"])
 def test_a_message_that_is_not_taken_back_is_sent_anew(failure: str) -> None:
     """To a broker that takes it: to the retry topic, at level 3 + the times it was tried, whatever was asked for."""

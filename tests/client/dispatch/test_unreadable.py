@@ -37,7 +37,6 @@ def reply_of(*records: bytes, next_offset: int) -> Callable[[RemotingCommand], A
     return lambda command: command.reply(ResponseCode.SUCCESS, header, b"".join(records))
 
 
-@pytest.mark.rule("beyond/producers/unreadable-messages")
 @pytest.mark.parametrize("sys_flag", [0x001, 0x101, 0x201, 0x301, 0x401])
 def test_a_body_that_cannot_be_unpacked(sys_flag: int) -> None:
     """The messages before and after it are returned too, and the offset moves on. It is logged once, not at each
@@ -97,7 +96,6 @@ async def test_many_large_bodies_in_one_pull(stage: Stage) -> None:
     assert sizes == [80, 80]
 
 
-@pytest.mark.rule("beyond/producers/unreadable-messages")
 @on_stage
 async def test_a_record_that_is_none_is_asked_for_alone(stage: Stage) -> None:
     """The messages before it are returned. The bad record is returned as a message with its bytes, whatever the tags

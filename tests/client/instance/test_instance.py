@@ -151,7 +151,6 @@ async def test_what_a_broker_may_ask(stage: Stage) -> None:
     assert reply.remark == "request code 9999 is not supported by this client"
 
 
-@pytest.mark.rule("article-5/7/unregistered")
 @on_stage
 async def test_the_end_of_a_client(stage: Stage) -> None:
     """It unregisters where it is connected, a silent broker costs 3 s and not the end, and nothing runs on."""
@@ -193,7 +192,6 @@ async def test_who_stops_a_schedule_can_be_cancelled_himself(stage: Stage) -> No
     assert stage.world.elapsed_ms < 1_500
 
 
-@pytest.mark.rule("article-2/lock-timer/clustering-renews-each-20-s")
 @on_stage
 async def test_rounds_of_a_schedule(stage: Stage) -> None:
     """First after its own time, then at a fixed rate however long the work takes; an error does not end it."""
@@ -220,7 +218,6 @@ async def test_rounds_of_a_schedule(stage: Stage) -> None:
     assert len(times) <= 7, "rounds that were missed are not made up for"
 
 
-@pytest.mark.rule("article-1/2.2.1/vip-port")
 @pytest.mark.parametrize(("vip", "port"), [(False, 10911), (True, 10909)])
 def test_messages_go_to_the_vip_channel_when_that_is_on(vip: bool, port: int) -> None:
     """Two ports below the broker's; other calls stay where they are (wire.md 1.1)."""

@@ -56,7 +56,6 @@ async def with_a_broker(stage: Stage) -> None:
 # States ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/2.2/life-cycle")
 @pytest.mark.parametrize("make", [consumer_on, producer_on, admin_on])
 def test_from_create_just_to_shutdown_already(make: Callable[[Stage], Lifecycle]) -> None:
     """Each client is started once and shut down once; more of either is refused, or does nothing."""
@@ -125,7 +124,6 @@ async def test_what_was_missing_may_be_given(stage: Stage) -> None:
         assert consumer.state is RUNNING
 
 
-@pytest.mark.rule("article-1/2.2/life-cycle")
 @on_stage
 async def test_calls_in_the_wrong_state(stage: Stage) -> None:
     """The error names the client, its state and what to do."""
@@ -147,7 +145,6 @@ async def test_calls_in_the_wrong_state(stage: Stage) -> None:
 # Groups ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-3/pull-service-pull/by-group")
 @on_stage
 async def test_several_members_of_one_group_in_one_process(stage: Stage) -> None:
     """Each has its own client id unless one is set, so brokers can tell them apart."""
@@ -156,7 +153,6 @@ async def test_several_members_of_one_group_in_one_process(stage: Stage) -> None
         assert one.client_id != other.client_id
 
 
-@pytest.mark.rule("article-1/2.2/duplicate-group-refused", "article-5/1-in-order/registered-in-client")
 @on_stage
 async def test_a_duplicate_group_is_refused(stage: Stage) -> None:
     """Under one client id a group is claimed once: the error names the group, and the second may try again."""

@@ -170,7 +170,6 @@ async def test_name_servers_are_discovered_before_the_first_question(stage: Stag
     assert server.name_server in instance.name_servers
 
 
-@pytest.mark.rule("article-5/1-in-order/timer-name-servers")
 @on_stage
 async def test_they_are_asked_for_anew_every_two_minutes(stage: Stage) -> None:
     """First after 10 s; from the next question on the new ones are asked, and the old are no longer."""

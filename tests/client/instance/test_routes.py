@@ -55,7 +55,6 @@ async def test_a_topic_that_does_not_exist_yet(stage: Stage) -> None:
     assert changed == [TOPIC], "told of changes only"
 
 
-@pytest.mark.rule("article-1/2.2.1/request-to-master", "article-5/5/to-the-master")
 @on_stage
 async def test_slaves_and_masters(stage: Stage) -> None:
     """Addresses in order of broker ids, the masters alone when wanted."""
@@ -118,7 +117,6 @@ async def test_other_questions_to_a_name_server(stage: Stage) -> None:
         await routes.ask_for(TopicList, LIST)
 
 
-@pytest.mark.rule("article-5/1-in-order/timer-offline-brokers")
 @on_stage
 async def test_a_broker_that_no_route_names_any_more_is_forgotten(stage: Stage) -> None:
     """Or heartbeats would knock at its door for ever (wire.md 12.1)."""

@@ -65,7 +65,6 @@ async def test_the_next_start_goes_on_where_this_one_ended(stage: Stage) -> None
     await after.close()
 
 
-@pytest.mark.rule("article-3/committing-offsets/broadcasting-in-a-file")
 @on_stage
 async def test_the_file_is_the_one_java_writes(stage: Stage) -> None:
     """Read as rocketmq-client 4.9.8 wrote it; and what we write has the same members, names that are objects."""
@@ -224,7 +223,6 @@ async def read_each_way(store: OffsetStore) -> list[int]:
     return [await store.read(queue_at(0), kind) for kind in (MEMORY, MEMORY_FIRST, STORE, MEMORY)]
 
 
-@pytest.mark.rule("article-1/2.2.5/read-modes")
 @on_stage
 async def test_read_offset_types_of_the_file(stage: Stage) -> None:
     """Memory is memory; the store's answer becomes memory; memory comes first where it is asked to."""
@@ -237,7 +235,6 @@ async def test_read_offset_types_of_the_file(stage: Stage) -> None:
     await store.close()
 
 
-@pytest.mark.rule("article-1/2.2.5/read-modes")
 @on_stage
 async def test_read_offset_types_of_the_broker(stage: Stage) -> None:
     """Likewise, and the broker is asked only where it must be."""
@@ -254,7 +251,6 @@ async def test_read_offset_types_of_the_broker(stage: Stage) -> None:
     assert len(broker.requests(RequestCode.QUERY_CONSUMER_OFFSET)) == 2
 
 
-@pytest.mark.rule("article-4/3.2/3-local-and-broker-store")
 @on_stage
 async def test_increase_only(stage: Stage) -> None:
     """A lower offset changes nothing then; without it, it does."""

@@ -108,12 +108,6 @@ def test_each_round_sends_the_offsets_of_that_round() -> None:
     assert sent == {"a": [first, first, second, first], "b": [first, first, first]}
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/offset-stored-unless-dropped",
-    "article-3/committing-offsets/update-or-increase",
-    "article-4/3.2/3-offset-only-upwards",
-    "article-4/3.2/3-local-and-broker-store",
-)
 @on_stage
 async def test_memory_is_memory(stage: Stage) -> None:
     """An update sets the offset, also to a lower one unless `increase_only`; an unknown or forgotten offset is -1."""
@@ -130,7 +124,6 @@ async def test_memory_is_memory(stage: Stage) -> None:
     assert offsets.in_memory(queue_at(0)) == NO_OFFSET
 
 
-@pytest.mark.rule("article-1/2.2.5/read-offset-remembered", "article-1/2.2.5/query-names-group-topic-queue")
 @on_stage
 async def test_reading_from_the_broker(stage: Stage) -> None:
     """The stored offset, remembered; QUERY_NOT_FOUND alone means that there is none."""
@@ -144,7 +137,6 @@ async def test_reading_from_the_broker(stage: Stage) -> None:
     assert asked == (GROUP, TOPIC, 2)
 
 
-@pytest.mark.rule("article-1/2.2.5/refusal-means-no-offset")
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.TOPIC_NOT_EXIST])
 def test_other_codes_are_errors(code: ResponseCode) -> None:
     """Java takes any error code for "no offset", and jumps to the end when a broker is busy (wire.md 8.3)."""
@@ -159,7 +151,6 @@ def test_other_codes_are_errors(code: ResponseCode) -> None:
     play()
 
 
-@pytest.mark.rule("article-1/2.2.5/silent-broker-after-5-s")
 @on_stage
 async def test_a_silent_and_an_absent_broker_are_errors(stage: Stage) -> None:
     """After the 5 s that this one request is given (wire.md 12.3), or at once."""
@@ -175,7 +166,6 @@ async def test_a_silent_and_an_absent_broker_are_errors(stage: Stage) -> None:
         await offsets.read(queue_at(0))
 
 
-@pytest.mark.rule("article-3/committing-offsets/clustering-at-the-broker", "article-5/7/which-table")
 @on_stage
 async def test_persist_tells_the_broker_one_way(stage: Stage) -> None:
     """Of those asked for the known ones, announced before they are sent."""
@@ -215,14 +205,6 @@ async def first_offset(stage: Stage, queue: MessageQueue, config: ConsumerConfig
     return await placing(ProcessQueue(queue, 1, 0)), broker
 
 
-@pytest.mark.rule(
-    "article-1/2.2.4/offset-read-under-first-lock",
-    "article-1/2.2.5/last-offset",
-    "article-1/2.2.5/first-offset",
-    "article-1/2.2.5/retry-topic",
-    "article-2/queue-order/first-offset",
-    "article-5/2-table/new-pull-request",
-)
 @pytest.mark.parametrize(
     ("where", "retry", "code", "offset"),
     [
@@ -259,7 +241,6 @@ def test_the_table_of_first_offsets(where: ConsumeFromWhere, retry: bool, code: 
     play()
 
 
-@pytest.mark.rule("article-1/2.2.5/timestamp")
 @on_stage
 async def test_the_time_to_consume_from(stage: Stage) -> None:
     """As configured, or 30 minutes before the consumer began."""
@@ -275,7 +256,6 @@ async def test_the_time_to_consume_from(stage: Stage) -> None:
     assert given == (TOPIC, 1, 77)
 
 
-@pytest.mark.rule("article-2/pulling/negative-offset-not-pulled")
 @pytest.mark.parametrize(("stored", "end", "offset"), [(-1, 7, 7), (-1, -1, None), (-2, 7, None), (-1, -(2**40), None)])
 def test_a_negative_first_offset_is_an_error(stored: int, end: int, offset: int | None) -> None:
     """Article 2: such a queue is not pulled. A stored -1 is none stored, as in RocketMQ; the end decides then."""
@@ -295,7 +275,6 @@ def test_a_negative_first_offset_is_an_error(stored: int, end: int, offset: int 
     play()
 
 
-@pytest.mark.rule("article-1/2.2.4/unknown-offset-tried-again", "article-1/2.2.5/error-is-not-a-beginning")
 @pytest.mark.parametrize("asked", [QUERY, MAX])
 def test_an_error_is_no_offset(asked: RequestCode) -> None:
     """Neither a failed query nor a failed second question may make a consumer begin somewhere."""

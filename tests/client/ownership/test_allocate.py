@@ -67,7 +67,6 @@ def by_the_formula(n: int, c: int, i: int) -> list[MessageQueue]:
     return queues(n)[start : start + min(size, n - start)] if n - start > 0 else []
 
 
-@pytest.mark.rule("article-5/1-in-order/rebalance-settings", "article-5/2-balance/average")
 @given(st.integers(1, 60), st.integers(1, 20))
 def test_the_formula_of_wire_md(queue_count: int, client_count: int) -> None:
     """The same queues as Java's AllocateMessageQueueAveragely, for every member."""
@@ -77,7 +76,6 @@ def test_the_formula_of_wire_md(queue_count: int, client_count: int) -> None:
         assert mine == by_the_formula(queue_count, client_count, i)
 
 
-@pytest.mark.rule("article-5/2-balance/by-machine-room", "article-5/2-balance/other-strategies")
 @pytest.mark.parametrize("name", sorted({row["name"] for row in RECORDED}))
 def test_what_java_answered(name: str) -> None:
     """Every member's share is the one that rocketmq-client 4.9.8 computed, so that mixed groups agree; a client id
@@ -91,7 +89,6 @@ def test_what_java_answered(name: str) -> None:
             assert mine == [shared[index] for index in share], (client_id, row)
 
 
-@pytest.mark.rule("article-5/2-balance/average")
 @pytest.mark.parametrize("strategy", COMPLETE, ids=named)
 @given(st.integers(1, 60), st.integers(1, 20))
 def test_every_queue_has_exactly_one_owner(
@@ -166,7 +163,6 @@ def test_a_ring_without_nodes_is_refused() -> None:
 # Rooms -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-5/2-balance/by-machine-room")
 @pytest.mark.parametrize(
     ("broker", "taken"),
     [("hz@a", True), ("hz@a@", True), ("sh@a", False), ("hz", False), ("hz@", False), ("hz@a@b", False), ("@a", False)],
@@ -177,7 +173,6 @@ def test_which_brokers_stand_in_a_room(broker: str, taken: bool) -> None:
     assert AllocateByMachineRoom(["hz"])("g", "me", [queue], ["me"]) == ([queue] if taken else [])
 
 
-@pytest.mark.rule("article-5/2-balance/other-strategies")
 def test_a_room_without_members_is_shared_by_all() -> None:
     """All members share its queues; queues of a room with members belong to these alone."""
     shared = [MessageQueue("T", room, i) for room in ("bj-1", "hz-1") for i in range(2)]
@@ -199,7 +194,6 @@ def test_somebody_without_a_room(lost: str) -> None:
 # Configuration and names -------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-5/2-balance/by-configuration")
 def test_by_configuration() -> None:
     """The queues written down, whatever the members are; of each topic its own."""
     written = [MessageQueue("T", "b", 1), MessageQueue("T", "b", 0), MessageQueue("U", "b", 0)]

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
 from tests.client.messages import messages_at
@@ -27,7 +25,6 @@ async def owner_of_one(stage: Stage) -> tuple[Rebalancing, ProcessQueue]:
     return it, it.table[queue_at(0)]
 
 
-@pytest.mark.rule("article-4/2-success/illegal-c-removed")
 @on_stage
 async def test_a_reset_queue_is_given_back_unless_it_is_taken_again(stage: Stage) -> None:
     """The next round may allocate it to another member, which must not wait until the lock expires."""

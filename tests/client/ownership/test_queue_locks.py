@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Awaitable
 
-import pytest
-
 from lockstep.client.consumer.ownership.lock_port import Grant
 from lockstep.protocol.codes import ResponseCode
 from tests.client.ownership.locks_stage import (
@@ -21,11 +19,6 @@ from tests.client.ownership.locks_stage import (
 from tests.client.stage import Stage, on_stage, queue_at
 
 
-@pytest.mark.rule(
-    "article-1/2.2.3/one-lock-request-for-new-queues",
-    "article-2/locking-queues/lock-request",
-    "article-4/3.3/1-lock-request",
-)
 @on_stage
 async def test_one_request_a_broker(stage: Stage) -> None:
     """It has sorted queues, the group and the client's id; the result joins the answers of both brokers."""
@@ -58,7 +51,6 @@ async def test_thousands_of_queues_are_asked_for_in_several_requests(stage: Stag
         assert sorted(queue for queues in asked for queue in queues) == sorted(wanted * times)
 
 
-@pytest.mark.rule("article-1/2.2.1/granted-marked-locked")
 @on_stage
 async def test_a_lock_counts_from_when_it_was_asked_for(stage: Stage) -> None:
     """However late its answer is read: a client that stood still meanwhile must not trust the lock longer."""
@@ -80,7 +72,6 @@ async def test_a_lock_counts_from_when_it_was_asked_for(stage: Stage) -> None:
     assert len(first.requests(LOCK)) == 3
 
 
-@pytest.mark.rule("article-1/2.2.3/refused-queue-left-out", "article-2/pulling/refused-passed-over")
 @on_stage
 async def test_a_queue_that_is_not_granted(stage: Stage) -> None:
     """It is just not among those granted, and a broker that refuses or is silent grants nothing."""
@@ -94,14 +85,6 @@ async def test_a_queue_that_is_not_granted(stage: Stage) -> None:
     assert 1000 <= stage.world.elapsed_ms - begin_ms < 1100, "a lock is asked for with a limit of 1 s"
 
 
-@pytest.mark.rule(
-    "article-1/2.2.1/one-request-a-broker",
-    "article-1/2.2.1/refused-marked-unlocked",
-    "article-2/locking-queues/granted-marked",
-    "article-2/locking-queues/others-unmarked",
-    "article-5/5/queues-by-broker",
-    "article-5/5/granted-locked",
-)
 @on_stage
 async def test_renewing_all(stage: Stage) -> None:
     """Granted locks live on; a requested and not granted lock is lost and logged once; dropped queues are left out."""
@@ -122,7 +105,6 @@ async def test_renewing_all(stage: Stage) -> None:
     assert stage.events("warning") == ["lock_lost"]
 
 
-@pytest.mark.rule("article-1/2.2.1/answer-within-1000-ms", "article-1/2.2.1/failed-request-changes-nothing")
 @on_stage
 async def test_a_silent_broker_changes_nothing(stage: Stage) -> None:
     """The local view runs out by itself 30 s after the last grant; the other broker's locks are renewed."""
@@ -140,7 +122,6 @@ async def test_a_silent_broker_changes_nothing(stage: Stage) -> None:
     assert locks.traced() == []
 
 
-@pytest.mark.rule("article-2/locking-queues/lost-and-granted-again")
 @on_stage
 async def test_a_lock_that_was_lost_and_reacquired(stage: Stage) -> None:
     """Another client may have owned the queue in between: its process queue ends, it is not simply locked again."""
@@ -199,7 +180,6 @@ async def test_a_grant_of_a_queue_that_was_given_up_is_not_taken(stage: Stage) -
     assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)]
 
 
-@pytest.mark.rule("article-1/2.2.1/queue-left-meanwhile")
 @on_stage
 async def test_a_queue_that_leaves_the_table_during_a_renewal(stage: Stage) -> None:
     """The other queues are renewed."""
@@ -227,7 +207,6 @@ async def test_unlocking_at_a_rebalance(stage: Stage) -> None:
     assert body_of(command)[:3] == (GROUP, locks.instance.client_id, (queue_at(0),))
 
 
-@pytest.mark.rule("article-5/7/locks-released")
 @on_stage
 async def test_unlocking_at_a_shutdown(stage: Stage) -> None:
     """Each broker's answer is waited for, a second at most; one that is silent does not keep the other's queues."""

@@ -15,14 +15,6 @@ from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 # Taking ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule(
-    "article-1/2.2.3/new-queue-locked-first",
-    "article-1/2.2.3/refused-queue-left-out",
-    "article-2/pulling/locked-before-pull-request",
-    "article-2/pulling/refused-passed-over",
-    "article-3/pull-request/made-by-rebalance",
-    "article-5/2-table/new-pull-request",
-)
 @on_stage
 async def test_a_new_queue_is_locked_first(stage: Stage) -> None:
     """Granted: a process queue of a new period, locked, and pulled; refused: asked again at the next round."""
@@ -44,7 +36,6 @@ async def test_a_new_queue_is_locked_first(stage: Stage) -> None:
     assert it.added[-1].period == 4
 
 
-@pytest.mark.rule("article-1/2.2.3/update-tells-changes")
 @on_stage
 async def test_nothing_to_change(stage: Stage) -> None:
     """The same members and queues: no lock request, no notice, no new process queue."""
@@ -56,11 +47,6 @@ async def test_nothing_to_change(stage: Stage) -> None:
     assert (len(it.asked(LOCK)), it.changed) == (1, [TOPIC])
 
 
-@pytest.mark.rule(
-    "article-1/2.2.3/by-message-model",
-    "article-5/1-in-order/rebalance-settings",
-    "article-5/2-balance/members-asked",
-)
 @on_stage
 async def test_members_are_sorted(stage: Stage) -> None:
     """Every member must see the same order, whatever order the broker lists them in."""
@@ -70,7 +56,6 @@ async def test_members_are_sorted(stage: Stage) -> None:
     assert it.owned == [2]  # of three members the first has 0 and 1, this one 2, the last 3
 
 
-@pytest.mark.rule("article-5/2-table/new-process-queue", "article-5/7/forgotten-offsets")
 @on_stage
 async def test_offsets_of_an_earlier_period_are_forgotten(stage: Stage) -> None:
     """A new owner begins where the broker says, not where this process once was."""
@@ -100,13 +85,11 @@ def stays(break_it: Callable[[Rebalancing], None]) -> Callable[[], None]:
     return play
 
 
-@pytest.mark.rule("article-5/2-balance/no-member-list")
 def test_without_a_member_list_everything_stays() -> None:
     """A broker that knows no member has just started."""
     stays(lambda it: setattr(it, "members", []))()
 
 
-@pytest.mark.rule("article-5/2-balance/no-member-list")
 def test_a_client_that_is_not_listed_drops_nothing() -> None:
     """It registers and looks again; Java drops every queue of the topic here."""
 
@@ -154,11 +137,6 @@ async def give_half_away(stage: Stage, prepare: Callable[[Rebalancing], Any] = l
     return it
 
 
-@pytest.mark.rule(
-    "article-2/consume-lock/offset-stored-before-removal",
-    "article-5/2-table/queues-of-others-dropped",
-    "article-5/7/forgotten-offsets",
-)
 @on_stage
 async def test_a_queue_for_another_is_dropped_committed_and_unlocked(stage: Stage) -> None:
     """In this order, so that the next owner begins where this one ended."""
@@ -197,11 +175,6 @@ async def test_a_queue_that_came_back_is_not_unlocked(stage: Stage) -> None:
     assert it.asked(UNLOCK) == []
 
 
-@pytest.mark.rule(
-    "article-2/consume-lock/tried-1000-ms",
-    "article-2/consume-lock/not-got-tried-again",
-    "article-4/3/call-lock",
-)
 @on_stage
 async def test_a_running_listener_holds_its_queue_back(stage: Stage) -> None:
     """Waited for a second; then dropped, not unlocked, not committed, and tried again at the next round."""
@@ -251,7 +224,6 @@ def test_a_rebalance_waits_1_000_ms_for_a_running_listener(ends_after_ms: int, u
     play()
 
 
-@pytest.mark.rule("article-2/summary/consume-lock")
 @on_stage
 async def test_a_queue_that_comes_back_under_its_running_listener(stage: Stage) -> None:
     """It was dropped and could not be removed: it is added again as soon as the listener has returned, and not only
@@ -342,7 +314,6 @@ async def test_a_topic_that_is_left_while_its_listener_runs(stage: Stage) -> Non
     assert (it.table, it.asked(UNLOCK)) == ({}, [(queue_at(0),)])
 
 
-@pytest.mark.rule("article-1/2.2.3/by-message-model", "article-5/1-in-order/rebalance-settings")
 @on_stage
 async def test_broadcasting_asks_nobody(stage: Stage) -> None:
     """All queues are this client's, whoever else is there; no member list is asked for."""

@@ -14,7 +14,6 @@ from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 STRANGE = "ConsumerError: strategy dreamer gave queues that topic 'Aircraft' does not have:"
 
 
-@pytest.mark.rule("article-2/pulling/not-added-twice")
 @on_stage
 async def test_a_strategy_that_names_a_queue_twice(stage: Stage) -> None:
     """One process queue, or two would be pulled and only one known."""
@@ -38,7 +37,6 @@ async def test_what_a_strategy_is_given(stage: Stage) -> None:
     assert given == [(GROUP, it.me, [queue_at(0), queue_at(1)], [FIRST, it.me, LAST])]
 
 
-@pytest.mark.rule("article-5/2-balance/topic-by-topic", "article-5/2-balance/strategy")
 @pytest.mark.parametrize("error", [LookupError("no such room"), Panic("in Rust"), asyncio.CancelledError("mine")])
 def test_a_strategy_that_fails(error: BaseException) -> None:
     """Its topic stays as it is, with an error in the log; the other topics are rebalanced."""
@@ -61,7 +59,6 @@ def test_a_strategy_that_fails(error: BaseException) -> None:
     play()
 
 
-@pytest.mark.rule("article-5/2-balance/failing-strategy")
 @pytest.mark.parametrize(
     ("given", "error"),
     [

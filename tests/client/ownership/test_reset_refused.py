@@ -1,14 +1,11 @@
 """A reset of a queue whose lock another client has got meanwhile (client/consumer/ownership/reset.py)."""
 
-import pytest
-
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from tests.client.ownership.rebalancing import UNLOCK, rebalancing
 from tests.client.ownership.test_offset_reset import correct_to
 from tests.client.stage import Stage, on_stage, queue_at
 
 
-@pytest.mark.rule("article-3/pull-callback/offset-illegal")
 @on_stage
 async def test_a_queue_that_is_not_ours_any_more_is_not_reset(stage: Stage) -> None:
     """Its new owner's offset and lock are not changed. The queue leaves the table, and the next rebalance asks for it

@@ -12,7 +12,6 @@ from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 WRONG: tuple[Any, ...] = (None, 3, "Aircraft@broker-a:0", queue_at(0, topic="Other"))
 
 
-@pytest.mark.rule("article-1/2.1/selector-arguments")
 @on_stage
 async def test_a_message_goes_to_queues_of_its_own_topic_only(stage: Stage) -> None:
     """A queue of another topic, or none, is refused: the message would be stored elsewhere than its result says, and

@@ -30,7 +30,6 @@ def both(command: RemotingCommand) -> tuple[int, bytes]:
     return header_of(command).sys_flag, command.body
 
 
-@pytest.mark.rule("beyond/producers/compression")
 @pytest.mark.parametrize("size", [4096, 16 * 1024, 16 * 1024 + 1, 4 * 1024 * 1024])
 def test_from_4096_bytes_on(size: int) -> None:
     """zlib's own format, level 5, and the flag that names it; whether at once or on a thread."""
@@ -85,7 +84,6 @@ def test_the_setting(over: int, size: int, flag: int) -> None:
     play()
 
 
-@pytest.mark.rule("beyond/producers/lz4-and-zstd")
 @pytest.mark.parametrize("size", [5000, 100_000])
 @pytest.mark.parametrize(
     ("given", "flag", "readers"),

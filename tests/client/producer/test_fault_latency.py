@@ -32,7 +32,6 @@ def faults() -> FaultLatency:
     return FaultLatency(random.Random(1))
 
 
-@pytest.mark.rule("beyond/producers/slow-brokers-avoided")
 @pytest.mark.parametrize(("latency_ms", "pause_ms"), STEPS.items())
 def test_how_long_a_slow_broker_is_left_alone(latency_ms: int, pause_ms: int) -> None:
     """To the millisecond."""
@@ -44,7 +43,6 @@ def test_how_long_a_slow_broker_is_left_alone(latency_ms: int, pause_ms: int) ->
     assert known.is_available("b", 1000), "nothing is known of it"
 
 
-@pytest.mark.rule("beyond/producers/slow-brokers-avoided")
 def test_a_failure_counts_as_thirty_seconds() -> None:
     """However fast it failed, its broker is left alone for ten minutes; one good send sooner ends that."""
     known = faults()
@@ -55,7 +53,6 @@ def test_a_failure_counts_as_thirty_seconds() -> None:
     assert known.is_available("a", 5)
 
 
-@pytest.mark.rule("beyond/producers/slow-brokers-avoided")
 def test_available_brokers_take_turns() -> None:
     known, turn = faults(), Turns()
     known.update("b", 3000, 0)

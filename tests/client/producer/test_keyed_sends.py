@@ -74,7 +74,6 @@ async def test_an_argument_without_a_selector_names_no_queue(stage: Stage) -> No
             assert sorted(result.queue_id for result in results) == [0, 1, 2, 3]
 
 
-@pytest.mark.rule("article-1/2.1/selector-given-with-send")
 @on_stage
 async def test_the_first_send_may_name_its_queue(stage: Stage) -> None:
     """The route is fetched for it: a queue says which broker, not where that is."""
@@ -158,7 +157,6 @@ async def test_a_refusal_in_the_middle(stage: Stage) -> None:
     assert [body for body in stored if body != b"other"] == [b"0", b"1", b"2", b"after"]
 
 
-@pytest.mark.rule("article-1/2.1/selector-tried-once")
 @on_stage
 async def test_keyed_sends_are_tried_once(stage: Stage) -> None:
     """As in RocketMQ: a send is not repeated, because later ones may have been stored."""

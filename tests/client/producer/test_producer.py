@@ -17,7 +17,6 @@ from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 # Anywhere ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/1/no-key-takes-turns")
 @on_stage
 async def test_queues_take_turns(stage: Stage) -> None:
     """Of all brokers, each as often as the others."""
@@ -31,7 +30,6 @@ async def test_queues_take_turns(stage: Stage) -> None:
     assert sorted(queues[:4]) == [queue_at(i, name) for name in ("broker-a", "broker-b") for i in range(2)]
 
 
-@pytest.mark.rule("beyond/producers/synchronous-retries")
 @pytest.mark.parametrize(
     "code",
     [
@@ -111,7 +109,6 @@ async def test_a_dead_broker_is_passed_over(stage: Stage) -> None:
     assert stored == [b"%d" % i for i in range(8)]
 
 
-@pytest.mark.rule("beyond/producers/synchronous-retries")
 @on_stage
 async def test_all_attempts_share_the_time(stage: Stage) -> None:
     """Silence of one broker uses the 3000 ms up; the outcome is unknown."""

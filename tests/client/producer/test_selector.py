@@ -20,7 +20,6 @@ def chosen(arg: object, count: int) -> int:
 
 
 # Values of String.hashCode in Java 8 to 21.
-@pytest.mark.rule("article-2/queue-order/key-modulo-queues")
 @pytest.mark.parametrize(
     ("text", "java_hash"),
     [
@@ -43,7 +42,6 @@ def test_hashes_are_javas(text: str, java_hash: int) -> None:
         assert chosen(text, count) == abs(java_hash) % count
 
 
-@pytest.mark.rule("article-1/2.1/key-modulo-queues")
 @pytest.mark.parametrize(
     ("arg", "count", "queue_id"),
     [
@@ -79,7 +77,6 @@ def test_other_objects_hash_as_their_text() -> None:
     assert chosen(OrderId(), 4) == chosen("hello", 4) == 99162322 % 4
 
 
-@pytest.mark.rule("article-1/1/order-within-a-business-id")
 @given(st.text() | st.integers(-(2**63), 2**63 - 1), st.integers(1, 64))
 def test_any_key_finds_a_queue_and_always_the_same(arg: object, count: int) -> None:
     """No key is without a queue, and equal keys never part."""
@@ -90,7 +87,6 @@ def test_any_key_finds_a_queue_and_always_the_same(arg: object, count: int) -> N
 # Other selectors ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("beyond/producers/other-selectors")
 def test_random_queues() -> None:
     """Every queue has its turn, whatever the message; the same chance gives the same choice."""
     message = Message("T", b"x")
@@ -106,7 +102,6 @@ def test_random_queues() -> None:
 ROOMS = [MessageQueue("T", name, i) for name in ("east@a", "east@b", "none", "west@a") for i in range(2)]
 
 
-@pytest.mark.rule("beyond/producers/other-selectors")
 def test_queues_of_the_machine_room() -> None:
     """Only brokers named room@name count; within them the key decides, or another selector."""
     message = Message("T", b"x")

@@ -22,7 +22,6 @@ def listening(heard: Heard) -> Callable[[SendResult | None, BaseException | None
     return lambda result, error: heard.append((result, error))
 
 
-@pytest.mark.rule("beyond/producers/asynchronous")
 @on_stage
 async def test_the_callback_hears_the_result(stage: Stage) -> None:
     """A caller that awaits the task gets it too; awaiting is not necessary."""
@@ -93,7 +92,6 @@ async def test_the_callback_hears_an_error_that_is_no_exception(stage: Stage) ->
     assert heard == [(None, raised.value)]
 
 
-@pytest.mark.rule("beyond/producers/one-way")
 @on_stage
 async def test_the_order_of_calls_holds_among_all_kinds_of_sends(stage: Stage) -> None:
     """Also while the topic's route is not known yet, and while a send that was called has not begun."""
@@ -129,7 +127,6 @@ async def test_the_order_of_calls_holds_among_all_kinds_of_sends(stage: Stage) -
     assert called != sorted(called, key=int), "sends that were called from tasks came after those before them"
 
 
-@pytest.mark.rule("beyond/producers/asynchronous")
 @pytest.mark.parametrize(("failures", "retries", "sent"), [(2, 2, 3), (2, 1, 2), (1, 0, 1)])
 def test_it_is_repeated_after_the_network_failed(failures: int, retries: int, sent: int) -> None:
     """retryTimesWhenSendAsyncFailed times; `retry_times` is for synchronous sends."""
@@ -173,7 +170,6 @@ async def test_a_refusal_is_final(stage: Stage) -> None:
     assert len(broker.requests(SEND)) == 1
 
 
-@pytest.mark.rule("beyond/producers/other-status")
 @pytest.mark.parametrize("another", [True, False])
 def test_stored_but_not_everywhere(another: bool) -> None:
     """retryAnotherBrokerWhenNotStoreOK: another broker is tried, and when none does better, the last one's word

@@ -62,7 +62,6 @@ class Forbidding:
             raise PermissionError("too secret")
 
 
-@pytest.mark.rule("beyond/producers/hooks")
 @on_stage
 async def test_one_call_before_and_after_each_kind_of_send(stage: Stage) -> None:
     """With the message, its real queue, the broker, the mode and the result."""
@@ -135,7 +134,6 @@ async def test_a_raising_hook_is_logged_and_harms_nobody(stage: Stage) -> None:
     assert {fields["hook"] for fields in logged} == {"Raising.before", "Raising.after"}
 
 
-@pytest.mark.rule("beyond/producers/forbidden-send")
 @on_stage
 async def test_a_forbidden_send_never_leaves(stage: Stage) -> None:
     """No attempt, no repeat, and no reason for others of its queue to fail."""
@@ -194,7 +192,6 @@ class _Ends:
         raise RuntimeError("harmless")
 
 
-@pytest.mark.rule("beyond/producers/hooks")
 @on_stage
 async def test_hooks_of_transactions(stage: Stage) -> None:
     """The half message is a send with its own type; the hook of the end runs before the request to the broker."""

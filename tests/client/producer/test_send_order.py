@@ -171,7 +171,6 @@ def test_a_burst_leaves_in_three_requests() -> None:
     assert (world.frames, world.stored) == (2, list(range(11)))
 
 
-@pytest.mark.rule("article-1/2.1/sent-one-after-the-other")
 @given(schedules, st.booleans())
 @example(CALLED_INTO_A_LOSS, False)
 @example(CALLED_INTO_A_LOSS, True)

@@ -28,7 +28,6 @@ def requests(**config: Any) -> SendRequests:
     return SendRequests("producers", ProducerConfig(**config), "10.0.0.1@7#9", keys, SteppedRuntime())
 
 
-@pytest.mark.rule("article-2/queue-order/tags-and-keys")
 async def test_a_message_becomes_a_send() -> None:
     """Every field of the header, and the properties as Java sets them."""
     message = Message(
@@ -75,7 +74,6 @@ async def test_every_message_has_an_id_of_its_own() -> None:
     assert first == second
 
 
-@pytest.mark.rule("beyond/producers/names-and-sizes")
 @pytest.mark.parametrize("topic", [*sorted(RESERVED_TOPICS), "", "a b", "x" * 128, "sch\u00f6n"])
 async def test_topics_nobody_may_send_to(topic: str) -> None:
     """Reserved and illegal names are refused here, and stay refused."""
@@ -85,7 +83,6 @@ async def test_topics_nobody_may_send_to(topic: str) -> None:
             maker.outgoing(Message(topic, b"x"), None)
 
 
-@pytest.mark.rule("beyond/producers/names-and-sizes")
 async def test_limits_of_a_body() -> None:
     """From one byte to maxMessageSize; text is not bytes."""
     maker = requests(body_bytes_max=100)
@@ -264,7 +261,6 @@ async def test_a_reply() -> None:
 # Replies -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-2/queue-order/send-answer")
 @pytest.mark.parametrize(
     ("code", "status"),
     [(0, "SEND_OK"), (11, "SLAVE_NOT_AVAILABLE"), (12, "FLUSH_SLAVE_TIMEOUT")],

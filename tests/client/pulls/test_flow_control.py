@@ -23,7 +23,6 @@ def control(*, checks_span: bool = True, **settings: Any) -> FlowControl:
     return FlowControl.of_push(ConsumerConfig(**settings), checks_span=checks_span)
 
 
-@pytest.mark.rule("article-3/flow-control/cached-bytes")
 @pytest.mark.parametrize(
     ("within", "over", "reason", "settings"),
     [
@@ -58,7 +57,6 @@ def test_in_order_there_is_no_span() -> None:
     assert control(checks_span=False).reached(holding(0, 10_000_000)) is None
 
 
-@pytest.mark.rule("article-3/flow-control/topic-thresholds")
 @pytest.mark.parametrize(("owned", "share"), [(1, (10, 100)), (3, (3, 33)), (10, (1, 10)), (11, (1, 9)), (200, (1, 1))])
 def test_a_topics_limits_are_shared_out(owned: int, share: tuple[int, int]) -> None:
     """Among its queues of this client, rounded down and 1 at least; other topics' queues do not count."""

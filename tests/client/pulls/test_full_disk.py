@@ -36,7 +36,6 @@ class FullDisk(TraceWriter):
         super().queue_event(event, queue, **fields)
 
 
-@pytest.mark.rule("article-3/pull-service/survives-exceptions")
 @on_stage
 async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_them(stage: Stage) -> None:
     """Tried again each second, with an error that names the reason; nothing is pulled unrecorded meanwhile."""

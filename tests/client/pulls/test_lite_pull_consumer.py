@@ -26,7 +26,6 @@ HALF_POLL_MS = 500
 # Its queues -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-5/6/lite-subscribe-or-assign")
 @on_stage
 async def test_subscribe_and_assign_exclude_each_other(stage: Stage) -> None:
     """Whichever came first is named; an empty assignment is none."""
@@ -63,7 +62,6 @@ async def test_calls_need_a_consumer_that_runs(stage: Stage) -> None:
         Lite(stage, it.broker).consumer.subscribe(TOPIC, "||")
 
 
-@pytest.mark.rule("article-5/6/lite-subscribe-or-assign")
 @on_stage
 async def test_a_new_assignment_replaces_the_old_one(stage: Stage) -> None:
     """Missing queues are dropped and their offsets stored, kept queues go on, new queues begin."""
@@ -201,7 +199,6 @@ async def test_a_shutdown_ends_a_waiting_poll(stage: Stage) -> None:
     assert await polling == []
 
 
-@pytest.mark.rule("article-5/6/lite-flow-control")
 @pytest.mark.parametrize(
     ("settings", "pulled"),
     [
@@ -232,7 +229,6 @@ def test_flow_control(settings: dict[str, Any], pulled: int) -> None:
     play()
 
 
-@pytest.mark.rule("article-5/6/lite-delays")
 @pytest.mark.parametrize(
     ("answer", "delay_ms"), [(ResponseCode.SYSTEM_ERROR, 1000), (ResponseCode.FLOW_CONTROL, 20), (None, 0)]
 )
@@ -274,7 +270,6 @@ async def test_an_illegal_offset_is_corrected(stage: Stage) -> None:
     await it.consumer.shutdown()
 
 
-@pytest.mark.rule("article-5/6/lite-pause")
 @on_stage
 async def test_paused_queues_are_looked_at_again_each_second(stage: Stage) -> None:
     """What was pulled before the pause is still handed out, as in RocketMQ; then nothing until it is resumed."""
@@ -328,7 +323,6 @@ async def test_a_seek_ends_the_pull_that_waits(stage: Stage) -> None:
     await it.consumer.shutdown()
 
 
-@pytest.mark.rule("article-5/6/lite-seek")
 @on_stage
 async def test_seeks_forget_what_waits(stage: Stage) -> None:
     """The next messages are those from there on; to the begin and to the end as the broker has them now."""
@@ -346,7 +340,6 @@ async def test_seeks_forget_what_waits(stage: Stage) -> None:
     assert stored_offsets(it.broker)[-1] == (0, 100)
 
 
-@pytest.mark.rule("article-5/6/lite-seek")
 @pytest.mark.parametrize("offset", [19, 101])
 def test_a_seek_stays_within_the_queue(offset: int) -> None:
     """From the first offset to the one behind the last."""
@@ -369,7 +362,6 @@ def test_a_seek_stays_within_the_queue(offset: int) -> None:
 # Commits ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-5/6/lite-poll-handles-last", "article-5/6/lite-commit")
 @on_stage
 async def test_commits_by_hand(stage: Stage) -> None:
     """Without automatic ones nothing is stored but what was committed: all that was handed out, some queues, or given

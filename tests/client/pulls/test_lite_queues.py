@@ -1,7 +1,5 @@
 """What was pulled, handed out and handled, of each queue (wire.md 12.10)."""
 
-import pytest
-
 from lockstep.client.consumer.buffer import LiteQueue, LiteQueues
 from lockstep.client.consumer.process_queue import ProcessQueue
 from tests.client.messages import messages_at
@@ -35,7 +33,6 @@ def test_pulls_come_out_whole_and_in_turn() -> None:
     assert first.process_queue.last_consume_ms == 77
 
 
-@pytest.mark.rule("article-5/6/lite-poll-handles-last")
 def test_the_last_thing_handed_out_is_not_handled_yet() -> None:
     """The next call says that it is, whether it gets anything or not."""
     queues, (only,) = with_queues(1)

@@ -26,17 +26,6 @@ def queue_with(*held: int) -> ProcessQueue:
     return process_queue
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/task-when-pull-asks",
-    "article-1/2.2.7/nothing-left-ends-task",
-    "article-2/consuming/task-when-something-to-dispatch",
-    "article-3/ordered/no-second-task",
-    "article-4/2-success/put-c-consuming",
-    "article-4/2-success/put-e-dispatch",
-    "article-4/2-success/submit-a-ordered",
-    "article-4/3.1/3.4-batch-taken",
-    "article-4/3.1/3.5-empty-ends",
-)
 def test_put_asks_for_a_consume_task_once() -> None:
     """True only when there are messages and no task runs; after an empty take it may be true again."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -49,12 +38,6 @@ def test_put_asks_for_a_consume_task_once() -> None:
     assert process_queue.put_messages(messages_at(3))
 
 
-@pytest.mark.rule(
-    "article-4/2-success/put-a-by-offset",
-    "article-4/2-success/put-b-counted",
-    "article-4/3.2/1.1c-count-goes-down",
-    "article-5/3/10-process-queue",
-)
 def test_put_counts_a_message_once() -> None:
     """An offset that is there already is replaced and not counted (wire.md 12.5)."""
     process_queue = queue_with(0, 1, 2)
@@ -62,11 +45,6 @@ def test_put_counts_a_message_once() -> None:
     assert (process_queue.message_count, process_queue.message_bytes) == (4, 4)
 
 
-@pytest.mark.rule(
-    "article-3/results/smallest-offset-committed",
-    "article-4/4.1/6.5-rest-removed",
-    "article-5/4/handled-removed",
-)
 def test_removed_messages_leave_the_first_offset_that_is_not_done() -> None:
     """Without order: the first one left, at the end the one behind all that ever came, and -1 for an empty queue."""
     process_queue = queue_with(3, 4, 9)
@@ -79,7 +57,6 @@ def test_removed_messages_leave_the_first_offset_that_is_not_done() -> None:
     assert (process_queue.message_count, process_queue.message_bytes) == (0, 0)
 
 
-@pytest.mark.rule("article-3/offset-value/span-limit")
 def test_the_span_is_from_first_to_last() -> None:
     """Of the messages in the queue, and 0 of an empty one."""
     process_queue = queue_with(3, 4, 9)
@@ -90,12 +67,6 @@ def test_the_span_is_from_first_to_last() -> None:
     assert process_queue.max_span == 0
 
 
-@pytest.mark.rule(
-    "article-4/2-success/put-a-by-offset",
-    "article-4/3.1/3.4-batch-taken",
-    "article-5/2-process-queue/order-of-offsets",
-    "article-5/5/second-map",
-)
 def test_take_moves_the_first_in_offset_order() -> None:
     """Whatever the order in which they came."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -105,16 +76,6 @@ def test_take_moves_the_first_in_offset_order() -> None:
     assert offsets(process_queue.take_messages(2)) == [5]
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/process-queue-commit",
-    "article-4/3.2/1.1-success-commits",
-    "article-4/3.2/1.1a-tree-lock",
-    "article-4/3.2/1.1b-largest-offset",
-    "article-4/3.2/1.1c-count-goes-down",
-    "article-4/3.2/1.1d-taken-messages-cleared",
-    "article-5/2-process-queue/commit",
-    "article-5/5/auto-commit-success",
-)
 def test_commit_is_the_last_taken_plus_one() -> None:
     """Gaps do not matter; count and bytes go down by the taken messages; without taken messages it is -1."""
     process_queue = queue_with(3, 7, 9)
@@ -143,7 +104,6 @@ def test_a_listener_may_change_the_body(changed: Any) -> None:
     assert (process_queue.message_count, process_queue.message_bytes) == (0, 0)
 
 
-@pytest.mark.rule("article-4/3.2/2.3-manual-rollback", "article-5/2-process-queue/rollback")
 def test_rollback_takes_everything_back() -> None:
     """All taken messages, of several takes, come again in order."""
     process_queue = queue_with(0, 1, 2)
@@ -154,7 +114,6 @@ def test_rollback_takes_everything_back() -> None:
     assert process_queue.message_count == 3
 
 
-@pytest.mark.rule("article-1/2.2.7/make-consume-again", "article-4/3.2/1.2-suspend-puts-back")
 def test_make_again_takes_only_these_back() -> None:
     """Under manual commit earlier messages stay taken and are committed with the next COMMIT."""
     process_queue = queue_with(0, 1, 2)
@@ -165,7 +124,6 @@ def test_make_again_takes_only_these_back() -> None:
     assert process_queue.commit() == 3
 
 
-@pytest.mark.rule("article-5/2-process-queue/messages-by-offset")
 def test_position_is_the_first_that_is_not_done() -> None:
     """In hand, else waiting, else the next to pull."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -180,11 +138,6 @@ def test_position_is_the_first_that_is_not_done() -> None:
     assert process_queue.position == 5
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/lock-younger-than-30-s",
-    "article-2/summary/broker-lock",
-    "article-5/2-process-queue/locked",
-)
 def test_the_lock_holds_to_its_last_millisecond() -> None:
     """Believed in while now - lastLock <= 30 000, and only while it is locked at all."""
     process_queue = ProcessQueue(QUEUE, 1, 1000, locked_ms=1000)
@@ -208,7 +161,6 @@ def test_who_waits_for_the_lock_is_told_once() -> None:
     assert told == [100]
 
 
-@pytest.mark.rule("article-3/push-consumer-pull/last-pull-time", "article-5/3/2-pull-time")
 def test_a_pull_expires_after_its_last_millisecond() -> None:
     """now - lastPull > 120 000."""
     process_queue = ProcessQueue(QUEUE, 1, 1000)
@@ -216,11 +168,6 @@ def test_a_pull_expires_after_its_last_millisecond() -> None:
     assert process_queue.pull_expired(121_001, 120_000)
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/consume-lock-during-call",
-    "article-2/consume-lock/held-during-call",
-    "article-3/ordered/consume-lock",
-)
 async def test_waiting_for_a_listener() -> None:
     """At once when none runs; else when it returns, or False after the time; several may wait."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -320,7 +267,6 @@ TestProcessQueueMachine = ProcessQueueMachine.TestCase
 TestProcessQueueMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-@pytest.mark.rule("article-3/ordered/one-task-a-queue")
 @pytest.mark.parametrize("count", [1, 32])
 def test_a_queue_drained_in_batches_hands_out_each_message_once(count: int) -> None:
     """The everyday course: put, take, commit, to the end."""

@@ -16,16 +16,6 @@ from tests.client.pulls.slaves import pulls_of, replicated, serves
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 
-@pytest.mark.rule(
-    "article-2/consuming/messages-to-consume-service",
-    "article-3/pull-callback/found-moves-offset",
-    "article-3/pull-callback/put-and-submitted",
-    "article-3/consume-service/submit",
-    "article-4/2-success/next-offset",
-    "article-5/3/6-callback",
-    "article-5/3/10-submitted",
-    "article-5/5/submitted",
-)
 @on_stage
 async def test_found_messages_are_put_and_consumed(stage: Stage) -> None:
     """From the first offset on; each pull begins where the last one said; consumption is submitted once."""
@@ -38,19 +28,6 @@ async def test_found_messages_are_put_and_consumed(stage: Stage) -> None:
     assert it.queue.take_messages(1) == []
 
 
-@pytest.mark.rule(
-    "article-1/2.2.4/pull-parameters",
-    "article-3/push-consumer-pull/commit-offset-goes-along",
-    "article-3/push-consumer-pull/expression-when-asked",
-    "article-3/push-consumer-pull/system-flags",
-    "article-3/push-consumer-pull/asynchronous-32-15-s-30-s",
-    "article-3/pull-kernel/request-fields",
-    "article-3/pull-kernel/filter-server",
-    "article-3/client-api-pull/answer-to-pull-result",
-    "article-5/3/7-commit-offset",
-    "article-5/3/8-system-flags",
-    "article-5/4/pull-batch-size",
-)
 @on_stage
 async def test_what_a_pull_says(stage: Stage) -> None:
     """RocketMQ's defaults, the subscription's version, and the commit only when there is one."""
@@ -66,7 +43,6 @@ async def test_what_a_pull_says(stage: Stage) -> None:
     assert (again.sys_flag, again.commit_offset) == (PullSysFlag.SUSPEND | PullSysFlag.COMMIT_OFFSET, 6)
 
 
-@pytest.mark.rule("article-3/push-consumer-pull/expression-when-asked")
 @on_stage
 async def test_a_pull_may_carry_its_subscription(stage: Stage) -> None:
     """With postSubscriptionWhenPull: its text and kind, and the bit that says so, beside its version."""
@@ -86,7 +62,6 @@ async def pulling_more(stage: Stage, it: Pulling) -> PullMessageRequestHeader:
     return it.pulls[-1]
 
 
-@pytest.mark.rule("article-3/push-consumer-pull/last-pull-time", "article-5/3/2-pull-time")
 @on_stage
 async def test_the_time_of_a_pull_is_kept(stage: Stage) -> None:
     """Each round of the loop is one, so a queue whose pulls are answered never looks idle."""
@@ -102,7 +77,6 @@ async def test_the_time_of_a_pull_is_kept(stage: Stage) -> None:
     running.cancel()
 
 
-@pytest.mark.rule("article-1/2.2.4/unlocked-queue-not-pulled", "article-3/push-consumer-pull/lock-and-first-offset")
 @on_stage
 async def test_no_pull_without_the_lock(stage: Stage) -> None:
     """Looked at again after 1000 ms; and a lock that has run out here is none."""
@@ -121,12 +95,6 @@ async def test_no_pull_without_the_lock(stage: Stage) -> None:
     assert len(it.pulls) == 1
 
 
-@pytest.mark.rule(
-    "article-1/2.2.4/offset-read-under-first-lock",
-    "article-1/2.2.4/unknown-offset-tried-again",
-    "article-1/2.2.4/placement-remembered",
-    "article-3/push-consumer-pull/lock-and-first-offset",
-)
 @on_stage
 async def test_the_first_offset_is_asked_once_and_until_it_is_known(stage: Stage) -> None:
     """An error there costs 1000 ms, and nothing is pulled from anywhere else."""
@@ -147,7 +115,6 @@ async def test_the_first_offset_is_asked_once_and_until_it_is_known(stage: Stage
     assert [pull.queue_offset for pull in it.pulls] == [42, 43]
 
 
-@pytest.mark.rule("article-3/pull-callback/wrong-data-logged")
 @pytest.mark.parametrize(
     ("answer", "fields"),
     [
@@ -177,7 +144,6 @@ def test_a_result_from_before_the_request(
     play()
 
 
-@pytest.mark.rule("article-4/2-success/min-and-max-offset", "article-5/3/10-min-and-max-offset")
 @on_stage
 async def test_messages_know_the_bounds_of_their_queue(stage: Stage) -> None:
     """MIN_OFFSET and MAX_OFFSET as at their pull, beside the properties they were sent with, in place of older ones."""
@@ -189,12 +155,6 @@ async def test_messages_know_the_bounds_of_their_queue(stage: Stage) -> None:
     assert second.properties == {"MIN_OFFSET": "0", "MAX_OFFSET": "1000", "own": "x"}
 
 
-@pytest.mark.rule(
-    "article-2/consuming/empty-answer-pulled-again",
-    "article-3/pull-callback/no-messages-move-offset",
-    "article-4/2-success/no-messages-move-offset",
-    "article-4/2-success/correct-tags-offset",
-)
 @pytest.mark.parametrize("code", [ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY])
 def test_nothing_new_and_nothing_matching(code: ResponseCode) -> None:
     """Pull on at once from where the broker says; with nothing cached that is the offset to commit, upwards only."""
@@ -210,11 +170,6 @@ def test_nothing_new_and_nothing_matching(code: ResponseCode) -> None:
     play()
 
 
-@pytest.mark.rule(
-    "article-3/pull-callback/offset-illegal",
-    "article-4/2-success/illegal-next-offset",
-    "article-4/2-success/illegal-dropped",
-)
 @on_stage
 async def test_an_illegal_offset_takes_the_queue_out(stage: Stage) -> None:
     """It is dropped at once, and its next owner begins at the broker's offset."""
@@ -226,12 +181,6 @@ async def test_an_illegal_offset_takes_the_queue_out(stage: Stage) -> None:
     assert len(it.pulls) == 1
 
 
-@pytest.mark.rule(
-    "article-3/pull-callback/filtered-empty-pulled-again",
-    "article-4/2-success/tags-filtered-by-text",
-    "article-4/2-success/empty-pulled-again",
-    "article-5/3/10-filtered",
-)
 @on_stage
 async def test_tags_are_compared_as_text(stage: Stage) -> None:
     """The broker compares hashes: a message of an equal hash, or without a tag, is dropped here; then pull on."""
@@ -242,11 +191,6 @@ async def test_tags_are_compared_as_text(stage: Stage) -> None:
     assert [pull.queue_offset for pull in it.pulls] == [5, 6, 7, 8]
 
 
-@pytest.mark.rule(
-    "article-1/2.2.4/failed-pull-tried-again",
-    "article-3/pull-callback/exception-later",
-    "article-4/2-exception/pulled-again",
-)
 @pytest.mark.parametrize(
     ("trouble", "delay_ms"),
     [
@@ -277,7 +221,6 @@ def test_after_a_failure(trouble: Callable[[RemotingCommand], Answer], delay_ms:
     play()
 
 
-@pytest.mark.rule("article-3/push-consumer-pull/unsent-pull-later", "article-3/pull-kernel/broker-lookup")
 @on_stage
 async def test_a_broker_that_is_away(stage: Stage) -> None:
     """Tried each second until it is back, and then from the same offset."""
@@ -290,7 +233,6 @@ async def test_a_broker_that_is_away(stage: Stage) -> None:
     assert stage.events("info").count("pull_failed") == 3
 
 
-@pytest.mark.rule("article-3/pull-kernel/broker-lookup")
 @on_stage
 async def test_a_broker_no_route_names_yet(stage: Stage) -> None:
     """Tried each second until a route that names it was fetched."""
@@ -316,11 +258,6 @@ async def test_a_cut_pull_is_made_again(stage: Stage) -> None:
     assert [pull.queue_offset for pull in it.pulls] == [5, 6, 6]
 
 
-@pytest.mark.rule(
-    "article-3/pull-callback/pull-interval",
-    "article-4/2-success/pull-interval",
-    "article-5/3/10-pull-interval",
-)
 @on_stage
 async def test_the_lock_is_looked_at_after_connecting(stage: Stage) -> None:
     """A new connection begins with a renewal. If that shows that the lock is lost, nothing is pulled and committed."""
@@ -341,7 +278,6 @@ async def test_a_pull_interval(stage: Stage) -> None:
     assert len(it.pulls) == 3
 
 
-@pytest.mark.rule("article-3/push-consumer-pull/no-subscription-waits", "article-5/3/5-subscription")
 @on_stage
 async def test_an_unsubscribed_topic_is_not_pulled(stage: Stage) -> None:
     """The rebalance will drop its queue; until then the loop waits."""
@@ -352,7 +288,6 @@ async def test_an_unsubscribed_topic_is_not_pulled(stage: Stage) -> None:
     assert it.pulls == []
 
 
-@pytest.mark.rule("article-3/push-consumer-pull/dropped-ends", "article-5/3/1-dropped-returns")
 @on_stage
 async def test_what_comes_for_a_dropped_queue_is_its_next_owners(stage: Stage) -> None:
     """A held pull that is answered after the drop puts nothing and commits nothing, and the loop ends."""
@@ -370,7 +305,6 @@ async def test_what_comes_for_a_dropped_queue_is_its_next_owners(stage: Stage) -
     assert it.submitted == []
 
 
-@pytest.mark.rule("article-5/3/9-slave-recommended")
 @on_stage
 async def test_a_slave_is_read_as_the_broker_suggests(stage: Stage) -> None:
     """The next pull of the queue goes to the slave, without an offset to commit; while the slave is away the master

@@ -39,11 +39,6 @@ async def puller(stage: Stage) -> Puller:
     return it
 
 
-@pytest.mark.rule(
-    "article-3/pull-kernel/master-or-slave",
-    "article-4/2-success/next-broker-kept",
-    "article-5/3/10-next-broker-kept",
-)
 @on_stage
 async def test_the_next_pull_goes_where_the_broker_says(stage: Stage) -> None:
     """To the slave when the master suggests it, and back when the slave suggests the master."""
@@ -62,7 +57,6 @@ async def test_the_next_pull_goes_where_the_broker_says(stage: Stage) -> None:
     assert [pull.queue_offset for pull in pulls_of(slave)] == [2, 5]
 
 
-@pytest.mark.rule("article-3/pull-kernel/slave-gets-no-commit", "article-5/3/9-slave-gets-no-commit")
 @on_stage
 async def test_a_slave_gets_no_offset_to_commit(stage: Stage) -> None:
     """The flag is cleared with the offset; every other flag stays."""
@@ -166,7 +160,6 @@ async def test_the_subscription_goes_along_when_asked(stage: Stage) -> None:
     assert (without.subscription, without.expression_type, without.sub_version) == (None, None, 77)
 
 
-@pytest.mark.rule("article-4/2-success/only-found-decoded", "article-5/6/one-pull-path")
 @pytest.mark.parametrize(
     ("code", "status"),
     [

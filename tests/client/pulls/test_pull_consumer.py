@@ -96,7 +96,6 @@ class Hook:
         raise ValueError("a hook that fails")
 
 
-@pytest.mark.rule("article-5/6/hooks")
 @on_stage
 async def test_hooks_hear_of_what_is_handed_out(stage: Stage) -> None:
     """As in RocketMQ pulled messages count as consumed; a hook that fails removes none of them."""
@@ -133,7 +132,6 @@ async def test_pulls_that_cannot_be(stage: Stage) -> None:
         await consumer.pull(queue_at(0), "*", 0, 1)
 
 
-@pytest.mark.rule("article-5/6/pull-times")
 @on_stage
 async def test_how_long_an_answer_may_take(stage: Stage) -> None:
     """10 s, or the caller's timeout; 30 s for a pull that waits."""
@@ -152,7 +150,6 @@ async def test_how_long_an_answer_may_take(stage: Stage) -> None:
     await consumer.shutdown()
 
 
-@pytest.mark.rule("article-5/6/topic-joined")
 @on_stage
 async def test_a_topic_is_joined_when_it_is_first_used(stage: Stage) -> None:
     """A heartbeat tells brokers of the topic before its first pull, once; it names the consumer a pulling one."""
@@ -168,7 +165,6 @@ async def test_a_topic_is_joined_when_it_is_first_used(stage: Stage) -> None:
     await consumer.shutdown()
 
 
-@pytest.mark.rule("article-5/6/topic-joined")
 @on_stage
 async def test_changes_of_its_queues(stage: Stage) -> None:
     """The listener gets all queues and the consumer's own; its exceptions have no effect; no pull is needed for it."""
@@ -203,7 +199,6 @@ async def test_an_offset_that_no_broker_can_store(stage: Stage) -> None:
     await consumer.shutdown()
 
 
-@pytest.mark.rule("article-5/6/consume-offsets")
 @on_stage
 async def test_offsets_are_kept_for_the_user(stage: Stage) -> None:
     """Stored 10 s after the start, every 5 s from then on and at the shutdown, or when asked; reading the stored one
@@ -285,7 +280,6 @@ async def test_an_offset_set_before_the_queue_is_its_own(stage: Stage) -> None:
     assert stored_offsets(broker) == [(0, 9)]
 
 
-@pytest.mark.rule("article-5/6/consume-offsets")
 @on_stage
 async def test_a_queue_that_goes_is_stored_once_more_and_then_left_alone(stage: Stage) -> None:
     """Its offset belongs to the next owner."""
@@ -300,7 +294,6 @@ async def test_a_queue_that_goes_is_stored_once_more_and_then_left_alone(stage: 
     assert stored_offsets(broker) == [(0, 9)]
 
 
-@pytest.mark.rule("article-5/6/send-back-and-queries")
 @on_stage
 async def test_questions(stage: Stage) -> None:
     """Ends, times and messages of queues, from the broker that has them."""
@@ -322,7 +315,6 @@ async def test_questions(stage: Stage) -> None:
     await consumer.shutdown()
 
 
-@pytest.mark.rule("article-5/6/send-back-and-queries")
 @on_stage
 async def test_one_message_by_its_id(stage: Stage) -> None:
     """The id names broker and place; any other text is refused at once."""
@@ -339,7 +331,6 @@ async def test_one_message_by_its_id(stage: Stage) -> None:
     await consumer.shutdown()
 
 
-@pytest.mark.rule("article-5/6/send-back-and-queries")
 @on_stage
 async def test_sending_back(stage: Stage) -> None:
     """The broker of the message puts it into the retry topic; when none takes it, that is said."""

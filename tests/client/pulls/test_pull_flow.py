@@ -1,14 +1,11 @@
 """When the pull loop waits: enough messages are cached, or the consumer is suspended (wire.md 12.6)."""
 
-import pytest
-
 from lockstep.protocol.command import RemotingCommand
 from tests.client.messages import messages_at
 from tests.client.pulls.pulling import PULL, found, in_turn, pulling
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 
-@pytest.mark.rule("article-3/flow-control/cached-messages", "article-5/3/3-flow-by-number")
 @on_stage
 async def test_flow_control_by_count(stage: Stage) -> None:
     """Over the threshold nothing is pulled until enough is handled; the loop wakes for that or after 50 ms."""
@@ -25,7 +22,6 @@ async def test_flow_control_by_count(stage: Stage) -> None:
     running.cancel()
 
 
-@pytest.mark.rule("article-3/flow-control/cached-bytes")
 @on_stage
 async def test_flow_control_by_bytes(stage: Stage) -> None:
     """Few and large messages hold the loop back as well."""
@@ -35,7 +31,6 @@ async def test_flow_control_by_bytes(stage: Stage) -> None:
     assert len(it.pulls) == 1
 
 
-@pytest.mark.rule("article-3/flow-control/concurrent-span")
 @on_stage
 async def test_flow_control_looks_again_after_50_ms(stage: Stage) -> None:
     """Whatever makes room: here a rebalance that leaves this queue a larger share of its topic's limit."""
@@ -52,11 +47,6 @@ async def test_flow_control_looks_again_after_50_ms(stage: Stage) -> None:
     running.cancel()
 
 
-@pytest.mark.rule(
-    "article-3/flow-control/concurrent-span",
-    "article-3/offset-value/span-limit",
-    "article-5/3/4-flow-by-span",
-)
 @on_stage
 async def test_flow_control_by_span(stage: Stage) -> None:
     """A message far behind the others holds the loop back until it is done."""
@@ -71,7 +61,6 @@ async def test_flow_control_by_span(stage: Stage) -> None:
     running.cancel()
 
 
-@pytest.mark.rule("article-3/push-consumer-pull/suspended-after-1-s")
 @on_stage
 async def test_a_suspended_loop_looks_again_after_1_000_ms(stage: Stage) -> None:
     """The result of the running pull is taken; then no pull is made until resume."""
@@ -94,11 +83,6 @@ async def test_a_suspended_loop_looks_again_after_1_000_ms(stage: Stage) -> None
     running.cancel()
 
 
-@pytest.mark.rule(
-    "article-4/2-success/put-d-msg-acc-cnt",
-    "article-5/1-in-order/timer-pool-size",
-    "article-5/3/10-min-and-max-offset",
-)
 @on_stage
 async def test_what_lies_behind_the_last_pull(stage: Stage) -> None:
     """The broker's end of the queue at that moment, less the offset of the last message that came."""

@@ -30,7 +30,6 @@ def consumer_data(broker: FakeBroker) -> list[ConsumerData]:
     return [data for beat in beats for data in beat.consumer_data_set]
 
 
-@pytest.mark.rule("article-5/1/listener")
 @on_stage
 async def test_what_a_start_needs(stage: Stage) -> None:
     """A listener and a subscription, each missed with the call that gives it; and it starts once."""
@@ -52,7 +51,6 @@ async def test_what_a_start_needs(stage: Stage) -> None:
             await consumer.start()
 
 
-@pytest.mark.rule("article-5/1/group-name")
 def test_names_are_checked_at_once() -> None:
     """Group, topic and tag expression, before anything is started."""
     with pytest.raises(LocalProtocolError, match="placeholder"):
@@ -82,11 +80,6 @@ async def test_a_start_that_fails_leaves_nothing_running(stage: Stage) -> None:
     await consumer.shutdown()
 
 
-@pytest.mark.rule(
-    "article-3/heartbeats/contents",
-    "article-5/1/subscriptions",
-    "article-5/1-in-order/subscriptions-copied",
-)
 @on_stage
 async def test_what_a_consumer_tells_its_brokers(stage: Stage) -> None:
     """Its group and kind, where it begins, and its subscriptions, the retry topic's among them."""
@@ -132,7 +125,6 @@ def test_an_ordering_that_there_is_not() -> None:
         PushConsumer("g", name_server="127.0.0.1:1", ordering="nome")  # type: ignore[arg-type]
 
 
-@pytest.mark.rule("article-3/consume-service/pool-size-changes", "article-5/1-in-order/timer-pool-size")
 @on_stage
 async def test_what_is_steered_while_it_runs(stage: Stage) -> None:
     """Only while it runs and within limits; running info has the new number of threads."""

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from lockstep.client import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
@@ -51,7 +49,6 @@ async def reset(cluster: Cluster, timestamp: int) -> None:
     assert reply.code == 0, reply.remark
 
 
-@pytest.mark.rule("beyond/statistics/offset-reset")
 @scenario()
 async def test_a_reset_goes_back_and_everything_is_handled_again(cluster: Cluster) -> None:
     """Each member resets its own queues. It handles their messages again from the first, in order, and keeps the
@@ -143,11 +140,6 @@ async def test_a_reset_waits_for_a_listener_that_takes_long(cluster: Cluster) ->
 # Questions --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule(
-    "article-4/3.2/1.2.4-counted-failed",
-    "article-5/1-in-order/timer-statistics",
-    "beyond/statistics/running-info",
-)
 @scenario()
 async def test_running_info(cluster: Cluster) -> None:
     """Settings under RocketMQ's names, subscriptions, each queue with its lock and messages, rates, and stacks."""
@@ -208,7 +200,6 @@ class FailedError(Exception):
     pass
 
 
-@pytest.mark.rule("article-3/consume-service/consumed-directly", "beyond/statistics/consumed-directly")
 @scenario()
 async def test_a_message_consumed_directly(cluster: Cluster) -> None:
     """The listener's result comes back in RocketMQ's words, and no offset moves."""
@@ -244,7 +235,6 @@ async def test_a_message_consumed_directly(cluster: Cluster) -> None:
     assert len(cluster.seen.all) == 8
 
 
-@pytest.mark.rule("beyond/statistics/consumed-directly")
 @scenario()
 async def test_a_message_consumed_directly_without_order(cluster: Cluster) -> None:
     """A concurrent listener's result likewise: None is no result, and the acknowledged part of a batch is ignored."""
@@ -283,7 +273,6 @@ async def test_a_message_consumed_directly_without_order(cluster: Cluster) -> No
     assert len(cluster.seen.all) == 8
 
 
-@pytest.mark.rule("article-2/queue-lock/lock-object-on-first-use")
 @scenario()
 async def test_a_direct_message_waits_for_the_listener_and_no_longer(cluster: Cluster) -> None:
     """One process never runs two listeners on one queue: the direct call runs between two calls of a busy queue."""

@@ -1,7 +1,5 @@
 """A broker with a store in memory restarts empty, without locks, offsets and messages, and its clients recover."""
 
-import pytest
-
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import scenario
 
@@ -54,7 +52,6 @@ async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
     await cluster.all_seen()
 
 
-@pytest.mark.rule("article-4/2-success/illegal-b-persisted")
 @scenario()
 async def test_offsets_beyond_the_emptied_store_are_reset(cluster: Cluster) -> None:
     """A pull beyond the end of the empty store is answered OFFSET_MOVED. After 10 s the offset is set to the store's,

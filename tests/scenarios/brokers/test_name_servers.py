@@ -49,7 +49,6 @@ def _asked_of(cluster: Cluster, client: str) -> str:
     return NAMES[0] if chosen == f"{NAMES[0]}:9876" else NAMES[1]
 
 
-@pytest.mark.rule("article-5/1-in-order/brokers-register")
 @scenario()
 async def test_brokers_register_with_every_name_server(cluster: Cluster) -> None:
     """Both name servers know both brokers; a client of either sees the queues of both."""
@@ -64,7 +63,6 @@ async def test_brokers_register_with_every_name_server(cluster: Cluster) -> None
     assert {call.queue.broker_name for call in cluster.seen.all} == {BROKER, OTHER}
 
 
-@pytest.mark.rule("article-5/1-in-order/next-name-server")
 @scenario()
 async def test_a_client_goes_on_to_the_next_name_server(cluster: Cluster) -> None:
     """Its name server dies: consumption goes on, a topic made afterwards is found through the other one, and a new
@@ -89,7 +87,6 @@ async def test_a_client_goes_on_to_the_next_name_server(cluster: Cluster) -> Non
     assert {call.queue.broker_name for call in cluster.seen.of(since_ms=began_ms)} == {BROKER, OTHER}
 
 
-@pytest.mark.rule("article-5/1-in-order/next-name-server")
 @scenario()
 async def test_without_any_name_server_everything_goes_on(cluster: Cluster) -> None:
     """Clients keep their routes and send and consume for minutes; when a name server is back brokers register within
@@ -137,7 +134,6 @@ async def test_a_broker_that_dies_is_out_of_the_routes_at_once(cluster: Cluster)
     assert {queue.broker_name for queue in consumer.assigned_queues} == {BROKER, OTHER}
 
 
-@pytest.mark.rule("article-5/1-in-order/silent-broker-leaves-routes")
 @scenario()
 async def test_a_broker_that_is_silent_is_forgotten_after_120_seconds(cluster: Cluster) -> None:
     """It is removed not before 120 s after its last registration and not later than one scan after that: by the scan,
@@ -159,7 +155,6 @@ async def test_a_broker_that_is_silent_is_forgotten_after_120_seconds(cluster: C
     assert _named(cluster) == [BROKER, OTHER]
 
 
-@pytest.mark.rule("article-5/1-in-order/order-configuration")
 @scenario()
 async def test_an_order_configuration_keeps_a_keys_queue(cluster: Cluster) -> None:
     """Without the configuration a key moves to another queue while a broker is away; with it sends of the key fail, and
@@ -198,7 +193,6 @@ async def test_an_order_configuration_keeps_a_keys_queue(cluster: Cluster) -> No
     await runtime.run(producer.shutdown())
 
 
-@pytest.mark.rule("article-5/1-in-order/timer-name-servers")
 @scenario()
 async def test_clients_that_know_a_domain_alone(cluster: Cluster) -> None:
     """They ask the domain for the name servers, and again every two minutes: all name servers may be replaced

@@ -1,7 +1,5 @@
 """Two brokers and one name server: each broker locks its own queues, and one of them may be away."""
 
-import pytest
-
 from lockstep.client import MessageQueue
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
@@ -16,7 +14,6 @@ async def _two_brokers(cluster: Cluster) -> None:
     await cluster.world.sleep_ms(100)  # until the second has registered with the first one's name server
 
 
-@pytest.mark.rule("article-5/1/consumers-pull")
 @scenario(also_fenced=True)
 async def test_queues_of_both_are_shared(cluster: Cluster) -> None:
     """A topic has queues on both brokers; two consumers have two each and handle all keys in order."""
@@ -33,7 +30,6 @@ async def test_queues_of_both_are_shared(cluster: Cluster) -> None:
     assert {call.queue for call in cluster.seen.all} == set(queues)
 
 
-@pytest.mark.rule("article-2/locking-queues/queues-by-broker")
 @scenario(also_fenced=True)
 async def test_each_broker_locks_its_own_queues(cluster: Cluster) -> None:
     """A broker's table has the locks of its own queues; a client that loses one broker keeps its locks on the other."""
@@ -52,7 +48,6 @@ async def test_each_broker_locks_its_own_queues(cluster: Cluster) -> None:
     assert {row.age_ms <= ROUND_MS for row in cluster.locks(OTHER).values()} == {True}
 
 
-@pytest.mark.rule("article-3/pull-service/one-thread", "article-5/3/one-thread")
 @scenario(also_fenced=True)
 async def test_one_away_does_not_stop_the_other(cluster: Cluster) -> None:
     """While one broker is away clients send to and consume from the other; when it is back, empty, they use it

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from lockstep.client import ConsumerConfig, MessageExt, MessageModel, PushConsumer, SerializeType
 from lockstep.client.consumer.offsets.local_file import LocalOffsets
 from lockstep.protocol.bodies.codec import decode_body
@@ -76,11 +74,6 @@ async def _members(cluster: Cluster, *hosts: str, queues: int = 4) -> Members:
     return members
 
 
-@pytest.mark.rule(
-    "article-1/2.2.1/only-clustering-locks",
-    "article-1/2.2.7/broadcasting-needs-no-lock",
-    "article-2/lock-timer/broadcasting-locks-nothing",
-)
 @scenario()
 async def test_every_member_handles_every_message(cluster: Cluster) -> None:
     """Each member owns all queues at once, handles them in order, and asks the broker for no lock and for no offset."""
@@ -118,7 +111,6 @@ async def test_a_member_begins_at_the_end(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-3/committing-offsets/broadcasting-in-a-file")
 @scenario()
 async def test_a_member_goes_on_where_it_ended(cluster: Cluster) -> None:
     """After a shutdown no message is missing and none is repeated; each member has its own progress."""

@@ -4,8 +4,6 @@ import dataclasses
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
 from lockstep.broker.server import BrokerServer
 from lockstep.client import (
     ConsumeConcurrentlyContext,
@@ -51,7 +49,6 @@ def fails_until(times: int, **context: int) -> Any:
 # At once ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-5/4/listener-called")
 @scenario(INSTANT)
 async def test_one_queue_keeps_all_threads_busy(cluster: Cluster) -> None:
     """Forty messages of a second each are done after two seconds: twenty at a time, whatever their keys."""
@@ -79,7 +76,6 @@ async def test_the_number_of_threads_may_change(cluster: Cluster) -> None:
     assert [begun_ms.count(at_ms) for at_ms in sorted(set(begun_ms))] in ([1, 1, 3], [1, 3, 1])
 
 
-@pytest.mark.rule("article-1/2.2/listener-chooses-service", "article-2/start/listener-chooses-service")
 @scenario()
 async def test_no_lock_is_asked_for(cluster: Cluster) -> None:
     """Queues are allocated as usual, but the broker's lock table stays empty."""
@@ -97,7 +93,6 @@ async def test_no_lock_is_asked_for(cluster: Cluster) -> None:
 # Retries ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-5/4/clustering-sends-back")
 @scenario(INSTANT)
 async def test_retries_grow_through_the_delay_levels_to_the_dead_letters(cluster: Cluster) -> None:
     """A message that always fails comes again after 10 s, 30 s ... 2 h, and its listener sees the original topic. After
@@ -156,7 +151,6 @@ async def test_a_listener_may_give_up_at_once(cluster: Cluster) -> None:
     assert [letter.body for letter in cluster.stored(topic=DEAD)] == [b"0", b"1"]
 
 
-@pytest.mark.rule("article-5/4/ack-index")
 @scenario(INSTANT)
 async def test_what_is_not_acknowledged_of_a_batch_comes_again(cluster: Cluster) -> None:
     """The listener answers success for the first two of a batch: only the third is handled again, 10 s later."""
@@ -176,7 +170,6 @@ async def test_what_is_not_acknowledged_of_a_batch_comes_again(cluster: Cluster)
     assert again.begin_ms - first.end_ms == 10_000
 
 
-@pytest.mark.rule("article-4/4.1/6.4-failed-send-back-after-5-s")
 @scenario(INSTANT)
 async def test_a_broker_that_takes_nothing_back_leaves_the_message_here(cluster: Cluster) -> None:
     """When the broker accepts neither the message nor a copy, the client handles it again each 5 s, and the stored
@@ -216,7 +209,6 @@ def _permit(cluster: Cluster, server: BrokerServer, permission: int) -> None:
 # Stuck ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/2.2.1/concurrent-cleanup-timer", "article-5/1-in-order/consume-service")
 @scenario(INSTANT)
 async def test_a_message_stuck_for_15_minutes_comes_again(cluster: Cluster) -> None:
     """The listener does not return. At the second check after 15 minutes the message is sent back, and another call

@@ -96,15 +96,6 @@ async def _consumer(cluster: Cluster, listener: Any, *hooks: Any, ordering: Any,
     return await cluster.start_client("hooked", make)
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/hooks-around-listener",
-    "article-1/2.2.7/return-types",
-    "article-3/concurrent/hooks",
-    "article-4/3.1/3.6-hooks-before",
-    "article-4/3.1/3.9-hooks-after",
-    "article-4/4.1/2-hooks-before",
-    "article-4/4.1/5-hooks-after",
-)
 @pytest.mark.parametrize("serialize_type", ENCODINGS, ids=lambda encoding: encoding.name)
 @pytest.mark.parametrize("ordering", ["queue", "key", "none"])
 def test_what_a_call_came_to(ordering: str, serialize_type: Any) -> None:
@@ -184,7 +175,6 @@ def test_what_counts_as_success(status: ConsumeOrderlyStatus, success: bool, ser
     Scenario("success", story, None).run(serialize_type)
 
 
-@pytest.mark.rule("article-1/2.2.7/return-types", "article-3/concurrent/return-types")
 @pytest.mark.parametrize(
     ("outcome", "took_ms", "expected"),
     [
@@ -203,7 +193,6 @@ def test_times_and_answers(outcome: Outcome[Any], took_ms: int, expected: Consum
     assert return_type(outcome, took_ms, ConsumerConfig().consume_timeout_ms) is expected
 
 
-@pytest.mark.rule("article-4/2-success/filter-hooks")
 @scenario()
 async def test_a_filter_hook_takes_messages_out(cluster: Cluster) -> None:
     """The hook runs after the tags. A message that it removes is never consumed, and counts as handled."""

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from lockstep.client import ConsumeFromWhere, ConsumerConfig, MessageExt, PushConsumer
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
@@ -93,7 +91,6 @@ async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-1/2.2.5/last-offset")
 @scenario(INSTANT, also_fenced=True)
 async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
     """Earlier messages are not handled, new messages are."""
@@ -105,7 +102,6 @@ async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-1/2.2.5/first-offset")
 @scenario(INSTANT, also_fenced=True)
 async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> None:
     """The client pulls at 0, the broker answers with the queue's first offset, and 10 s later the client begins
@@ -118,7 +114,6 @@ async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> No
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-1/2.2.5/timestamp")
 @scenario(INSTANT, also_fenced=True)
 async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
     """The group begins at the message that was stored half an hour before the start, unless another time is set."""

@@ -4,8 +4,6 @@ import asyncio
 from collections import defaultdict
 from itertools import pairwise
 
-import pytest
-
 from lockstep.client import (
     ConsumeFromWhere,
     ConsumeOrderlyContext,
@@ -53,7 +51,6 @@ def in_turn(key: int, keys: int, count: int) -> list[str]:
 # Side by side ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/1/one-queue-is-a-bottleneck", "beyond/key-order/keys-run-at-once")
 @scenario(INSTANT, also_fenced=True)
 async def test_keys_of_a_queue_are_handled_at_once(cluster: Cluster) -> None:
     """Eight keys of one queue, five messages each, a listener of 1 s: 5 s for all 40, each key in order."""
@@ -69,7 +66,6 @@ async def test_keys_of_a_queue_are_handled_at_once(cluster: Cluster) -> None:
     assert cluster.committed() == 40
 
 
-@pytest.mark.rule("beyond/key-order/key-function")
 @scenario(INSTANT, also_fenced=True)
 async def test_the_key_that_a_consumer_names(cluster: Cluster) -> None:
     """With key="KEYS" four keys of one queue, without sharding keys, run at once and each in order."""
@@ -137,7 +133,6 @@ async def test_a_batch_is_of_one_key(cluster: Cluster) -> None:
 # A key that fails --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("beyond/key-order/failing-key-parked")
 @scenario(INSTANT, also_fenced=True)
 async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
     """It is tried again each 1 000 ms. The other keys go on, and the commit waits for the failing message."""
@@ -162,7 +157,6 @@ async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
     assert cluster.committed() == 88
 
 
-@pytest.mark.rule("beyond/key-order/park-time")
 @scenario(INSTANT, also_fenced=True)
 async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> None:
     """The context's suspend time is used, within 10 and 30 000 ms; an exception suspends for 1 000 ms."""
@@ -188,7 +182,6 @@ async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> No
     assert line.fields["error"] == "ValueError: no such runway"
 
 
-@pytest.mark.rule("beyond/key-order/parked-messages-leave-room")
 @scenario(also_fenced=True)
 async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None:
     """Parked messages do not count for pull_threshold_for_queue: other keys go on beyond that number."""
@@ -210,7 +203,6 @@ async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None
     assert by_key(cluster)["key0"] == [*map(str, range(100)), *map(str, range(100, 200, 2))]
 
 
-@pytest.mark.rule("beyond/key-order/retry-limit")
 @scenario(also_fenced=True)
 async def test_after_max_reconsume_times_the_key_goes_on(cluster: Cluster) -> None:
     """The message becomes a dead letter, the next of its key follows, and nothing is lost."""
@@ -258,7 +250,6 @@ async def test_a_dead_letter_that_cannot_be_sent_stays(cluster: Cluster) -> None
 # The span ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("beyond/key-order/span-limit")
 @scenario(also_fenced=True)
 async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None:
     """Only offsets less than key_span_max (50) above the failing message are handled; one log event a stop names the
@@ -291,7 +282,6 @@ async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None
     assert by_key(cluster) == {f"key{key}": in_turn(key, 4, 200) for key in range(4)}
 
 
-@pytest.mark.rule("beyond/key-order/parked-messages-leave-room")
 @scenario(also_fenced=True)
 async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
     """Parked messages take memory: at pull_threshold_bytes_for_queue the queue stops, and the log event names the
@@ -319,7 +309,6 @@ async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
 # Owners ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("beyond/key-order/killed-owner")
 @scenario(also_fenced=True)
 async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
     """SIGKILL while a key is parked: the next owner begins at the commit, repeats what was handled above it, in
@@ -341,7 +330,6 @@ async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
         assert firsts == sorted(firsts, key=int)
 
 
-@pytest.mark.rule("beyond/key-order/killed-owner")
 @scenario(also_fenced=True)
 async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
     """The commit is at the parked message: only messages that were handled above it are repeated."""
@@ -359,7 +347,6 @@ async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
     assert sorted(map(int, cluster.seen.texts("c2"))) == list(range(2, 20))
 
 
-@pytest.mark.rule("beyond/key-order/calls-awaited")
 @scenario(also_fenced=True)
 async def test_calls_at_work_are_awaited_when_an_owner_leaves(cluster: Cluster) -> None:
     """A shutdown waits for all eight calls, commits them, and then releases the queue."""
@@ -390,7 +377,6 @@ async def test_a_queue_that_is_given_away_waits_for_its_calls(cluster: Cluster) 
     assert {call.process for call in cluster.seen.all} == {"c1", "c2"}
 
 
-@pytest.mark.rule("beyond/key-order/lock-needed")
 @scenario()
 async def test_a_lost_lock_stops_new_messages(cluster: Cluster) -> None:
     """Cut off, the holder trusts its lock for 30 s; then no call begins, and the next owner goes on in order."""

@@ -3,8 +3,6 @@
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
 from lockstep.order import Cause
 from lockstep.simulation.articles.stories.listener import by_hand, manual_commit
@@ -19,7 +17,6 @@ PERSIST_MS = 5000
 # Suspend ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-1/2.2.7/auto-commit-suspend", "article-3/ordered-retries/suspend-after-1-s")
 @scenario(INSTANT, also_fenced=True)
 async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
     """A message whose listener suspends comes again 1 000 ms later and no message of its queue before it; other queues
@@ -42,7 +39,6 @@ async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
     assert cluster.seen.of(queue_id=1)[-1].end_ms < held[1].begin_ms
 
 
-@pytest.mark.rule("article-4/3.2/1.2.2-suspend-time")
 @scenario(INSTANT, also_fenced=True)
 async def test_a_listener_may_say_how_long(cluster: Cluster) -> None:
     """The suspend time of the context is used, within 10 and 30 000 ms; an exception suspends for the default of 1 000
@@ -86,12 +82,6 @@ async def test_a_suspended_queue_is_left_cleanly(cluster: Cluster) -> None:
 # Manual commit ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/manual-commit-commit",
-    "article-3/ordered-commits/manual-commit",
-    "article-4/3.2/2.2-manual-commit",
-    "article-5/5/manual-commit",
-)
 @scenario(also_fenced=True)
 async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> None:
     """Without auto-commit SUCCESS commits nothing, however long it takes, and COMMIT commits all messages handled so
@@ -109,7 +99,6 @@ async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> Non
     assert cluster.committed() == 5
 
 
-@pytest.mark.rule("article-4/3.2/2.3-manual-rollback", "article-5/5/manual-commit")
 @scenario(also_fenced=True)
 async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> None:
     """ROLLBACK puts back all messages since the last COMMIT; they come again in order after 1 000 ms."""
@@ -140,7 +129,6 @@ async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None
 # Poison -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("article-3/ordered-retries/limit-to-dead-letters")
 @scenario(also_fenced=True)
 async def test_a_poison_message_becomes_a_dead_letter(cluster: Cluster) -> None:
     """After max_reconsume_times a message is given up and later ones go on. A minute later (level 3 + 2) it is in

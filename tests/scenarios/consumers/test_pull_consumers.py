@@ -6,8 +6,6 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
 
-import pytest
-
 from lockstep.client import (
     AdminClient,
     ConsumeFromWhere,
@@ -111,21 +109,18 @@ async def test_brokers_are_told_how_a_puller_consumes(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-5/6/lite-auto-commit")
 @scenario(INSTANT)
 async def test_the_commit_is_due_5_s_after_the_last(cluster: Cluster) -> None:
     """A poll 5000 ms after the first one commits the messages of earlier polls."""
     assert await polled_after(cluster, AUTO_COMMIT_MS) == 10
 
 
-@pytest.mark.rule("article-5/6/lite-auto-commit")
 @scenario(INSTANT)
 async def test_the_commit_is_not_due_before(cluster: Cluster) -> None:
     """At 4999 ms nothing is committed: the stored offset is where the queue began."""
     assert await polled_after(cluster, AUTO_COMMIT_MS - 1) == 0
 
 
-@pytest.mark.rule("article-5/6/lite-commit")
 @scenario(INSTANT)
 async def test_a_commit_is_sent_with_the_next_5_s(cluster: Cluster) -> None:
     """Offsets are sent 10 s after the start and then every 5 s; commit_sync does not wait for that."""
@@ -149,7 +144,6 @@ async def test_a_commit_is_sent_with_the_next_5_s(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-5/6/lite-handover")
 @scenario()
 async def test_queues_are_handed_over_with_their_offsets(cluster: Cluster) -> None:
     """A second member gets half of the queues at the first member's commit, and gives them back when it leaves: every
@@ -236,7 +230,6 @@ async def test_a_queue_without_messages_for_us_keeps_its_place(cluster: Cluster)
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-5/6/lite-topic-listeners")
 @scenario(INSTANT)
 async def test_changes_of_a_topic_are_seen_within_30_s(cluster: Cluster) -> None:
     """The first check is 10 s after the start, the next ones 30 s apart; the listener gets all queues once."""
@@ -304,12 +297,6 @@ class ByHand:
         return await self.runtime.run(run())
 
 
-@pytest.mark.rule(
-    "article-3/flow-control/pull-mode-needs-none",
-    "article-5/1/pull",
-    "article-5/6/queues-in-balance",
-    "article-5/6/own-offsets",
-)
 @scenario()
 async def test_pull_consumers_share_the_queues(cluster: Cluster) -> None:
     """Each is notified when its queues change; an offset is stored on the broker before its queue goes to another
@@ -336,7 +323,6 @@ async def test_pull_consumers_share_the_queues(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-5/6/pull-consumer")
 @scenario(INSTANT)
 async def test_a_pull_waits_for_a_message_or_20_s(cluster: Cluster) -> None:
     """pull_block_if_not_found returns with a message that arrives meanwhile, else after 20 s at the broker's next 5 s

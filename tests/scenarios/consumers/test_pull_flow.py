@@ -1,7 +1,5 @@
 """An application suspends the pulls of a consumer, and asks how many messages wait on the broker."""
 
-import pytest
-
 from lockstep.client import ConsumeFromWhere
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.scenario import INSTANT, scenario
@@ -9,7 +7,6 @@ from tests.scenarios.scenario import INSTANT, scenario
 SUSPEND_MS = 1000
 
 
-@pytest.mark.rule("article-3/push-consumer-pull/suspended-after-1-s")
 @scenario(INSTANT)
 async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
     """Messages that are sent meanwhile stay on the broker; after resume the consumer gets them within a second."""
@@ -28,7 +25,6 @@ async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
     assert len(cluster.seen.all) == 6
 
 
-@pytest.mark.rule("article-5/1-in-order/timer-pool-size", "article-5/3/10-min-and-max-offset")
 @scenario()
 async def test_what_lies_behind_all_queues(cluster: Cluster) -> None:
     """The last pull of each queue knows how many messages are left; the application is told the sum."""

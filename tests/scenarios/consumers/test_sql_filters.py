@@ -49,7 +49,6 @@ def _consumer(cluster: Cluster, name: str, expression: str | MessageSelector) ->
     return consumer
 
 
-@pytest.mark.rule("article-4/2-success/sql-at-the-broker")
 @scenario()
 async def test_only_what_matches_is_pushed(cluster: Cluster) -> None:
     """Of stored and of new messages. The offset moves over messages that do not match, so that a restart begins after
@@ -68,7 +67,6 @@ async def test_only_what_matches_is_pushed(cluster: Cluster) -> None:
     assert cluster.committed() == 8
 
 
-@pytest.mark.rule("article-1/2.2/filter-checked-at-brokers", "article-3/pull-kernel/expressions-need-4.1.0")
 @scenario()
 async def test_a_broker_that_may_not_filter_so_refuses_the_start(cluster: Cluster) -> None:
     """CHECK_CLIENT_CONFIG is sent before the first heartbeat: the start fails at once with the broker's text."""

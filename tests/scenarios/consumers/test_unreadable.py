@@ -45,7 +45,6 @@ def got(messages: list[MessageExt]) -> list[tuple[bytes, bool]]:
     return [(message.body, message.body_error is not None) for message in messages]
 
 
-@pytest.mark.rule("beyond/producers/unreadable-messages")
 @pytest.mark.parametrize("model", list(MessageModel), ids=lambda model: model.name)
 @pytest.mark.parametrize("ordering", ["queue", "key", "none"])
 def test_every_ordering_hands_it_out(ordering: OrderingName, model: MessageModel) -> None:

@@ -3,7 +3,6 @@
 import random
 from typing import NamedTuple
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +141,6 @@ STEPS = st.builds(
 )
 
 
-@pytest.mark.rule("article-1/1/one-member-a-queue")
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(schedule=st.lists(STEPS, max_size=12), seed=st.integers(0, 2**32), encoding=st.sampled_from(ENCODINGS))
 def test_one_listener_a_queue_in_any_schedule(schedule: list[Step], seed: int, encoding: SerializeType) -> None:

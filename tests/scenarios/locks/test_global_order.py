@@ -2,8 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
-
 from lockstep.order import Cause
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.scenario import scenario
@@ -15,11 +13,6 @@ def _numbers(count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
-@pytest.mark.rule(
-    "article-1/1/one-queue-is-global-order",
-    "article-2/global-order/one-queue-one-consumer",
-    "article-2/global-order/one-thread-consumes",
-)
 @scenario(also_fenced=True)
 async def test_one_queue_is_in_global_order(cluster: Cluster) -> None:
     """One producer, one queue, three consumers: one of them has the queue and the others wait. One listener at a time

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from lockstep.client import (
     AllocateByConfig,
     AllocateByConsistentHash,
@@ -104,7 +102,6 @@ async def test_by_configuration(cluster: Cluster) -> None:
     assert _owned(cluster, "c1") == [0]
 
 
-@pytest.mark.rule("article-5/2-balance/failing-strategy")
 @scenario(also_fenced=True)
 async def test_a_users_strategy_that_breaks_later(cluster: Cluster) -> None:
     """While the strategy works its result is used. When it raises or names queues that do not exist, members keep their
@@ -186,7 +183,6 @@ def _lock_owners(cluster: Cluster, topic: str) -> dict[int, str]:
     return {queue_id: row.client_id for queue_id, row in cluster.locks(topic=topic).items()}
 
 
-@pytest.mark.rule("article-5/2-balance/several-topics-and-consumers")
 @scenario(also_fenced=True)
 async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
     """The consumer locks and consumes all queues of both topics."""
@@ -200,7 +196,6 @@ async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-5/2-balance/topics-change-while-running")
 @scenario(also_fenced=True)
 async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> None:
     """The broker learns of the subscription and the queues are consumed at once, not after the next round."""
@@ -218,7 +213,6 @@ async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> Non
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-5/2-balance/topics-change-while-running")
 @scenario()
 async def test_a_topic_that_is_left_while_it_runs(cluster: Cluster) -> None:
     """Its offsets are stored and its locks are released within milliseconds; the other topic goes on. RocketMQ stores
@@ -263,7 +257,6 @@ async def test_another_expression_while_it_runs(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@pytest.mark.rule("article-3/pull-service-pull/by-group", "article-5/2-balance/several-topics-and-consumers")
 @scenario(also_fenced=True)
 async def test_several_consumers_in_one_process(cluster: Cluster) -> None:
     """Members of one group on one host share its queues as those of several hosts do."""
@@ -306,7 +299,6 @@ async def _late_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
     await cluster.at(START_MS + rebalance_interval_ms + 1)
 
 
-@pytest.mark.rule("article-5/2-table/no-pull-for-120-s")
 @scenario(INSTANT, also_fenced=True)
 async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
     """A round in this very millisecond keeps the queue."""
@@ -314,7 +306,6 @@ async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
     assert cluster.events("queue_dropped", host="c1") == []
 
 
-@pytest.mark.rule("article-5/2-table/no-pull-for-120-s")
 @scenario(INSTANT, also_fenced=True)
 async def test_a_pull_of_120_001_ms_is_dead(cluster: Cluster) -> None:
     """One millisecond later the round drops the queues and takes them anew."""

@@ -1,7 +1,5 @@
 """The broker's lock: how long it lives, when it is renewed, and how long its holder trusts it (wire.md 7)."""
 
-import pytest
-
 from lockstep.simulation.articles.stories.locks import holder_is_killed, holder_renews
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
@@ -9,7 +7,6 @@ from tests.scenarios.scenario import INSTANT, scenario
 LOCK_LIFE_MS, BELIEF_MS, RENEWAL_MS = 60_000, 30_000, 20_000
 
 
-@pytest.mark.rule("article-1/2.2.2/lock-lives-60-s")
 @scenario(INSTANT)
 async def test_a_crashed_holder_keeps_its_lock_60_000_ms(cluster: Cluster) -> None:
     """SIGKILL releases nothing: another client is refused 60 000 ms after the last renewal and granted the lock at 60
@@ -39,7 +36,6 @@ async def test_a_cut_off_holder_loses_its_lock_after_60_000_ms(cluster: Cluster)
     await cluster.world.until(lambda: cluster.events("lock_lost", host="holder"), timeout_ms=RENEWAL_MS)
 
 
-@pytest.mark.rule("article-1/2.2.2/renewal-keeps-lock-alive")
 @scenario(INSTANT, also_fenced=True)
 async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
     """While the holder lives another client asks every second for five minutes and never gets the lock."""
@@ -50,12 +46,6 @@ async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
         assert not await cluster.lock("rival")
 
 
-@pytest.mark.rule(
-    "article-1/2.2.1/renewal-after-1-s-then-20-s",
-    "article-2/lock-timer/clustering-renews-each-20-s",
-    "article-4/3/broker-locks",
-    "article-5/5/renewal",
-)
 @scenario(INSTANT)
 async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) -> None:
     """Each lock is requested when it is granted, 1 s after the start, and then every 20 s."""
@@ -68,7 +58,6 @@ async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) 
         assert [line.fields["age_ms"] for line in renewals] == [1000] + [RENEWAL_MS] * 9
 
 
-@pytest.mark.rule("article-1/2.2.7/lock-younger-than-30-s", "article-2/locking-queues/lost-and-granted-again")
 @scenario(INSTANT)
 async def test_a_holder_believes_30_000_ms(cluster: Cluster) -> None:
     """Cut off from the broker, a holder handles its messages until 30 000 ms after its last renewal, not longer."""

@@ -3,8 +3,6 @@ heard in the same millisecond (wire.md 12.1)."""
 
 from itertools import pairwise
 
-import pytest
-
 from lockstep.client import ConsumerConfig
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
@@ -27,7 +25,6 @@ async def _alone(cluster: Cluster, *, work_ms: int = 0, until_ms: int = 0) -> No
         await cluster.at(until_ms)
 
 
-@pytest.mark.rule("article-3/heartbeats/to-all-brokers", "article-5/1-in-order/timer-heartbeats")
 @scenario(INSTANT, also_fenced=True)
 async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) -> None:
     """These are beside the heartbeats of a start, for a consumer, and for a producer that knows a broker."""
@@ -42,7 +39,6 @@ async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) ->
         assert times_ms[0] == START_MS
 
 
-@pytest.mark.rule("article-5/1-in-order/timer-routes")
 @scenario(INSTANT, also_fenced=True)
 async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
     """For every topic that the client knows: the subscribed topic and the retry topic."""
@@ -52,7 +48,6 @@ async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
     assert later == [at_ms for at_ms in range(START_MS + ROUTE_MS, 200_000, ROUTE_MS) for _ in range(2)]
 
 
-@pytest.mark.rule("article-5/2-balance/timer")
 @scenario(INSTANT, also_fenced=True)
 async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
     """Each one asks a broker for the members of the group: once, for its topic and the retry topic are both there.
@@ -65,11 +60,6 @@ async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
     assert later == list(range(START_MS + REBALANCE_MS, 200_000, REBALANCE_MS))
 
 
-@pytest.mark.rule(
-    "article-3/committing-offsets/memory-and-timer",
-    "article-5/1-in-order/timer-offsets",
-    "article-5/5/offset-in-memory",
-)
 @scenario(INSTANT, also_fenced=True)
 async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Cluster) -> None:
     """Every known offset is stored, changed or not."""
@@ -83,7 +73,6 @@ async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Clust
     assert {line.at_ms for line in stored} >= set(times_ms)
 
 
-@pytest.mark.rule("article-3/push-mode/push-is-pulling", "article-5/3/empty-after-15-s")
 @scenario(INSTANT, also_fenced=True)
 async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> None:
     """By the first of the broker's sweeps after the deadline, one each 5 s: never a millisecond earlier, at most 5 s
@@ -96,7 +85,6 @@ async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> No
     assert set(waits_ms[1:]) == {SUSPEND_MS}  # from a sweep to a sweep
 
 
-@pytest.mark.rule("article-5/1/push")
 @scenario(INSTANT, also_fenced=True)
 async def test_a_message_does_not_wait_for_the_sweep(cluster: Cluster) -> None:
     """A held pull is answered when its message arrives: the listener begins in the millisecond of the send."""
@@ -109,13 +97,6 @@ async def test_a_message_does_not_wait_for_the_sweep(cluster: Cluster) -> None:
         assert cluster.seen.all[-1].begin_ms == moment_ms
 
 
-@pytest.mark.rule(
-    "article-1/2.2.7/run-of-60-s-yields",
-    "article-2/queue-lock/longest-run",
-    "article-3/ordered/run-of-60-s",
-    "article-4/3.1/3.4-run-of-60-s",
-    "article-5/5/long-run-yields",
-)
 @scenario(INSTANT, also_fenced=True)
 async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
     """A run of calls continues at 60 000 ms and ends after the next call; the next run begins 10 ms later."""
@@ -130,7 +111,6 @@ async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
     assert begins[60] - begins[0] == RUN_MS
 
 
-@pytest.mark.rule("article-3/heartbeats/silent-120-s-dropped")
 @scenario(INSTANT)
 async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> None:
     """A scan 120 000 ms after its last heartbeat keeps it, the next scan drops it; the other members learn of it at
@@ -152,7 +132,6 @@ async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> 
     cluster.world.repair("c1", BROKER)
 
 
-@pytest.mark.rule("article-3/pull-callback/offset-illegal", "article-4/2-success/illegal-a-after-10-s")
 @scenario(INSTANT, also_fenced=True)
 async def test_an_illegal_offset_begins_anew_after_10_000_ms(cluster: Cluster) -> None:
     """A queue whose stored offset does not exist is dropped at once. 10 s later, not a millisecond earlier, the

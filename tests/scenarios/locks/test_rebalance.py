@@ -1,7 +1,5 @@
 """A queue moves between living consumers: in order, with one owner at a time (wire.md 12.3)."""
 
-import pytest
-
 from lockstep.order import Cause
 from lockstep.simulation.articles.stories.members import call_keeps_the_lock, queue_changes_hands
 from tests.scenarios.cluster import BROKER, Cluster
@@ -22,7 +20,6 @@ async def _owners(cluster: Cluster, expected: list[str]) -> None:
     await cluster.world.sleep_ms(5_000)
 
 
-@pytest.mark.rule("article-1/2/same-queue-keeps-order", "article-2/lock-timer/queues-may-move")
 @scenario(also_fenced=True)
 async def test_members_come_and_go_without_overlap(cluster: Cluster) -> None:
     """A second and a third consumer join a busy one, and the second leaves. All is in order, and of each queue at most
@@ -54,7 +51,6 @@ async def _send_steadily(cluster: Cluster, until_ms: int) -> None:
         await cluster.world.sleep_ms(1000)
 
 
-@pytest.mark.rule("article-2/consume-lock/unlocked-at-once-or-after-20-s")
 @scenario(also_fenced=True)
 async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
     """The owner unlocks idle queues within milliseconds of the notice about a joiner, which has them one round later at
@@ -70,7 +66,6 @@ async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
     assert cluster.world.elapsed_ms <= 10_000 + ROUND_MS + ROUND_TRIPS_MS
 
 
-@pytest.mark.rule("article-2/consume-lock/unlocked-at-once-or-after-20-s")
 @scenario()
 async def test_a_busy_queue_is_unlocked_20_s_later(cluster: Cluster) -> None:
     """A queue that is dropped with cached messages is unlocked 20 s later. Then the next owner begins at the message
@@ -108,7 +103,6 @@ async def test_a_queue_that_comes_back_is_not_unlocked(cluster: Cluster) -> None
     assert not cluster.events("lock_released", queue=f"Aircraft@{BROKER}:1")
 
 
-@pytest.mark.rule("article-2/consume-lock/finer-than-queue-lock", "article-4/3.1/3.7-consume-lock")
 @scenario()
 async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> None:
     """A queue whose listener runs for 30 s is unlocked when the listener has returned, not earlier."""

@@ -77,7 +77,6 @@ async def _request(cluster: Cluster, body: bytes, *, timeout_ms: int = 3000, key
     )
 
 
-@pytest.mark.rule("beyond/producers/requests")
 @scenario()
 async def test_each_request_gets_its_own_answer(cluster: Cluster) -> None:
     """Many requests wait at once, to any queue or in order by a key."""
@@ -110,7 +109,6 @@ async def test_large_answers_are_compressed_on_the_way(cluster: Cluster) -> None
     assert kept.stored_bytes < len(BIG) // 10
 
 
-@pytest.mark.rule("beyond/producers/requests")
 @scenario()
 async def test_no_answer_in_time(cluster: Cluster) -> None:
     """The error has RocketMQ's text. The late answer has no effect, and the next request gets its own answer."""

@@ -99,7 +99,6 @@ def _stored(cluster: Cluster) -> list[bytes]:
     return [message.body for queue_id in range(4) for message in cluster.stored(queue_id)]
 
 
-@pytest.mark.rule("beyond/producers/transactions")
 @scenario()
 async def test_only_what_is_committed_is_consumed(cluster: Cluster) -> None:
     """Consumers get a committed message and never one that was rolled back; the result has the state and the
@@ -121,7 +120,6 @@ async def test_only_what_is_committed_is_consumed(cluster: Cluster) -> None:
     assert message.prepared_transaction_offset == cluster.stored(topic=HALF_TOPIC)[0].commit_log_offset
 
 
-@pytest.mark.rule("beyond/producers/transaction-checks")
 @scenario(INSTANT)
 async def test_another_member_answers_for_one_that_died(cluster: Cluster) -> None:
     """A producer dies before it decides: the broker asks another member of the group every 60 s, also while that one
@@ -163,7 +161,6 @@ async def test_how_long_a_lone_half_message_waits(cluster: Cluster) -> None:
     assert 0 <= second_ms - 6 * ROUND_MS <= 2000
 
 
-@pytest.mark.rule("beyond/producers/transaction-checks")
 @scenario()
 async def test_a_lost_end_is_asked_for(cluster: Cluster) -> None:
     """The end is a one-way request. When it is lost the broker asks, and the same producer answers from memory without
