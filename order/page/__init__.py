@@ -2,6 +2,6 @@
 
 from lockstep.order.page.document import page, write_page
 from lockstep.order.page.run import Found, JudgedRun, Latency, OwnerBar, Rates
-from lockstep.order.page.sections import Spoilt
+from lockstep.order.page.sections import CorruptedTraces
 
-__all__ = ["Found", "JudgedRun", "Latency", "OwnerBar", "Rates", "Spoilt", "page", "write_page"]
+__all__ = ["CorruptedTraces", "Found", "JudgedRun", "Latency", "OwnerBar", "Rates", "page", "write_page"]

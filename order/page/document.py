@@ -14,16 +14,16 @@ from lockstep.order.page.pieces import BAD, GOOD, UNSURE, card, diamond, swatch,
 from lockstep.order.page.plots import axis_of, handover_lane, mark_lane, owner_rows, rate_lane, waiting_lane
 from lockstep.order.page.run import JudgedRun
 from lockstep.order.page.sections import (
-    Spoilt,
+    CorruptedTraces,
     broken_lines,
     clock_text,
+    corrupted_rows,
     duplicates,
     findings,
     handovers,
     latency,
     limits,
     periods,
-    spoilt_rows,
 )
 from lockstep.order.report import Verdict
 
@@ -33,18 +33,18 @@ LEGEND_MAX: Final = 120
 _KINDS: Final = {Verdict.IN_ORDER: GOOD, Verdict.NOT_IN_ORDER: BAD, Verdict.UNDECIDED: UNSURE}
 
 
-def write_page(path: Path, title: str, runs: Sequence[JudgedRun], spoilt: Sequence[Spoilt] = ()) -> None:
+def write_page(path: Path, title: str, runs: Sequence[JudgedRun], corrupted: Sequence[CorruptedTraces] = ()) -> None:
     """Write the page, and its folder if there is none. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", errors="replace") as file:
-        file.write(page(title, runs, spoilt))
+        file.write(page(title, runs, corrupted))
 
 
-def page(title: str, runs: Sequence[JudgedRun], spoilt: Sequence[Spoilt] = ()) -> str:
+def page(title: str, runs: Sequence[JudgedRun], corrupted: Sequence[CorruptedTraces] = ()) -> str:
     """The whole document. It loads nothing."""
     parts = [part for number, run in enumerate(runs) for part in _run(run, f"run{number}", is_named=len(runs) > 1)]
     foot = tag("footer", "Rules and words are those of docs/order.md and docs/judge.md of Lockstep.")
-    return document(title, tag("main", tag("h1", title), *parts, spoilt_rows(spoilt), foot))
+    return document(title, tag("main", tag("h1", title), *parts, corrupted_rows(corrupted), foot))
 
 
 def _run(run: JudgedRun, id_: str, *, is_named: bool) -> list[Markup | None]:

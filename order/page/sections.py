@@ -14,8 +14,16 @@ from lockstep.order.page.run import Found, JudgedRun
 from lockstep.order.report import Violation
 
 __all__ = [
-    "Spoilt", "broken_lines", "clock_text", "duplicates", "findings", "handovers", "latency", "limits",
-    "periods", "spoilt_rows",
+    "CorruptedTraces",
+    "broken_lines",
+    "clock_text",
+    "corrupted_rows",
+    "duplicates",
+    "findings",
+    "handovers",
+    "latency",
+    "limits",
+    "periods",
 ]  # fmt: skip
 
 _HANDOVERS_LISTED: Final = 10
@@ -33,8 +41,8 @@ _MEASURES: Final = {
 }
 
 
-class Spoilt(NamedTuple):
-    """Traces that were spoilt on purpose, and whether the check found what was done to them."""
+class CorruptedTraces(NamedTuple):
+    """Traces that were corrupted on purpose, and whether the check found what was done to them."""
 
     name: str
     expected: Sequence[str]  # what must be found, a violation's kind above all; none: nothing may be
@@ -189,16 +197,16 @@ def broken_lines(run: JudgedRun) -> Markup | None:
     return card("Lines that are no records", note, table(["file", "#line", "why"], rows))
 
 
-def spoilt_rows(spoilt: Sequence[Spoilt]) -> Markup | None:
-    if not spoilt:
+def corrupted_rows(corrupted: Sequence[CorruptedTraces]) -> Markup | None:
+    if not corrupted:
         return None
     rows = []
-    for one in spoilt:
+    for one in corrupted:
         word = tag("span", "found", class_="good-text") if one.is_found else tag("span", "missed", class_="bad-text")
         rows.append([one.name, ", ".join(one.expected) or "nothing", ", ".join(one.found) or "nothing", word])
     note = "A check that never finds anything proves nothing. Each of these must be found, and named."
     return card(
-        "The same traces, spoilt on purpose",
+        "The same traces, corrupted on purpose",
         note,
         table(["what was done", "must be found", "was found", "result"], rows),
     )

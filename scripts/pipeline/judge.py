@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from lockstep.order import Confidence, OrderReport
-from lockstep.order.page import Spoilt, write_page
+from lockstep.order.page import CorruptedTraces, write_page
 from lockstep.pipeline.audit import read_traces, transform
-from lockstep.pipeline.audit.spoil import SPOILS, spoil_files
+from lockstep.pipeline.audit.corruptions import CORRUPTIONS, corrupt_files
 from lockstep.pipeline.report import collect, judged_run, read_tables, write_tables
 from lockstep.pipeline.spark.progress import JobProgress
 
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 
     order: OrderReport
     misplaced: int
-    corrupted: list[Spoilt]
+    corrupted: list[CorruptedTraces]
     report: Path
 
 
@@ -87,13 +87,13 @@ def corrupt(traces: list[Path], folder: Path) -> dict[str, str]:
     for path in traces:
         text = path.read_bytes()
         (whole / path.name).write_bytes(text[: text.rfind(b"\n") + 1])  # the line that the killed consumer tore
-    return {name: spoil_files(whole, folder / CORRUPTED / name, name) for name in SPOILS}
+    return {name: corrupt_files(whole, folder / CORRUPTED / name, name) for name in CORRUPTIONS}
 
 
 def histories(spark: "SparkSession", traces: list[Path], folder: Path) -> DataFrame:
     """The traces of the run, and each corrupted copy as a history with the name of its corruption."""
-    copies = [folder / CORRUPTED / name for name in SPOILS]
-    named = f"/{CORRUPTED}/({'|'.join(SPOILS)})/[^/]+$"
+    copies = [folder / CORRUPTED / name for name in CORRUPTIONS]
+    named = f"/{CORRUPTED}/({'|'.join(CORRUPTIONS)})/[^/]+$"
     rows = read_traces(spark, *map(str, traces), *map(str, copies))
     return rows.withColumn("history", fn.regexp_extract("file", named, 1))  # "" where the file is none of these
 
@@ -102,20 +102,22 @@ def audited(
     spark: "SparkSession", traces: DataFrame, topic: DataFrame, folder: Path, progress: JobProgress
 ) -> dict[str, DataFrame]:
     """The audit's tables, kept in a folder as Parquet. Each history is compared with the same topic."""
-    names = fn.array(*map(fn.lit, (THE_RUN, *SPOILS)))
+    names = fn.array(*map(fn.lit, (THE_RUN, *CORRUPTIONS)))
     with transform(traces, topic.withColumn("history", fn.explode(names))) as made:
         write_tables(made, str(folder), lambda name: progress.show(f"the audit's table {name}"))
     return read_tables(spark, str(folder))
 
 
-def corrupted_rows(tables: Mapping[str, DataFrame], done: Mapping[str, str]) -> list[Spoilt]:
+def corrupted_rows(tables: Mapping[str, DataFrame], done: Mapping[str, str]) -> list[CorruptedTraces]:
     """What the audit found in each corrupted copy."""
     kinds = tables["violations"].select("history", "kind")
     torn = tables["summary"].where("torn_lines > 0").select("history", fn.lit(TORN_LINE))
     found = sorted((row[0], row[1]) for row in kinds.union(torn).distinct().collect())
     return [
-        Spoilt(f"{name}: {done[name]}", (spoil.kind or TORN_LINE,), [kind for of, kind in found if of == name])
-        for name, spoil in SPOILS.items()
+        CorruptedTraces(
+            f"{name}: {done[name]}", (corruption.kind or TORN_LINE,), [kind for of, kind in found if of == name]
+        )
+        for name, corruption in CORRUPTIONS.items()
     ]
 
 
@@ -160,7 +162,7 @@ def print_verdict(verdict: Verdict, expected: Expected, took_s: float, console: 
     return not found
 
 
-def corrupted_table(corrupted: list[Spoilt]) -> Table:
+def corrupted_table(corrupted: list[CorruptedTraces]) -> Table:
     """What was changed in the traces, and what the audit found."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("corrupted on purpose", "must be found", "was found", ""):

@@ -19,18 +19,18 @@ async def send_three(name_server: str) -> None:
     async with Producer("unreadable", name_server=name_server, config=config) as producer:
         assert producer._parts is not None
 
-        def spoil(body: bytes, flag: int) -> tuple[bytes, int]:
+        def corrupt(body: bytes, flag: int) -> tuple[bytes, int]:
             return body, flag | ZSTD if body == b"b1" else flag
 
-        producer._parts.requests._compress = spoil  # type: ignore[method-assign, assignment]
+        producer._parts.requests._compress = corrupt  # type: ignore[method-assign, assignment]
         for number in range(3):
-            await producer.send(Message("spoilt", b"b%d" % number, keys=f"order-{number}", sharding_key="K"))
+            await producer.send(Message("corrupted", b"b%d" % number, keys=f"order-{number}", sharding_key="K"))
 
 
 @pytest.fixture(scope="module")
 def lockstep() -> Iterator[Lockstep]:
     with running_broker() as command:
-        assert command("topic", "create", "spoilt", "--queues", "1").status == 0
+        assert command("topic", "create", "corrupted", "--queues", "1").status == 0
         asyncio.run(send_three(command.name_server))
         yield command
 
@@ -42,13 +42,13 @@ def inside(lockstep: Lockstep, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
 
 def test_message_commands_show_what_is_wrong(inside: Inside) -> None:
     """`tail` has all three; `find` and `get` have the one, with its stored bytes and why they are not its body."""
-    tail = inside("message", "tail", "-t", "spoilt", "-o", "json").rows
+    tail = inside("message", "tail", "-t", "corrupted", "-o", "json").rows
     assert [(row["body"], row.get("body_error", "")[: len(WHY)]) for row in tail] == [
         ("b0", ""),
         ("b1", WHY),
         ("b2", ""),
     ]
-    found = inside("message", "find", "-t", "spoilt", "-k", "order-1", "-o", "json")
+    found = inside("message", "find", "-t", "corrupted", "-k", "order-1", "-o", "json")
     (row,) = found.rows
     assert (row["body"], row["body_error"][: len(WHY)]) == ("b1", WHY)
     assert "message_unreadable" in found.err
@@ -59,17 +59,17 @@ def test_message_commands_show_what_is_wrong(inside: Inside) -> None:
 
 def test_consume_goes_on_and_its_envelopes_are_refused(lockstep: Lockstep) -> None:
     """-e ends, with the offset behind all three; `produce --envelope` names the line and sends none of its bytes."""
-    consumed = lockstep("consume", "spoilt", "-g", "readers", "-e")
+    consumed = lockstep("consume", "corrupted", "-g", "readers", "-e")
     assert consumed.status == 0, consumed.err
     assert [row["body"] for row in consumed.rows] == ["b0", "b1", "b2"]
     assert consumed.err.count("message_unreadable") == 1
     described = lockstep("group", "describe", "readers", "-o", "json")
     assert described.status == 0, described.err
-    (queue,) = [row for row in described.rows[0]["queues"] if row["topic"] == "spoilt"]
+    (queue,) = [row for row in described.rows[0]["queues"] if row["topic"] == "corrupted"]
     assert (queue["committed_offset"], queue["lag"]) == (3, 0)
-    refused = lockstep("produce", "spoilt2", "--envelope", stdin=consumed.out)
+    refused = lockstep("produce", "corrupted2", "--envelope", stdin=consumed.out)
     assert refused.status == 1
     assert "line 2: has a body that could not be read" in refused.err
-    others = lockstep("produce", "spoilt3", "--envelope", "--skip-bad-lines", stdin=consumed.out)
+    others = lockstep("produce", "corrupted3", "--envelope", "--skip-bad-lines", stdin=consumed.out)
     assert others.status == 0, others.err
     assert "sent 2 messages" in others.err

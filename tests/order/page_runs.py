@@ -1,4 +1,4 @@
-"""Runs for report pages, made up: `shared` hands queues over between machines, `at_once` spoils a handover."""
+"""Runs for report pages, made up: `shared` hands queues over between machines, `at_once` corrupts a handover."""
 
 from typing import Any
 

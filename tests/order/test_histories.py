@@ -1,14 +1,14 @@
-"""Small histories, good and spoilt, each in several kinds of traces: no alarm, and every wrong found and named."""
+"""Small histories, good and corrupted, each in several kinds of traces: no alarm, and every wrong found and named."""
 
 import random
 
 import pytest
 
 from lockstep.order import OrderReport, check_traces
+from tests.order.corrupted_histories import CORRUPTED
 from tests.order.good_histories import GOOD
 from tests.order.good_table import ONE_CLOCK_ALONE
 from tests.order.scripts import traces_of
-from tests.order.spoilt_histories import SPOILT
 from tests.order.ways import ONE_CLOCK, SEVERAL_CLOCKS, Way, by_wall_clock
 
 SEEN_IN_PART = {
@@ -48,18 +48,18 @@ def test_good_histories_of_one_clock_are_decided() -> None:
 
 
 @pytest.mark.parametrize("way", ONE_CLOCK)
-def test_spoilt_histories_are_found_and_named(way: Way) -> None:
+def test_corrupted_histories_are_found_and_named(way: Way) -> None:
     """Each under one of the kinds that its row names."""
-    for name, (kinds, script) in SPOILT.items():
+    for name, (kinds, script) in CORRUPTED.items():
         report, found = judged(script, way, name)
         if way is ONE_CLOCK[0] or name not in SEEN_IN_PART:
             assert found & set(kinds.split("|")), "\n".join([name, *report.lines()])
 
 
 @pytest.mark.parametrize("way", SEVERAL_CLOCKS)
-def test_spoilt_histories_of_several_machines_are_found_or_undecided(way: Way) -> None:
+def test_corrupted_histories_of_several_machines_are_found_or_undecided(way: Way) -> None:
     """On clocks that are up to half a second apart, with causes and without: none is in order."""
-    for name, (_, script) in SPOILT.items():
+    for name, (_, script) in CORRUPTED.items():
         if name not in UNSEEN_ON_MACHINES:
             for seed in range(3):
                 report, found = judged(script, way, f"{name} {seed}")

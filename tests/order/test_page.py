@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from lockstep.order import Kind
-from lockstep.order.page import JudgedRun, Spoilt, page
+from lockstep.order.page import CorruptedTraces, JudgedRun, page
 from lockstep.order.page.axis import Axis, length_text, time_text
 from tests.order.page_runs import EPOCH_MS, judged, records, shared
 
@@ -42,7 +42,7 @@ class Elements(HTMLParser):
         return [attributes for _, attributes in self.all if name in attributes.get("class", "").split()]
 
 
-def spoilt() -> JudgedRun:
+def corrupted() -> JudgedRun:
     """Six queues; the old owner of queue 0 works on 1 ms too long, queue 3 has a swap, and one call ends too early."""
     traces = shared(3, 6, 60_000)
     first, second = (next(iter(traces.values())), list(traces.values())[1])
@@ -71,7 +71,7 @@ def test_the_page_tells_what_the_command_tells(name: str) -> None:
             one |= {"host": "n", "wall_ms": one["wall_ms"] + 300}
     run = judged({} if name == "empty" else traces)
     if name == "not in order":
-        run = spoilt()
+        run = corrupted()
     said = words(page("An audit", [run]))
     assert run.report.verdict == ("undecided" if name == "empty" else name)
     for line in run.report.lines(run.files):
@@ -86,7 +86,7 @@ def test_the_page_tells_what_the_command_tells(name: str) -> None:
 
 def test_the_page_loads_nothing() -> None:
     """No address, no import, no picture; style and script are inside."""
-    text = page("An audit", [spoilt(), judged(shared(2, 3, 900))])
+    text = page("An audit", [corrupted(), judged(shared(2, 3, 900))])
     assert not re.search(r"(?:src|href)=|@import|url\((?!#)|https?:(?!//www\.w3\.org/2000/svg)", text)
     assert len(Elements(text).of_class("plots")) == 2
 
@@ -102,7 +102,7 @@ def test_values_are_no_markup() -> None:
 
 def test_all_plots_share_one_axis() -> None:
     """Each element's percentage is its place, by the length of the one axis."""
-    elements = Elements(page("An audit", [spoilt()]))
+    elements = Elements(page("An audit", [corrupted()]))
     (plots,) = elements.of_class("plots")
     length = float(plots["data-length"])
     placed = [attributes for _, attributes in elements.all if "data-a" in attributes]
@@ -116,7 +116,7 @@ def test_all_plots_share_one_axis() -> None:
 
 def test_an_overlap_of_a_millisecond_is_drawn_in_its_length() -> None:
     """1 ms of 60 s, with the length in its text; the mark beside it has a fixed size."""
-    run = spoilt()
+    run = corrupted()
     assert run.report.violation_counts[Kind.OVERLAP] == 1
     text = page("An audit", [run])
     (bar,) = [one for one in Elements(text).of_class("at-once") if "data-a" in one]
@@ -213,9 +213,13 @@ def test_lengths_have_the_unit_that_fits() -> None:
     assert time_text(31_234.5, 0.1) == "31.2345 s"
 
 
-def test_what_was_spoilt_and_missed_is_said() -> None:
+def test_what_was_corrupted_and_missed_is_said() -> None:
     """Found means all that was expected and nothing else."""
-    rows = [Spoilt("a swap", ("x",), ("x",)), Spoilt("a drop", ("y",), ("x", "y")), Spoilt("nothing", (), ())]
+    rows = [
+        CorruptedTraces("a swap", ("x",), ("x",)),
+        CorruptedTraces("a drop", ("y",), ("x", "y")),
+        CorruptedTraces("nothing", (), ()),
+    ]
     assert [row.is_found for row in rows] == [True, False, True]
     text = page("An audit", [judged({})], rows)
     assert (text.count(">found<"), text.count(">missed<")) == (2, 1)

@@ -9,7 +9,7 @@ from lockstep.order.page import page
 from lockstep.order.page.axis import Axis
 from tests.browser import NEEDS_BROWSER, said_by
 from tests.order.page_runs import judged, shared
-from tests.order.test_page import spoilt
+from tests.order.test_page import corrupted
 
 pytestmark = NEEDS_BROWSER
 
@@ -52,7 +52,7 @@ def asked(folder: Path, text: str, acts: str, width: int = 1280) -> dict[str, An
 
 def test_all_plots_zoom_together(tmp_path: Path) -> None:
     """Buttons, keys and dragging set one window of time, and all plots follow; 0 and Escape show all."""
-    run = spoilt()
+    run = corrupted()
     found = asked(tmp_path, page("An audit", [run]), ZOOMS)
     begin = found["begin"]
     assert begin["said"] == "all 60.0 s"
@@ -83,7 +83,7 @@ def test_the_browser_writes_times_as_the_page_does(tmp_path: Path, span_ms: int)
 
 def test_the_page_fits_a_narrow_window(tmp_path: Path) -> None:
     """Nothing is wider than the window: only tables scroll, inside their cards."""
-    found = asked(tmp_path, page("An audit", [spoilt()]), 'note("begin");', width=500)
+    found = asked(tmp_path, page("An audit", [corrupted()]), 'note("begin");', width=500)
     assert found["begin"]["width"] <= 500
 
 

@@ -236,7 +236,7 @@ def test_bytes_that_are_no_msgpack_header(data: bytes) -> None:
 
 
 def test_the_msgpack_writer_survives_its_own_error() -> None:
-    """A value that cannot be written spoils one command and not those after it."""
+    """A value that cannot be written corrupts one command and not those after it."""
     for wrong in (object(), 2**64, "\ud800"):
         with suppress(TypeError, OverflowError):
             encoded_header(msgpack_header, 0, 1, 1, None, (1, wrong), None)

@@ -156,7 +156,7 @@ def test_positional_values_have_their_type(index: int, value: Any) -> None:
     """MSGPACK is typed: nothing is converted, and None passes only where the field may be absent."""
     with pytest.raises(HeaderError, match="must be of type"):
         SPEC.from_positional(with_value(index, value))
-    assert SPEC.from_positional(VALUES) == Sample(*VALUES), "a refusal must not spoil the next header"
+    assert SPEC.from_positional(VALUES) == Sample(*VALUES), "a refusal must not corrupt the next header"
 
 
 def test_none_where_the_default_is_something() -> None:

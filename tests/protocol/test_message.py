@@ -201,17 +201,17 @@ def test_a_senders_ipv6_bits_are_not_stored() -> None:
     assert message.body == b"hello"
 
 
-def test_a_body_that_cannot_be_unpacked_spoils_its_message_alone() -> None:
+def test_a_body_that_cannot_be_unpacked_corrupts_its_message_alone() -> None:
     """It is handed out as it is stored, with what is wrong with it; those around it are as ever."""
     good = zlib.compress(b"a" * 6000, 5)
     blob = record(body=good, sys_flag=0x301) + record(queue_offset=7, body=b"no zlib", sys_flag=1) + record()
-    before, spoilt, after = decode_messages(blob)
+    before, corrupted, after = decode_messages(blob)
     assert (before.body, before.body_error, before.stored_body) == (b"a" * 6000, None, good)
     assert before.body_crc == zlib.crc32(good) & 0x7FFFFFFF
     assert before.stored_bytes < 6000
-    assert (spoilt.body, spoilt.stored_body, spoilt.queue_offset) == (b"no zlib", b"no zlib", 7)
-    assert "flagged as compressed is not zlib" in (spoilt.body_error or "")
-    assert (spoilt.topic, spoilt.keys, spoilt.sys_flag) == ("TopicO", "k1", 1)
+    assert (corrupted.body, corrupted.stored_body, corrupted.queue_offset) == (b"no zlib", b"no zlib", 7)
+    assert "flagged as compressed is not zlib" in (corrupted.body_error or "")
+    assert (corrupted.topic, corrupted.keys, corrupted.sys_flag) == ("TopicO", "k1", 1)
     assert (after.body, after.body_error) == (b"hello", None)
 
 

@@ -12,16 +12,16 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from rich.console import Console
 
 from lockstep.order import Kind
-from lockstep.order.page import Spoilt
+from lockstep.order.page import CorruptedTraces
 from lockstep.pipeline.report import judged_run
 from scripts.pipeline.judge import Expected, Verdict, faults, print_verdict
 from tests.pipeline.audit.report_findings import clean
 
 EXPECTED = Expected(1200, 77, 1200)
-FOUND = [Spoilt("swap: two", ("nonmonotonic-poll",), ["nonmonotonic-poll"])]
+FOUND = [CorruptedTraces("swap: two", ("nonmonotonic-poll",), ["nonmonotonic-poll"])]
 
 
-def verdict(misplaced: int = 0, corrupted: list[Spoilt] | None = None, **summary: Any) -> Verdict:
+def verdict(misplaced: int = 0, corrupted: list[CorruptedTraces] | None = None, **summary: Any) -> Verdict:
     """Of a run that was right but for what is given."""
     order = replace(judged_run(clean()).report, **summary)
     return Verdict(order, misplaced, FOUND if corrupted is None else corrupted, Path("report.html"))
@@ -46,8 +46,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"broken_lines": 1}, "1 lines of the traces are no records"),
     ({"handovers": ()}, "no queue changed hands"),
     ({"corrupted": []}, "nothing was corrupted"),
-    ({"corrupted": [*FOUND, Spoilt("drop", ("lost-write",), [])]}, "corrupted traces passed: drop"),
-    ({"corrupted": [Spoilt("tear", ("a torn line",), ["a torn line", "overlap"])]}, "corrupted traces passed: tear"),
+    ({"corrupted": [*FOUND, CorruptedTraces("drop", ("lost-write",), [])]}, "corrupted traces passed: drop"),
+    (
+        {"corrupted": [CorruptedTraces("tear", ("a torn line",), ["a torn line", "overlap"])]},
+        "corrupted traces passed: tear",
+    ),
 ]
 
 

@@ -49,7 +49,7 @@ def ours(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-def spoil(folder: Path, change: Callable[[Checkpoint], Checkpoint], *, crashed: bool) -> None:
+def corrupt(folder: Path, change: Callable[[Checkpoint], Checkpoint], *, crashed: bool) -> None:
     path = folder / "checkpoint"
     path.write_bytes(encode_checkpoint(change(decode_checkpoint(path.read_bytes()))))
     if crashed:
@@ -74,7 +74,7 @@ async def test_a_queue_that_is_missing_is_found_again_in_the_log(
 ) -> None:
     """Whichever broker wrote the checkpoint: its messages are in files that it calls synced."""
     await filled(tmp_path)
-    spoil(tmp_path, change, crashed=crashed)
+    corrupt(tmp_path, change, crashed=crashed)
     shutil.rmtree(tmp_path / "consumequeue" / "T" / "1")
     assert any(damage.file == "consumequeue/T/1" for damage in damaged(tmp_path))
     async with kept(tmp_path, **FILES) as again:
@@ -90,7 +90,7 @@ async def test_a_checkpoint_ahead_of_the_log_is_said_and_not_kept(tmp_path: Path
     """It has a time after the last message: its state of queues and keys is ignored, and the next checkpoint is
     right."""
     await filled(tmp_path)
-    spoil(tmp_path, of_2100, crashed=crashed)
+    corrupt(tmp_path, of_2100, crashed=crashed)
     (found,) = damaged(tmp_path)
     assert (found.file, "2100-01-01" in found.text) == ("checkpoint", True)
     async with kept(tmp_path, **FILES) as again:
@@ -106,7 +106,7 @@ async def test_a_checkpoint_ahead_of_the_log_is_said_and_not_kept(tmp_path: Path
 async def test_a_folder_of_apaches_broker_is_not_read_as_a_whole(tmp_path: Path, crashed: bool) -> None:
     """Where queues have every message of the log, only the end of the log is read."""
     await filled(tmp_path)
-    spoil(tmp_path, as_apaches, crashed=crashed)
+    corrupt(tmp_path, as_apaches, crashed=crashed)
     assert damaged(tmp_path) == []
     async with kept(tmp_path, **FILES) as again:
         assert again.log.names("error") == []
@@ -121,7 +121,7 @@ async def test_an_entry_that_was_on_the_disk_is_damage_without_it(
 ) -> None:
     """No crash leaves entries out that the checkpoint covers."""
     await filled(tmp_path, queue_file_bytes=200)
-    spoil(tmp_path, change, crashed=crashed)
+    corrupt(tmp_path, change, crashed=crashed)
     files = sorted((tmp_path / "consumequeue" / "T" / "0").iterdir())
     if lost == "entry":
         files[1].write_bytes(bytes(20) + files[1].read_bytes()[20:])
@@ -143,10 +143,10 @@ async def test_a_topic_that_was_created_again_is_whole(tmp_path: Path, crashed: 
             for number in range(count):
                 opened.broker.put(record(b"%d" % number, queue_id=number % 2))
             await opened.flusher.flush()
-    spoil(tmp_path, ours, crashed=crashed)
+    corrupt(tmp_path, ours, crashed=crashed)
     assert list(StoreCheck(OsStorage(), str(tmp_path)).run()) == []
-    spoil_entry = tmp_path / "consumequeue" / "T" / "1" / f"{0:020d}"
-    spoil_entry.write_bytes(bytes(8) + spoil_entry.read_bytes()[8:])
+    corrupt_entry = tmp_path / "consumequeue" / "T" / "1" / f"{0:020d}"
+    corrupt_entry.write_bytes(bytes(8) + corrupt_entry.read_bytes()[8:])
     assert [damage.text[:17] for damage in damaged(tmp_path)] == ["entry 0 points at"]
 
 
@@ -189,7 +189,7 @@ async def test_a_first_file_that_is_gone_is_said(tmp_path: Path, crashed: bool) 
     await filled(tmp_path)
     first = log_files(tmp_path)[0]
     first.unlink()
-    spoil(tmp_path, ours, crashed=crashed)
+    corrupt(tmp_path, ours, crashed=crashed)
     for _ in range(2):
         found = [damage for damage in damaged(tmp_path) if damage.file.startswith("commitlog")]
         assert [damage.file for damage in found] == [f"commitlog/{first.name}"]
@@ -218,7 +218,7 @@ async def test_a_log_that_others_have_cut_begins_where_it_begins(tmp_path: Path,
     await filled(tmp_path)
     log_files(tmp_path)[0].unlink()
     if of == "apache":
-        spoil(tmp_path, as_apaches, crashed=False)
+        corrupt(tmp_path, as_apaches, crashed=False)
     else:
         for path in (tmp_path / "config").glob("logBegin*"):
             path.unlink()

@@ -123,7 +123,7 @@ async def test_what_cannot_be_delivered_is_passed_over(tmp_path: Path) -> None:
         send_delayed(opened, b"first")
         send_delayed(opened, b"nowhere")
         send_delayed(opened, b"last")
-        _spoil_target(opened, 1)
+        _corrupt_target(opened, 1)
         write_offsets(opened)
         opened.broker.deliver_delayed(NOW_MS + 1000)
         left = killed(folder, "1")
@@ -132,7 +132,7 @@ async def test_what_cannot_be_delivered_is_passed_over(tmp_path: Path) -> None:
         assert again.bodies() == [b"first", b"last"]
 
 
-def _spoil_target(opened: Kept, queue_offset: int) -> None:
+def _corrupt_target(opened: Kept, queue_offset: int) -> None:
     """No CRC covers properties."""
     (entry,) = opened.store.entries("SCHEDULE_TOPIC_XXXX", 0, queue_offset, 1)
     data = opened.store.message_at(entry.commit_log_offset)

@@ -48,12 +48,12 @@ async def test_queues_of_a_deleted_topic_go_with_the_crash(tmp_path: Path) -> No
         assert last.store.max_offset("Gone", 0) == 1
 
 
-@pytest.mark.parametrize("spoilt", ["topics.json", "checkpoint"])
-async def test_nothing_is_deleted_on_the_word_of_an_older_copy(tmp_path: Path, spoilt: str) -> None:
+@pytest.mark.parametrize("corrupted", ["topics.json", "checkpoint"])
+async def test_nothing_is_deleted_on_the_word_of_an_older_copy(tmp_path: Path, corrupted: str) -> None:
     """Which topics there are is not known for sure, or somebody else has written the store last: queues stay."""
     async with kept(tmp_path) as opened:
         await interrupted(opened, tmp_path)
-    path = tmp_path / "config" / spoilt if spoilt == "topics.json" else tmp_path / spoilt
+    path = tmp_path / "config" / corrupted if corrupted == "topics.json" else tmp_path / corrupted
     content = path.read_bytes()
     path.write_bytes(content[:24])
     (tmp_path / "abort").touch()

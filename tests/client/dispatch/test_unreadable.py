@@ -111,10 +111,10 @@ async def test_a_record_that_is_none_is_asked_for_alone(stage: Stage) -> None:
     )
     await it.run(100)
     assert [(pull.queue_offset, pull.max_msg_nums) for pull in it.pulls] == [(5, 32), (6, 32), (6, 1), (7, 32), (8, 32)]
-    first, spoilt, last = it.queue.take_messages(9)
-    assert [message.queue_offset for message in (first, spoilt, last)] == [5, 6, 7]
-    assert (spoilt.body, spoilt.topic, spoilt.commit_log_offset) == (bad, TOPIC, -1)
-    assert "the stored record cannot be read: byte 0: magic" in (spoilt.body_error or "")
+    first, corrupted, last = it.queue.take_messages(9)
+    assert [message.queue_offset for message in (first, corrupted, last)] == [5, 6, 7]
+    assert (corrupted.body, corrupted.topic, corrupted.commit_log_offset) == (bad, TOPIC, -1)
+    assert "the stored record cannot be read: byte 0: magic" in (corrupted.body_error or "")
     assert stage.events("error") == ["message_unreadable"]
 
 
@@ -159,12 +159,12 @@ async def test_a_dropped_queue_makes_no_dead_letter(stage: Stage) -> None:
 
 def test_how_commands_print_it() -> None:
     """JSON has the reason beside the body; a line for a person has it before the stored bytes; others are as ever."""
-    spoilt, whole = decode_messages(flagged(stored_bytes(6, b"no\x00stream"), 0x101) + stored_bytes(7))
-    assert "is not LZ4" in message_row(spoilt)["body_error"]
-    assert message_row(spoilt)["body"] == "no\0stream"
+    corrupted, whole = decode_messages(flagged(stored_bytes(6, b"no\x00stream"), 0x101) + stored_bytes(7))
+    assert "is not LZ4" in message_row(corrupted)["body_error"]
+    assert message_row(corrupted)["body"] == "no\0stream"
     assert "body_error" not in message_row(whole)
-    assert "  [a body flagged as compressed is not LZ4" in format_line(spoilt).decode()
-    assert format_line(spoilt).endswith(b"] no\\x00stream\n")
+    assert "  [a body flagged as compressed is not LZ4" in format_line(corrupted).decode()
+    assert format_line(corrupted).endswith(b"] no\\x00stream\n")
     assert format_line(whole).endswith(b"  7\n")
 
 

@@ -46,10 +46,10 @@ def clean() -> Findings:
     return found
 
 
-def spoilt() -> Findings:
+def corrupted() -> Findings:
     """The same with an overlap of 4 s on queue 5, a swap and a lost message."""
     found = clean()
-    found.history = "spoilt"
+    found.history = "corrupted"
     found.owners = [bar for bar in found.owners if bar["queue_id"] != 4] + [
         owned(4, CLIENTS[1], 1, 0, 26_000, overlaps=2),
         owned(4, CLIENTS[0], 1, 22_000, 40_000, overlaps=2),
@@ -70,7 +70,7 @@ def spoilt() -> Findings:
     found.kinds = [
         {"rule": rule, "kind": kind, "undecided": False, "findings": n} for (rule, kind), n in counts.items()
     ]
-    found.summary |= {"history": "spoilt", "violations": 4, "lost": 1, "in_order": False}
+    found.summary |= {"history": "corrupted", "violations": 4, "lost": 1, "in_order": False}
     return found
 
 

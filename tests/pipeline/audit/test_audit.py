@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lockstep.pipeline.audit import TABLES, TRACE_COLUMNS, Audit, read_traces, transform
-from lockstep.pipeline.audit.spoil import SPOILS, spoil_files
+from lockstep.pipeline.audit.corruptions import CORRUPTIONS, corrupt_files
 from lockstep.pipeline.spark.session import SMALL_BYTES
 from tests.order.stories import Story
 from tests.pipeline.audit.audit_histories import History
@@ -30,16 +30,16 @@ Tables = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def generated(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[dict[str, Tables]]":
-    """The tables of generated traces with some takeovers in them, and of the same with each spoil, by its name."""
+    """The tables of generated traces with some takeovers in them, and of the same with each corruption, by its name."""
     from pyspark.sql import functions as fn
 
     folder = tmp_path_factory.mktemp("traces")
     clean = folder / "clean"
     write_traces(spark, SHAPE, str(clean))
-    for name in SPOILS:
-        spoil_files(clean, folder / name, name)
+    for name in CORRUPTIONS:
+        corrupt_files(clean, folder / name, name)
     topic = topic_rows(spark, SHAPE).withColumn("history", fn.lit("clean"))
-    with transform(histories(spark, {name: folder / name for name in ["clean", *SPOILS]}), topic) as audit:
+    with transform(histories(spark, {name: folder / name for name in ["clean", *CORRUPTIONS]}), topic) as audit:
         yield by_history(audit)
 
 
@@ -160,10 +160,10 @@ def test_the_measures_of_a_generated_run(generated: dict[str, Tables]) -> None:
     assert sum(r["repeats"] for r in tables["rates"]) == TAKEOVERS * SHAPE.repeated
 
 
-@pytest.mark.parametrize("name", SPOILS)
+@pytest.mark.parametrize("name", CORRUPTIONS)
 def test_each_wrong_is_found_and_named(generated: dict[str, Tables], name: str) -> None:
-    """A spoil of the clean files is found, with its places, and what is found is that and nothing else."""
-    tables, kind = generated[name], SPOILS[name].kind
+    """A corruption of the clean files is found, with its places, and what is found is that and nothing else."""
+    tables, kind = generated[name], CORRUPTIONS[name].kind
     assert Counter(row["kind"] for row in tables["violations"]) == Counter([str(kind)] if kind else [])
     assert all(row["places"] and f":{row['queue_id']}" in row["evidence"] for row in tables["violations"])
     assert [row["torn"] for row in tables["broken_lines"]] == ([] if kind else [True])

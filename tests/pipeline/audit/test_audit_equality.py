@@ -14,10 +14,10 @@ from lockstep.pipeline.audit import transform
 from lockstep.pipeline.audit.survey import LINE, TIME
 from tests.order import test_contents, test_legal, test_owners, test_scopes, test_violations
 from tests.order.content_mutations import MUTATIONS
+from tests.order.corrupted_histories import CORRUPTED
 from tests.order.good_histories import GOOD
 from tests.order.mutation_table import RUNS
 from tests.order.scripts import traces_of
-from tests.order.spoilt_histories import SPOILT
 from tests.order.ways import ONE_CLOCK, SEVERAL_CLOCKS, Way
 from tests.pipeline.audit.audit_histories import History, bent_histories, legal_histories, lines_of, told_histories
 
@@ -104,9 +104,9 @@ def test_good_histories_that_are_written_by_hand(spark: "SparkSession", every: i
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
-def test_spoilt_histories_that_are_written_by_hand(spark: "SparkSession", every: int) -> None:
+def test_corrupted_histories_that_are_written_by_hand(spark: "SparkSession", every: int) -> None:
     """Each wrong that docs/order.md and docs/judge.md name, in several kinds of traces."""
-    scripts = {name: script for name, (_, script) in SPOILT.items()}
+    scripts = {name: script for name, (_, script) in CORRUPTED.items()}
     reports = assert_equal(spark, written(scripts, (*ONE_CLOCK, *SEVERAL_CLOCKS), every))
     assert len({kind for report in reports.values() for kind in report.violation_counts}) > 16
 

@@ -11,7 +11,7 @@ from lockstep.order import Confidence, Kind, Verdict, check_files
 from lockstep.order.page import page, write_page
 from lockstep.pipeline.audit import TABLES
 from lockstep.pipeline.report import Findings, collect, judged_run, read_tables, write_tables
-from tests.pipeline.audit.report_findings import BEGIN_MS, QUEUE, clean, owned, spoilt
+from tests.pipeline.audit.report_findings import BEGIN_MS, QUEUE, clean, corrupted, owned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def test_a_clean_run_is_in_order(tmp_path: Path) -> None:
 
 def test_every_kind_has_its_evidence() -> None:
     """Counts and reason come from all findings; sentence, command and mark from those with evidence."""
-    run = judged_run(spoilt(), ["a.jsonl"])
+    run = judged_run(corrupted(), ["a.jsonl"])
     assert run.report.verdict is Verdict.NOT_IN_ORDER
     assert run.report.reason() == "4 violations and 1 message lost."
     assert run.report.violation_counts[Kind.OVERLAP] == 2

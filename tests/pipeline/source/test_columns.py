@@ -106,7 +106,7 @@ def test_a_tag_is_compared_by_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "corrupt",
     [
         lambda record: record[:50],
         lambda record: record[:4] + b"\0\0\0\0" + record[8:],
@@ -116,16 +116,16 @@ def test_a_tag_is_compared_by_text() -> None:
     ids=["cut", "another magic", "too small", "too large a body"],
 )
 @pytest.mark.parametrize("before", [0, 2])
-def test_what_is_no_message_is_never_a_row(spoil: Callable[[bytes], bytes], before: int) -> None:
+def test_what_is_no_message_is_never_a_row(corrupt: Callable[[bytes], bytes], before: int) -> None:
     """The messages before it are rows; then its offset is told, if a message before it tells it."""
     buffer = b"".join([stored(i) for i in range(before)])
-    batches = columns(["offset"]).batches(buffer + spoil(stored(before)), 9)
+    batches = columns(["offset"]).batches(buffer + corrupt(stored(before)), 9)
     rows = [next(batches)["offset"].to_pylist()] if before else []
     with pytest.raises(DamagedRecord) as caught:
         next(batches)
     assert rows == ([list(range(before))] if before else [])
     assert caught.value.offset == (before or None)
-    assert batch_of(columns(["offset"]), stored(0) + spoil(stored(1)), 1).num_rows == 1, "it lies behind the end"
+    assert batch_of(columns(["offset"]), stored(0) + corrupt(stored(1)), 1).num_rows == 1, "it lies behind the end"
 
 
 def test_a_body_that_is_no_zlib_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -43,7 +43,7 @@ class PowerCuts:
     kills: int = 0
     consumers: int = 1
     _stopped: bool = False
-    _spoilt: bool = False
+    _corrupted: bool = False
     _count: int = 0
     _commits: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # queue id -> (at ms, offset) of this life
     _fresh: list[tuple[int, int]] = field(default_factory=list)  # acknowledged since the last look
@@ -69,7 +69,7 @@ class PowerCuts:
     async def _live_and_die(self) -> None:
         world, rng = self.cluster.world, self.rng
         if self.faults:
-            self._spoil_disk()
+            self._corrupt_disk()
         world.disk(BROKER).sync_ms = rng.choice((0, 1, 3, 10, 25))
         await world.sleep_ms(rng.choice((rng.randrange(1, 300), rng.randrange(1, 4000), rng.randrange(4000, 12_000))))
         if rng.randrange(10):
@@ -86,7 +86,7 @@ class PowerCuts:
         if rng.randrange(10) == 0:
             await self._change_consumer()
 
-    def _spoil_disk(self) -> None:
+    def _corrupt_disk(self) -> None:
         disk, rng = self.cluster.world.disk(BROKER), self.rng
         kind = rng.randrange(4)
         if kind == 0:
@@ -94,7 +94,7 @@ class PowerCuts:
             disk.fail("sync", errno.EIO, path=path, times=rng.randrange(1, 4))
         elif kind == 1:
             disk.capacity_bytes = disk.used_bytes + rng.randrange(60_000)
-        self._spoilt = kind < 2
+        self._corrupted = kind < 2
 
     def _mend_disk(self) -> None:
         disk = self.cluster.world.disk(BROKER)
@@ -167,7 +167,7 @@ class PowerCuts:
         for queue_id, commits in self._commits.items():
             now = self.cluster.committed(queue_id)
             old = max([offset for at_ms, offset in commits if at_ms <= since_ms], default=-1)
-            assert now >= old or self._spoilt, (
+            assert now >= old or self._corrupted, (
                 f"cut {self.cuts}: queue {queue_id} is committed up to {now}, and was up to {old}"
             )
             if commits and now < commits[-1][1]:

@@ -33,10 +33,10 @@ async def poisoned(cluster: Cluster, bad: bytes = b"1", count: int = 3) -> Produ
     producer = await cluster.producer(compress_msg_body_over_howmuch=1)
     assert producer._parts is not None
 
-    def spoil(body: bytes, flag: int) -> tuple[bytes, int]:
+    def corrupt(body: bytes, flag: int) -> tuple[bytes, int]:
         return (b"no zstd", flag | ZSTD) if body == bad else (body, flag)
 
-    producer._parts.requests._compress = spoil  # type: ignore[method-assign, assignment]
+    producer._parts.requests._compress = corrupt  # type: ignore[method-assign, assignment]
     await cluster.send(count, keys=1)
     return producer
 

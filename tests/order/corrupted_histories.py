@@ -5,13 +5,13 @@
 
 from typing import Final
 
-__all__ = ["SPOILT"]
+__all__ = ["CORRUPTED"]
 
 OWNER = "stale-owner|overlap|stale-repeat"
 BACK = "commit-regress|stale-commit"
 TWO = "a own 1 @0; a call 1 0; a commit 1 @1; +2000; a breath"
 
-SPOILT: Final[dict[str, tuple[str, str]]] = {
+CORRUPTED: Final[dict[str, tuple[str, str]]] = {
     # (a) A replaced owner works on
     "new message after the grant of the successor": (OWNER, "a own 1 @0; a call 1 0; b own 1 @1; a call 1 1 1us; b call 1 1 2"),
     "repeat of its own message after the grant": (OWNER, "a own 1 @0; a call 1 0; b own 1 @1; a call 1 0 1us; b call 1 1 2"),

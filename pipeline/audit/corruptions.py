@@ -1,7 +1,7 @@
 """Clean trace files with one wrong put into them on purpose, to see that the audit finds it.
 
-Each spoil takes the records of all files, [[record, ...], ...], and changes them; SPOILS says which violation must be
-found. They look for a place where the wrong is nothing else, and raise ValueError where the traces have none.
+Each corruption takes the records of all files, [[record, ...], ...], and changes them. CORRUPTIONS says which violation
+must be found. They look for a place where the wrong is nothing else, and raise ValueError where the traces have none.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.order import Kind
 
-__all__ = ["SPOILS", "TORN", "Spoil", "spoil_files"]
+__all__ = ["CORRUPTIONS", "TORN", "Corruption", "corrupt_files"]
 
 Record = dict[str, Any]
 Files = list[list[Record]]
@@ -21,22 +21,22 @@ TORN: Final = "torn"
 FAILED: Final = ("SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK")
 
 
-class Spoil(NamedTuple):
+class Corruption(NamedTuple):
     """What is done, and what must be found: a Kind, or None for a torn line."""
 
     change: Callable[[Files], str]
     kind: Kind | None
 
 
-def spoil_files(source: Path, target: Path, name: str) -> str:
-    """Write the JSON-lines files of the folder `source` to `target` with the spoil of that name; says what was done.
+def corrupt_files(source: Path, target: Path, name: str) -> str:
+    """Write the JSON-lines files of the folder `source` to `target` with a corruption; says what was done.
 
-    Raises KeyError for a name that SPOILS has not, ValueError where the traces have no place for it.
+    Raises KeyError for a name that CORRUPTIONS has not, ValueError where the traces have no place for it.
     """
     paths = sorted(path for path in source.rglob("*") if path.is_file() and not path.name.startswith((".", "_")))
     lines = [path.read_text(encoding="utf-8").splitlines() for path in paths]
     files = [[json.loads(line) for line in file] for file in lines]
-    done = SPOILS[name].change(files)
+    done = CORRUPTIONS[name].change(files)
     for path, file in zip(paths, files, strict=True):
         text = "".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in file)
         if file and file[-1].get("event") == TORN:
@@ -119,13 +119,13 @@ def _tear(files: Files) -> str:
     return f"a last line torn, after {len(file) - 1} whole ones"
 
 
-SPOILS: Final[dict[str, Spoil]] = {
-    "swap": Spoil(_swap, Kind.NONMONOTONIC_POLL),
-    "drop": Spoil(_drop, Kind.LOST_WRITE),
-    "repeat": Spoil(_repeat, Kind.UNEXPLAINED_REPEAT),
-    "overlap": Spoil(_overlap, Kind.OVERLAP),
-    "commit-back": Spoil(_commit_back, Kind.COMMIT_REGRESS),
-    "tear": Spoil(_tear, None),
+CORRUPTIONS: Final[dict[str, Corruption]] = {
+    "swap": Corruption(_swap, Kind.NONMONOTONIC_POLL),
+    "drop": Corruption(_drop, Kind.LOST_WRITE),
+    "repeat": Corruption(_repeat, Kind.UNEXPLAINED_REPEAT),
+    "overlap": Corruption(_overlap, Kind.OVERLAP),
+    "commit-back": Corruption(_commit_back, Kind.COMMIT_REGRESS),
+    "tear": Corruption(_tear, None),
 }
 
 
