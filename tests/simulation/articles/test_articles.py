@@ -1,11 +1,8 @@
 """The articles live: each story plays as its section says, with exact times, and the text is made from it."""
 
-import re
-
 import pytest
 from typer.testing import CliRunner
 
-from lockstep.simulation.articles import sentences
 from lockstep.simulation.articles.play import play, told_text
 from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
 from lockstep.simulation.articles.told import Focus, Line, text_of
@@ -197,18 +194,6 @@ def test_long_runs_are_shortened() -> None:
         "  5 000 ms  ...      5 more times like this, until 9 000 ms",
         " 10 000 ms  A        call 10",
     ]
-
-
-def test_sentences_name_fields_that_events_have() -> None:
-    """Each sentence about a log event uses fields that docs/log-events.md has for it."""
-    events = (ROOT / "docs" / "log-events.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| [\w, ]+ \| (.*?) \|", events, re.MULTILINE)
-    fields: dict[str, set[str]] = {}
-    for event, names in rows:  # broker and client may have an event of one name
-        fields.setdefault(event, set()).update(re.findall(r"`(\w+)`", names))
-    for texts in sentences.TEXTS.values():
-        for event, text in texts.items():
-            assert set(re.findall(r"{(\w+)}", text)) <= fields[event], event
 
 
 # The command ----------------------------------------------------------------------------------------------------------
