@@ -46,13 +46,14 @@ class ChildProcess:
     """
 
     failure: type[ProcessFailed] = ProcessFailed
+    starter: Callable[..., Any] = subprocess.Popen  # or what is used like it
 
     def __init__(self, name: str, command: Sequence[str], folder: Path, **popen: Any) -> None:
         self.name = name
         self._asked_to_end = False
         self._out, self._err = (folder / f"{name.replace(' ', '-')}.{stream}" for stream in ("out", "err"))
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._popen = subprocess.Popen(
+            self._popen: subprocess.Popen[bytes] = self.starter(
                 command, **{"stdin": subprocess.DEVNULL, **popen, "stdout": out, "stderr": err}
             )
 

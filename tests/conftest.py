@@ -21,6 +21,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.forked.process import stop_server
 from tests.left_out import LeftOut
 from tests.open_files import open_files
 from tests.processor_time import ProcessorTime, add_options
@@ -67,6 +68,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = {name: values[name] for name in variants(metafunc.config, metafunc.definition, list(values))}
         chosen |= mark.kwargs.get("always", {})
         metafunc.parametrize(argument, chosen.values(), ids=chosen.keys())
+
+
+def pytest_unconfigure() -> None:
+    stop_server()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
+from tests.commands import ForkedBroker
 
 RULES = """\
 accounts:
@@ -31,7 +31,7 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "--topic",
         "other:1",
     )
-    with BrokerProcess(*options, folder=folder) as broker:
+    with ForkedBroker(*options, folder=folder) as broker:
         yield broker.name_server
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from lockstep.cli.context.contexts import Context, ContextFile, Contexts, decode, encode
 from lockstep.remoting.host.os_storage import OsStorage
-from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
-from tests.commands import Lockstep, Result
+from tests.commands import ForkedBroker, Lockstep, Result
 from tests.integration.harness.certificates import make_files
 
 HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"  # nothing listens there
@@ -167,7 +166,7 @@ def test_a_broker_with_tls_and_accounts_needs_its_context_alone(
             monkeypatch.delenv(f"LOCKSTEP_{name}")
         return inside("--context", "safe", *options, "produce", "mine", "--file", str(tmp_path / "lines.jsonl"))
 
-    with BrokerProcess(*acl, *tls, folder=tmp_path) as broker:
+    with ForkedBroker(*acl, *tls, folder=tmp_path) as broker:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("LOCKSTEP_ACCESS_KEY", "account1")
         monkeypatch.setenv("LOCKSTEP_SECRET_KEY", "hidden-words")

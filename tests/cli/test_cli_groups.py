@@ -14,6 +14,7 @@ import pytest
 from lockstep.client import AdminClient
 from tests.cli.cli_inside import Inside
 from tests.commands import END_S, Lockstep, running_broker
+from tests.forked.process import Forked
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +334,7 @@ def test_a_person_is_asked_first(
     master, slave = pty.openpty()
     try:
         command = lockstep.command("offset", "reset", "asked", "-t", "orders", "--to-time", "earliest")
-        with subprocess.Popen(
+        with Forked(
             command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, env=lockstep.environment, start_new_session=True
         ) as process:
             seen = b""

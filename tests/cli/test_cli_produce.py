@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import END_S, Lockstep, running_broker
+from tests.forked.process import Forked
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_on_a_terminal_ctrl_d_ends(lockstep: Lockstep) -> None:
     """The command says so, and takes each line as it is typed."""
     ours, theirs = pty.openpty()
     command = lockstep.command("produce", "typed", "--text", "-o", "json")
-    with subprocess.Popen(
+    with Forked(
         command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=lockstep.environment
     ) as typing:
         os.close(theirs)

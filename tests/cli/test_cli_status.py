@@ -4,9 +4,8 @@ import signal
 
 import pytest
 
-from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
-from tests.commands import Lockstep, running_broker
+from tests.commands import ForkedBroker, Lockstep, running_broker
 
 
 def test_a_cluster_is_looked_at(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
@@ -40,8 +39,8 @@ def test_a_cluster_is_looked_at(monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
 
 def test_a_broker_that_does_not_answer_is_named() -> None:
     """It is registered with a name server that lives: the look says so and does not end there."""
-    with BrokerProcess("--role", "name-server") as names:
-        gone = BrokerProcess("--name-server", names.name_server)
+    with ForkedBroker("--role", "name-server") as names:
+        gone = ForkedBroker("--name-server", names.name_server)
         try:
             lockstep = Lockstep(names.name_server)
             assert lockstep("status").status == 0

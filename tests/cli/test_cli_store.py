@@ -16,7 +16,8 @@ from lockstep.store.check import store as store_check
 from lockstep.store.check.files import Damage, log_end, scan_log
 from lockstep.store.check.store import StoreCheck
 from lockstep.store.format.files import FileRun
-from tests.commands import SCRIPTS, TIMEOUT_S
+from tests.commands import TIMEOUT_S, Lockstep
+from tests.forked.process import Forked
 from tests.store.test_store_damage import whole
 
 
@@ -32,9 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def lockstep(*arguments: str) -> tuple[int, str, str]:
     """Exit status, stdout, stderr of the command."""
-    command = [str(SCRIPTS / "lockstep"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    return done.returncode, done.stdout, done.stderr
+    return Lockstep("127.0.0.1:1")(*arguments)
 
 
 def test_inspect_tells_queues_and_groups(folder: Path) -> None:
@@ -113,10 +112,10 @@ def test_nobody_reads_the_dump_any_more(folder: Path) -> None:
     """`lockstep store dump DIR | head -1`: quiet, exit status 141, as with every command."""
     read, write = os.pipe()
     os.close(read)
-    command = [str(SCRIPTS / "lockstep"), "store", "dump", str(folder)]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=TIMEOUT_S)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (141, "")
+    with Forked(Lockstep.command("store", "dump", str(folder)), stdout=write, stderr=subprocess.PIPE) as done:
+        os.close(write)
+        assert done.communicate(timeout=TIMEOUT_S) == (b"", b"")
+    assert done.returncode == 141
 
 
 def test_a_folder_in_use_is_left_alone(folder: Path, tmp_path: Path) -> None:

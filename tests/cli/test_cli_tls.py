@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
+from tests.commands import ForkedBroker
 from tests.integration.harness.certificates import Files, make_files
 
 VARIABLES = ("LOCKSTEP_TLS", "LOCKSTEP_TLS_CA", "LOCKSTEP_TLS_CERT", "LOCKSTEP_TLS_KEY")
@@ -21,7 +21,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 def name_server(files: Files) -> Iterator[str]:
     """Of a broker whose clients must have a certificate."""
     options = ("--topic", "orders:1", "--tls", "enforcing", "--tls-cert", files.server, "--tls-client-ca", files.ca)
-    with BrokerProcess(*options) as broker:
+    with ForkedBroker(*options) as broker:
         yield broker.name_server
 
 

@@ -1,18 +1,15 @@
 """`lockstep trace`: the verdict as an exit status, the report in words and as JSON, and stories."""
 
 import json
-import subprocess
 from pathlib import Path
 
-from tests.commands import SCRIPTS, TIMEOUT_S
+from tests.commands import Lockstep
 from tests.order.stories import Story
 
 
 def lockstep(*arguments: str) -> tuple[int, str, str]:
     """Exit status, stdout, stderr of the command."""
-    command = [str(SCRIPTS / "lockstep"), "trace", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    return done.returncode, done.stdout, done.stderr
+    return Lockstep("127.0.0.1:1")("trace", *arguments)
 
 
 def written(folder: Path, story: Story) -> list[str]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lockstep.testing.process import BrokerProcess
 from tests.cli.cli_inside import Inside
 from tests.cli.test_cli import one_line
-from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep, running_broker
+from tests.commands import SCRIPTS, TIMEOUT_S, ForkedBroker, Lockstep, running_broker
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +163,7 @@ def test_no_name_server_is_told_in_one_line(arguments: str) -> None:
 
 def test_a_cluster_without_brokers_is_no_empty_cluster() -> None:
     """An empty table or "nothing found" would hide that no broker is registered at the name server."""
-    with BrokerProcess("--role", "name-server") as server:
+    with ForkedBroker("--role", "name-server") as server:
         lockstep = Lockstep(server.name_server)
         for arguments in ("topic list", "group list -o json", "lock list", "doctor", "offset show shop"):
             result = lockstep(*arguments.split())
@@ -175,7 +174,7 @@ def test_a_cluster_without_brokers_is_no_empty_cluster() -> None:
 def test_a_watch_without_brokers_says_what_it_waits_for() -> None:
     """Once. It goes on: who watches a cluster may start it before the brokers, and sees their locks."""
     watch = ("lock", "watch", "--interval", "0.05")
-    with BrokerProcess("--role", "name-server") as server:
+    with ForkedBroker("--role", "name-server") as server:
         result = Lockstep(server.name_server)(*watch, "--seconds", "0.5")
         assert (result.status, result.out) == (0, "")
         assert result.err == "lockstep: no broker is registered; asking again\n"

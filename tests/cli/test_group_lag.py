@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
 
 import pytest
 from rich.console import Console
@@ -13,6 +12,7 @@ from lockstep.cli.group.lag import GroupLook, QueueLook, QueueRate, left_s, rate
 from lockstep.cli.group.live import LiveLag
 from lockstep.protocol.model import MessageQueue
 from tests.commands import END_S, running_broker
+from tests.forked.process import Forked
 
 QUEUE, OTHER = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 SECOND_NS = 1_000_000_000
@@ -106,8 +106,8 @@ def test_a_group_is_watched() -> None:
         assert "no broker knows group 'nosuch'; known are shop" in unknown.err
         ours, theirs = pty.openpty()
         command = lockstep.command("group", "watch", "shop", "-c", "1")
-        done = subprocess.run(command, stdout=theirs, timeout=END_S, check=False, env=lockstep.environment)
-        os.close(theirs)
-        assert done.returncode == 0
+        with Forked(command, stdout=theirs, env=lockstep.environment) as watch_once:
+            os.close(theirs)
+            assert watch_once.wait(END_S) == 0
         assert b"lag 0, 0 members" in os.read(ours, 65536)
         os.close(ours)

@@ -1,0 +1,1 @@
+"""Processes that are forked instead of started: `process.py` asks, `server.py` forks."""
