@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,14 @@ def one_line(text: str) -> str:
     assert text.startswith("lockstep: ")
     assert text.count("\n") == 1
     return text
+
+
+def test_a_started_command_does_what_a_forked_one_does(lockstep: Lockstep, orders: Result) -> None:
+    """One real start of Python: all other tests of commands fork them."""
+    arguments = ("topic", "stats", "orders", "-o", "json")
+    command = lockstep.command(*arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=lockstep.environment)
+    assert (done.returncode, done.stdout, done.stderr) == lockstep(*arguments)
 
 
 # Produce -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from lockstep.broker.options import option_helps
 from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep
+from tests.rows import by_row
 
 NOWHERE = Lockstep("127.0.0.1:1")
 PROGRAMS = ("lockstep", "lockstep-broker", "lockstep-sim", "lockstep-pipeline")
@@ -61,20 +62,33 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "offered"), CASES)
-def test_bash_offers_commands_options_and_choices(line: str, offered: str) -> None:
-    """Nothing that does not begin as the word does."""
+def check_bash(line: str, offered: str) -> None:
+    """Nothing is offered that does not begin as the word does."""
     found = offered_by_bash(line)
     assert offered in found
     assert all(word.startswith(line.rpartition(" ")[2]) for word in found)
 
 
-@pytest.mark.parametrize(("line", "offered"), CASES)
+def test_bash_offers_commands() -> None:
+    """One of the table below, for a quick run."""
+    check_bash(*CASES[0])
+
+
+@pytest.mark.long
+@by_row("line, offered", CASES[1:])
+def test_bash_offers_commands_options_and_choices(line: str, offered: str) -> None:
+    """Of each program."""
+    check_bash(line, offered)
+
+
+@pytest.mark.long
+@by_row("line, offered", CASES)
 def test_fish_offers_the_same(line: str, offered: str) -> None:
     """Asked as fish itself asks."""
     assert offered in offered_by_fish(line)
 
 
+@pytest.mark.long
 def test_zsh_reads_its_script() -> None:
     """After compinit each program has its function."""
     script = "autoload -U compinit; compinit -D -u; source <(lockstep completion zsh); "

@@ -12,6 +12,7 @@ from lockstep.remoting.host.os_storage import OsStorage
 from tests.cli.cli_inside import Inside
 from tests.commands import ForkedBroker, Lockstep, Result
 from tests.integration.harness.certificates import make_files
+from tests.rows import by_row
 
 HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"  # nothing listens there
 FILE = Path("lockstep/contexts.json")
@@ -206,8 +207,8 @@ def test_a_damaged_file_is_an_error_when_it_is_needed(inside: Inside, tmp_path: 
     assert (tmp_path / FILE).read_text("utf-8") == DAMAGED
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
+@by_row(
+    "text, complaint",
     [
         ("[]", "it is no object with version 1"),
         ('{"version": 2}', "it is no object with version 1"),
@@ -241,8 +242,8 @@ def test_what_is_written_is_read() -> None:
     assert "words" not in repr(every)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "complaint"),
+@by_row(
+    "arguments, status, complaint",
     [
         ("context add dev", 2, "Missing option '--name-server' / '-n'"),
         ("context add dev/1 -n a:1", 2, "context name 'dev/1': give up to 64 letters, digits and . _ -"),

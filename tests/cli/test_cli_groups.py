@@ -15,6 +15,7 @@ from lockstep.client import AdminClient
 from tests.cli.cli_inside import Inside
 from tests.commands import END_S, Lockstep, running_broker
 from tests.forked.process import Forked
+from tests.rows import by_row
 
 
 @pytest.fixture(scope="module")
@@ -294,8 +295,8 @@ def test_members_that_are_online_are_told(lockstep: Lockstep, inside: Inside) ->
 # Wrong calls -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "complaint"),
+@by_row(
+    "arguments, status, complaint",
     [
         ("group delete nosuch", 1, "no broker knows group 'nosuch'; known are"),
         ("topic stats nosuch", 1, "topic 'nosuch' does not exist"),

@@ -19,6 +19,7 @@ from lockstep.protocol.messages.message import MessageExt, Record, decode_messag
 from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.remoting.host.runtime import AsyncioRuntime
+from tests.rows import by_row
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
@@ -94,8 +95,8 @@ def test_blank_json_lines_are_passed_over() -> None:
     assert message_of(b"  ") is None
 
 
-@pytest.mark.parametrize(
-    ("data", "complaint"),
+@by_row(
+    "data, complaint",
     [
         (b"{", "is not JSON: .* at character 2"),
         (b"[1]", "is a list, not a JSON object"),
@@ -117,8 +118,8 @@ def test_a_bad_line_is_named_with_what_is_wrong(data: bytes, complaint: str) -> 
         message_of(data, key_field="k")
 
 
-@pytest.mark.parametrize(
-    ("data", "complaint"),
+@by_row(
+    "data, complaint",
     [
         (b"{}", "has no field 'body' or 'body_base64'"),
         (b'{"body": 1}', "field 'body' is a number; it must be a text"),
@@ -193,8 +194,8 @@ def test_durations_are_readable() -> None:
 # Locks -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "kind"),
+@by_row(
+    "old, new, kind",
     [
         (lock(age_ms=19_000, held_ms=19_000), lock(age_ms=0, held_ms=20_000), ChangeKind.RENEWED),
         (lock(age_ms=59_500, held_ms=59_500), lock(age_ms=60_001, held_ms=60_001), ChangeKind.EXPIRED),
@@ -217,8 +218,8 @@ def test_two_looks_at_a_lock_tell_what_happened(
     assert [change.kind for change in found] == ([kind] if kind is not None else [])
 
 
-@pytest.mark.parametrize(
-    ("cause", "old", "new", "kind", "previous"),
+@by_row(
+    "cause, old, new, kind, previous",
     [
         ("granted", None, "b", ChangeKind.ACQUIRED, None),
         ("granted again", "b", "b", ChangeKind.ACQUIRED, None),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.cli_inside import Inside
 from tests.commands import END_S, Lockstep, running_broker
+from tests.rows import by_row
 
 LINES = [
     {
@@ -127,8 +128,8 @@ def test_nobody_reading_ends_tail_quietly(lockstep: Lockstep) -> None:
         assert running.popen.stderr.read() == b""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "complaint"),
+@by_row(
+    "arguments, status, complaint",
     [
         ("get nonsense", 2, "'nonsense' is no offset message id"),
         ("get nonsense -t orders", 1, "no message of topic 'orders' has the id nonsense"),

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.cli_inside import Inside
 from tests.commands import Lockstep, running_broker
+from tests.rows import by_row
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,8 @@ def inside(lockstep: Lockstep, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     return Inside(lockstep.name_server, monkeypatch, capfd)
 
 
-@pytest.mark.parametrize(
-    ("offset", "bodies"),
+@by_row(
+    "offset, bodies",
     [("first", "abcde"), ("0", "abcde"), ("3", "de"), ("-2", "de"), ("-99", "abcde"), ("last", ""), ("5", "")],
 )
 def test_it_begins_at_the_offset_and_ends_at_the_end(inside: Inside, offset: str, bodies: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.commands import END_S, Lockstep, running_broker
+from tests.rows import by_row
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +17,8 @@ def lockstep() -> Iterator[Lockstep]:
         yield command
 
 
-@pytest.mark.parametrize(
-    ("arguments", "lines"),
+@by_row(
+    "arguments, lines",
     [
         ("lock watch", 0),
         ("lock watch -o json --interval 1h", 0),

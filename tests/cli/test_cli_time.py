@@ -8,14 +8,15 @@ from lockstep.cli.output import CliError, UsageError
 from lockstep.cli.time import moment_ms
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.texts import duration_us
+from tests.rows import by_row
 
 NOW_MS = 1_700_000_000_000
 ONE = [MessageQueue("T", "broker-a", n) for n in range(3)]
 TWO = [*ONE, MessageQueue("T", "broker-b", 0)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@by_row(
+    "text, expected",
     [
         ("1357017300000", 1357017300000),
         ("0", 0),
@@ -33,8 +34,8 @@ def test_a_time_is_epoch_milliseconds_a_date_or_how_long_ago(text: str, expected
     assert moment_ms(text, "--from", NOW_MS) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
+@by_row(
+    "text, expected_ms",
     [("500ms", 500), ("2s", 2000), ("1m30s", 90_000), ("1.5s", 1500), ("2", 2000), ("0.1", 100), ("0.0004", 0)],
 )
 def test_an_option_takes_a_duration_or_a_number_of_its_unit(text: str, expected_ms: int) -> None:
@@ -52,7 +53,7 @@ def test_a_duration_is_exact() -> None:
             duration_us(text)
 
 
-@pytest.mark.parametrize(
+@by_row(
     "text",
     ["", "yesterday", "10x ago", "m ago", "-5", "9" * 400, "1969-01-01T00:00Z", "99999d ago", "ago", "10m hence"],
 )
@@ -83,8 +84,8 @@ def test_a_queue_is_named_by_broker_and_number(text: str, queues: list[MessageQu
     assert find_queue(parse_queue(text), queues) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "error", "complaint"),
+@by_row(
+    "text, error, complaint",
     [
         ("two", UsageError, "--queue 'two': write BROKER:N, as in broker-a:0"),
         ("broker-a:", UsageError, "write BROKER:N"),

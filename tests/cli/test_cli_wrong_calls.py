@@ -9,6 +9,7 @@ import pytest
 from tests.cli.cli_inside import Inside
 from tests.cli.test_cli import one_line
 from tests.commands import SCRIPTS, TIMEOUT_S, ForkedBroker, Lockstep, running_broker
+from tests.rows import by_row
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,8 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
     return Inside("127.0.0.1:1", monkeypatch, capfd)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
+@by_row(
+    "arguments, complaint",
     [
         ("consume orders", "give either --group, or --queue to read one queue without a group"),
         ("consume orders -g g --queue broker-a:0", "give either --group, or --queue"),
@@ -148,9 +149,7 @@ def test_what_is_not_there_is_named(inside: Inside, arguments: str, complaint: s
     assert complaint in one_line(result.err)
 
 
-@pytest.mark.parametrize(
-    "arguments", ["topic list", "group list", "lock list", "lock watch", "consume t -g g", "produce t"]
-)
+@by_row("arguments", ["topic list", "group list", "lock list", "lock watch", "consume t -g g", "produce t"])
 def test_no_name_server_is_told_in_one_line(arguments: str) -> None:
     """Nobody listens there: exit 1 with the address, from every command."""
     with socket.socket() as taken:  # bound and not listening: connections are refused

@@ -1,5 +1,6 @@
 """Changes are asked for first, and taken only from a form that this console made."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,13 +13,16 @@ from lockstep.protocol.bodies.broker import BrokerData
 from lockstep.protocol.bodies.locks import LockTableBody
 from lockstep.protocol.errors import LocalProtocolError
 from tests.console.pages_inside import NOWHERE, ask, make_console
+from tests.rows import by_row
 
 OWN = {"origin": "http://127.0.0.1:8088"}
 WHERE = {"group": "shop", "topic": "orders"}
 
 
-@pytest.mark.parametrize("path", ["/reset", "/release"])
-@pytest.mark.parametrize("body", [b"", b"token=guess&group=shop&topic=orders&to=latest", b"token=\xff"])
+@by_row(
+    "path, body",
+    product(("/reset", "/release"), (b"", b"token=guess&group=shop&topic=orders&to=latest", b"token=\xff")),
+)
 async def test_a_form_without_our_token_is_refused(path: str, body: bytes) -> None:
     """Even with our own Origin."""
     assert (await ask(make_console(), path, method="POST", headers=OWN, body=body)).status == 403

@@ -3,20 +3,19 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from lockstep.console.collector import Collector
 from lockstep.console.formats import date_time
 from lockstep.console.guard import is_trusted_host
 from lockstep.console.render import PAGES
 from lockstep.console.words.choose import TEXTS, Texts, choose_language
 from tests.console.pages_inside import ask, make_console
+from tests.rows import by_row
 
 TEMPLATES = Path(__file__).parents[2] / "console/templates"
 
 
-@pytest.mark.parametrize(
-    ("host", "trusted"),
+@by_row(
+    "host, trusted",
     [
         ("127.0.0.1:8088", True),
         ("localhost:8088", True),
@@ -41,13 +40,13 @@ async def test_a_foreign_host_gets_nothing() -> None:
     assert "<html" not in answer.text
 
 
-@pytest.mark.parametrize("origin", [{}, {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://[x"}])
+@by_row("origin", [{}, {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://[x"}])
 async def test_a_form_of_another_site_is_refused(origin: dict[str, str]) -> None:
     """A POST needs our own Origin, whatever its path."""
     assert (await ask(make_console(), "/", method="POST", headers=origin)).status == 403
 
 
-@pytest.mark.parametrize("path", PAGES.values())
+@by_row("path", PAGES.values())
 async def test_a_page_may_load_only_what_is_ours(path: str) -> None:
     """No inline script or style, no other host: the header says so, and the page keeps to it."""
     answer = await ask(make_console(), path)
@@ -94,8 +93,8 @@ def test_times_beyond_the_calendar() -> None:
     assert date_time(-(2**62)) == f"{-(2**62)} ms"
 
 
-@pytest.mark.parametrize(
-    ("chosen", "accepted", "language"),
+@by_row(
+    "chosen, accepted, language",
     [
         (None, "", "en"),
         (None, "zh-CN,zh;q=0.9,en;q=0.8", "zh"),

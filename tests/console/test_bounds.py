@@ -26,6 +26,7 @@ from tests.console.locks_made import GROUP, NOW_MS, change, queue_at, row
 from tests.console.pages_inside import NOWHERE, ask, make_console
 from tests.console.readings import reading
 from tests.remoting.helpers import RecordingLog
+from tests.rows import by_row
 
 MIB = 1024 * 1024
 
@@ -276,7 +277,7 @@ def endless(**changes: Any) -> Endless:
     return admin
 
 
-@pytest.mark.parametrize("what", ["brokers", "runtime", "groups", "topics", "progress", "info"])
+@by_row("what", ["brokers", "runtime", "groups", "topics", "progress", "info"])
 async def test_an_answer_that_is_too_large_is_told_on_each_page(what: str) -> None:
     """What else the broker says is shown; nothing ends the console."""
     console = make_console(Collector(limits=Limits(RecordingLog())), endless(large=(what,)))

@@ -12,6 +12,7 @@ from lockstep.cli.output import StderrLog
 from lockstep.console import connections, events, guard
 from lockstep.console.server import serve
 from tests.console.pages_inside import NOWHERE, ask, make_console
+from tests.rows import by_row
 
 HOST = "127.0.0.1"
 ORIGIN = f"Origin: http://{HOST}"
@@ -64,7 +65,7 @@ async def serving() -> AsyncIterator[Served]:
             await task
 
 
-@pytest.mark.parametrize(
+@by_row(
     "sent",
     [b"", b"GET / HTTP/1.1\r\nX: y", b"POST /reset HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\na"],
 )
@@ -121,8 +122,8 @@ async def test_many_connections_that_wait_leave_room_for_a_page(monkeypatch: pyt
             await stream.reader.readuntil(b"retry: 1000")
 
 
-@pytest.mark.parametrize(
-    ("line", "headers", "statuses"),
+@by_row(
+    "line, headers, statuses",
     [
         ("GET /", [f"X: {'x' * 20_000}"], (0, 400)),
         (f"GET /?{'x' * 20_000}", [], (0, 400)),
@@ -217,10 +218,18 @@ async def test_streams_that_are_asked_for_at_once_are_counted(monkeypatch: pytes
         assert sorted([await peer.status() for peer in peers]) == [200] * 3 + [503] * 3
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
-@pytest.mark.parametrize(
-    ("mode", "dest", "status"),
-    [("no-cors", "image", 403), ("cors", "empty", 403), ("navigate", "iframe", 403), ("navigate", "document", 200)],
+@by_row(
+    "site, mode, dest, status",
+    [
+        (site, *row)
+        for site in ("cross-site", "same-site")
+        for row in (
+            ("no-cors", "image", 403),
+            ("cors", "empty", 403),
+            ("navigate", "iframe", 403),
+            ("navigate", "document", 200),
+        )
+    ],
 )
 async def test_another_site_loads_nothing(site: str, mode: str, dest: str, status: int) -> None:
     """It may have a link to a page; images, scripts, frames and streams of ours are refused, also to another port."""

@@ -19,6 +19,7 @@ from lockstep.protocol.messages.pulled import decode_records
 from lockstep.protocol.model import MessageQueue
 from tests.console.pages_inside import NOWHERE, ask, make_console
 from tests.console.readings import GROUP, NOW_MS, QUEUES, reading, watched
+from tests.rows import by_row
 
 
 def test_a_body_is_shown_as_what_it_is() -> None:
@@ -49,8 +50,8 @@ def test_a_large_body_is_cut() -> None:
     assert excerpt(b"a\n\tb\x00\xff").startswith("a b")
 
 
-@pytest.mark.parametrize(
-    ("text", "ms"),
+@by_row(
+    "text, ms",
     [
         ("1700000000000", 1_700_000_000_000),
         ("1970-01-01T00:01", 60_000),
@@ -131,7 +132,7 @@ class Endless(AdminClient):
         return QueueSlice([message(queue, 0, NOW_MS, b"KEYS\x01k\x02")], 1, 0, 1)
 
 
-@pytest.mark.parametrize("path", ["/messages?topic=T", "/messages?topic=T&by=time&text=1", "/key?topic=T&key=k"])
+@by_row("path", ["/messages?topic=T", "/messages?topic=T&by=time&text=1", "/key?topic=T&key=k"])
 async def test_a_page_looks_through_queues_for_a_bounded_time(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows what was found, and says how many queues are missing."""
     monkeypatch.setattr(looked, "_LOOK_S", 0)

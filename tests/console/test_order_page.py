@@ -17,6 +17,7 @@ from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, ProcessQueueInfo
 from tests.console.locks_made import GROUP, NOW_MS, change, queue_at, row
 from tests.console.pages_inside import ask, make_console
+from tests.rows import by_row
 
 EVIL = "<script>alert(1)</script>"
 BROKER = BrokerState("broker-a", "127.0.0.1:1", is_lockstep=True, refused_count=3, fenced_counts={"pull.fenced": 2})
@@ -114,7 +115,7 @@ async def test_apaches_brokers_are_told_apart() -> None:
     assert order_view(collector, NOW_MS, TEXTS)["figures"]["order.refused"] is None
 
 
-@pytest.mark.parametrize("address", ["/order/queue?group=x", "/order/queue", "/order/queue?queue=-1"])
+@by_row("address", ["/order/queue?group=x", "/order/queue", "/order/queue?queue=-1"])
 async def test_a_queue_that_is_not_known_is_not_found(address: str) -> None:
     """Whatever the address has."""
     assert (await ask(make_console(collected()), address)).status == 404
@@ -148,8 +149,8 @@ def test_a_ribbon_shows_spans_where_they_were() -> None:
     assert "its lease ended" in text
 
 
-@pytest.mark.parametrize(
-    ("number", "letter", "colour", "hatched"),
+@by_row(
+    "number, letter, colour, hatched",
     [(0, "A", 0, False), (7, "H", 7, False), (8, "I", 0, True), (25, "Z", 1, True), (27, "B2", 3, True)],
 )
 def test_owners_have_letters_and_colours(number: int, letter: str, colour: int, hatched: bool) -> None:

@@ -18,6 +18,7 @@ from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 from tests.console.pages_inside import ask, make_console
 from tests.console.readings import GROUP, NOW_MS
+from tests.rows import by_row
 
 STATS = RequestCode.GET_TOPIC_STATS_INFO
 KEY = f"/key?topic={TOPIC}&key=k"
@@ -69,7 +70,7 @@ async def with_console(
         return stage.world.elapsed_ms - began_ms
 
 
-@pytest.mark.parametrize("path", PAGES)
+@by_row("path", PAGES)
 def test_a_page_waits_once_for_a_silent_broker(path: str) -> None:
     """However many questions it has, it comes after about 2 s, and says whose messages are missing."""
 
@@ -94,7 +95,7 @@ def gone_a() -> Collector:
     return collector
 
 
-@pytest.mark.parametrize("path", PAGES)
+@by_row("path", PAGES)
 def test_a_page_does_not_wait_for_a_broker_that_is_known_to_be_gone(path: str) -> None:
     """The console has asked it all the time: the page names it without one question more."""
 
@@ -114,7 +115,7 @@ def test_a_page_does_not_wait_for_a_broker_that_is_known_to_be_gone(path: str) -
     play()
 
 
-@pytest.mark.parametrize("path", PAGES)
+@by_row("path", PAGES)
 def test_a_page_without_a_gap_names_no_broker(path: str) -> None:
     """When both brokers answer."""
 

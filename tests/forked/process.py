@@ -125,7 +125,12 @@ class Forked:
     def communicate(self, data: bytes = b"", timeout: float | None = None) -> tuple[bytes, bytes]:
         """Write to stdin, read stdout and stderr to their ends. Raises TimeoutExpired when that takes longer."""
         late = threading.Event()
-        timer = threading.Timer(timeout or threading.TIMEOUT_MAX, lambda: (late.set(), self.kill()))
+
+        def end() -> None:
+            late.set()
+            self.kill()
+
+        timer = threading.Timer(timeout or threading.TIMEOUT_MAX, end)
         timer.daemon = True
         timer.start()
         try:

@@ -119,9 +119,9 @@ def run(request: dict[str, Any]) -> None:
 
 def _open_streams(*, unbuffered: bool) -> None:
     """The standard streams anew: whether they are a terminal decides how they are buffered."""
-    sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)
-    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     if unbuffered:
         sys.stdout.reconfigure(write_through=True)
 

@@ -14,6 +14,8 @@ from lockstep.pipeline.cli.options import AuditOptions, SweepOptions
 from lockstep.pipeline.options import OPTIONS
 from lockstep.pipeline.spark.progress import Work, work_of
 from lockstep.pipeline.spark.session import SMALL_BYTES
+from tests.commands import Lockstep
+from tests.rows import by_row
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,9 +49,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"), TEXTS, ids=["ours", "ours with a stack", "Java's", "Spark's", "Python's", "none"]
-)
+@by_row("text, line", TEXTS, ids=["ours", "ours with a stack", "Java's", "Spark's", "Python's", "none"])
 def test_an_error_of_spark_becomes_its_sentence(text: str, line: str) -> None:
     """The text of a job's error is one line, without a traceback of either language."""
     assert one_line(RuntimeError(text)) == line
@@ -72,14 +72,13 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words) or "nothing" for words, _ in WRONG])
+@by_row("words, said", WRONG, ids=[" ".join(words) or "nothing" for words, _ in WRONG])
 def test_a_wrong_call_is_told_before_spark_starts(words: tuple[str, ...], said: str) -> None:
     """Status 2, one line on stderr, and no JVM."""
-    program = "import sys; from lockstep.pipeline.cli.app import main; sys.argv[0] = 'lockstep-pipeline'; main()"
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=200)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    status, out, err = Lockstep("").run("lockstep-pipeline", *words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
 
 
 def test_a_folder_that_may_be_elsewhere_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:

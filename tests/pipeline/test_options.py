@@ -9,6 +9,7 @@ from lockstep.pipeline.options import OPTIONS, Options, Use, parse_options
 from lockstep.pipeline.source.offsets import ANY_BROKER, OffsetSpec
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.settings import Address
+from tests.rows import by_row
 
 READ = {"nameServer": "127.0.0.1:9876", "subscribe": "t"}
 QUEUE = MessageQueue("t", "broker-a", 0)
@@ -44,8 +45,8 @@ def test_offsets_come_in_kafkas_shape() -> None:
         parse_options({**READ, "startingOffsets": '{"t":{"0":23,"broker-a":{"1":2}}}'}, Use.READ)
 
 
-@pytest.mark.parametrize(
-    ("option", "text", "said"),
+@by_row(
+    "option, text, said",
     [
         ("nameServer", "nowhere", "is not an address"),
         ("subscribe", " , ", "names no topic"),
@@ -79,8 +80,8 @@ def test_a_wrong_value_is_told_with_what_is_allowed(option: str, text: str, said
     assert "allowed" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "use", "said"),
+@by_row(
+    "given, use, said",
     [
         ({**READ, "subscribee": "t"}, Use.READ, "unknown option subscribee; allowed for read: nameServer, subscribe,"),
         ({**READ, "maxOffsetsPerTrigger": "5"}, Use.READ, "maxOffsetsPerTrigger is for readStream, not for read"),

@@ -2,6 +2,7 @@
 
 from collections import deque
 from contextlib import nullcontext
+from itertools import product
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -19,6 +20,7 @@ from lockstep.protocol.messages.message import MESSAGE_MAGIC
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectionLost
 from tests.client.messages import stored_bytes
+from tests.rows import by_row
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 SCHEMA: StructType = source_schema(["offset", "value", "bodyError"])
@@ -87,8 +89,7 @@ def read(monkeypatch: pytest.MonkeyPatch, broker: Broker, **given: str) -> list[
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 32])
-@pytest.mark.parametrize("damaged", [{0}, {4}, {9}, {3, 4}, {0, 5, 9}, set(range(10))], ids=str)
+@by_row("damaged, at_once", product([{0}, {4}, {9}, {3, 4}, {0, 5, 9}, set(range(10))], [1, 3, 32]))
 def test_every_offset_is_one_row(monkeypatch: pytest.MonkeyPatch, damaged: set[int], at_once: int) -> None:
     """Wherever the damaged records are, however many messages an answer has; and none from behind the end."""
     stored = records(11, damaged | {10})
@@ -126,7 +127,7 @@ def test_a_connection_that_ends_beside_it(monkeypatch: pytest.MonkeyPatch) -> No
     assert broker.lost_at is None
 
 
-@pytest.mark.parametrize("damaged", [set[int](), {0}, {4}, {3, 4, 5}, {9}, set(range(10))], ids=str)
+@by_row("damaged", [set[int](), {0}, {4}, {3, 4, 5}, {9}, set(range(10))])
 def test_a_time_is_found_beside_them(damaged: set[int]) -> None:
     """A start by time reads single messages: a damaged one counts as stored with the next one that can be read."""
     magic = MESSAGE_MAGIC.to_bytes(4)

@@ -12,6 +12,7 @@ from lockstep.simulation.commands.app import app
 from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
+from tests.rows import by_row
 
 SMALL = ("--consumers", "2", "--queues", "2", "--rate", "1", "--for", "1m")
 
@@ -112,8 +113,8 @@ def test_every_fault_is_an_option() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
+@by_row(
+    "words, why",
     [
         (("takeove",), "no experiment is named 'takeove'; did you mean takeover? `lockstep-sim list` lists all"),
         (("world/links",), "did you mean worlds/links"),
