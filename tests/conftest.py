@@ -70,8 +70,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(argument, chosen.values(), ids=chosen.keys())
 
 
-def pytest_unconfigure() -> None:
-    stop_server()
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    stop_server()  # before the processor time is summed up
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -51,7 +51,7 @@ _SERVER = _Server()
 
 
 def stop_server() -> None:
-    """At the end of a session: waits for all that was forked, so that its processor time is known."""
+    """At the end of a session. What has ended of what was forked is counted in this process's children."""
     _SERVER.stop()
 
 

@@ -46,7 +46,7 @@ def forked(control: socket.socket) -> dict[str, Any] | None:
     """Fork a child for each request. Returns in each child its request; in this process None, when the tests end."""
     while True:
         prefix, descriptors, _, _ = socket.recv_fds(control, LENGTH_BYTES, DESCRIPTORS)
-        _reap(os.WNOHANG if prefix else 0)
+        _reap()
         if not prefix:
             return None
         length = int.from_bytes(prefix)
@@ -60,10 +60,10 @@ def forked(control: socket.socket) -> dict[str, Any] | None:
             os.close(descriptor)
 
 
-def _reap(options: int) -> None:
+def _reap() -> None:
     """Wait for those that have ended, so that their processor time counts as this session's."""
     with suppress(ChildProcessError):
-        while os.waitpid(-1, options)[0]:
+        while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
