@@ -28,7 +28,9 @@ def connect(address: str) -> socket.socket:
     return socket.create_connection((host, int(port)), TIMEOUT_S)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)]
+)
 def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, status: int) -> None:
     """One line on stdout when both ports accept; 0 after SIGTERM, 130 after SIGINT, clients connected or not."""
     with BrokerProcess() as broker:
@@ -41,6 +43,7 @@ def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, statu
         assert "shutting_down" in broker.stderr()
 
 
+@pytest.mark.long
 def test_roles_print_only_what_they_serve() -> None:
     """A name server alone, and a broker that joins it."""
     with BrokerProcess("--role", "name-server") as name_server:
@@ -59,16 +62,7 @@ def test_logs_are_json_when_asked_for() -> None:
     assert all(line["level"] == "info" and line["timestamp"] for line in lines)
 
 
-def test_a_port_in_use_ends_with_one_line_and_status_1() -> None:
-    """It names the port and the option."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ended = run("--port", str(port))
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.count("\n") == 1
-    assert f"port {port} on 127.0.0.1 is in use" in ended.stderr
-
-
+@pytest.mark.long
 @pytest.mark.parametrize("brokers", ["1", "2"])
 def test_an_end_when_nobody_can_read_the_addresses(brokers: str) -> None:
     """The reader of stdout is gone: one line and status 1, and with `--brokers` no process is left."""
@@ -86,30 +80,11 @@ def test_an_end_when_nobody_can_read_the_addresses(brokers: str) -> None:
     assert lines == ["lockstep-broker: stdout: cannot write the addresses: Broken pipe"]
 
 
-def test_an_unknown_option_ends_with_one_line_and_status_2() -> None:
-    """Before anything is opened."""
-    ended = run("--nonsense")
-    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
-
-
 def test_the_version_is_told() -> None:
     """One line on stdout, and nothing is started."""
     ended = run("--version")
     assert ended.stdout.startswith("lockstep-broker ")
     assert (ended.returncode, ended.stderr) == (0, "")
-
-
-def test_an_address_nobody_could_use_is_refused() -> None:
-    """It would stand in every route and message id."""
-    ended = run("--advertise", "x y")
-    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert "'x y' is neither a host name nor an IP address" in ended.stderr
-
-
-def test_a_topic_that_cannot_be_ends_with_one_line_and_status_1() -> None:
-    """A broker's own name is taken."""
-    ended = run(*FREE_PORTS, "--topic", "broker-a:4")
-    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
 
 
 def processor_s(pid: int) -> float:
@@ -126,6 +101,7 @@ def processor_s_of_python() -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_start_is_a_feature() -> None:
     """Accepting connections with little more of a processor than Python's own start, in the best of five each, in under
@@ -144,7 +120,7 @@ def test_start_is_a_feature() -> None:
     assert min(seconds) < 4 * min(of_python)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_folder_is_opened_again_however_its_broker_ended(tmp_path: Path, number: signal.Signals) -> None:
     """The topic is there without being named again; a second broker on an open folder ends with one line, status 1."""
     options = ("--data-dir", str(tmp_path / "store"), "--flush", "sync")

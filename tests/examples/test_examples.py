@@ -55,6 +55,7 @@ def test_producer_and_consumer_keep_each_aircrafts_story(lockstep: Lockstep) -> 
     assert lockstep("lock", "list", "-g", "example-consumer", "-o", "json").rows == []
 
 
+@pytest.mark.long
 def test_broadcasting(lockstep: Lockstep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two members get every message, and one that was away gets what came meanwhile."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -72,6 +73,7 @@ def test_broadcasting(lockstep: Lockstep, tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.glob(".rocketmq_offsets/*@left/example-members/offsets.json"))
 
 
+@pytest.mark.long
 def test_metrics(lockstep: Lockstep) -> None:
     """The address that it prints tells how many messages were handled."""
     feed(lockstep, "orders", "-k", "a", lines=range(9))
@@ -83,6 +85,7 @@ def test_metrics(lockstep: Lockstep) -> None:
             assert time.monotonic() < deadline_s, text
 
 
+@pytest.mark.long
 def test_plain_listener(lockstep: Lockstep) -> None:
     """Messages come in order within a queue, on the consumer's own threads."""
     feed(lockstep, "example-plain", lines=range(8))
@@ -96,6 +99,7 @@ def test_plain_listener(lockstep: Lockstep) -> None:
     assert all(bodies == sorted(bodies) for bodies in by_queue.values())
 
 
+@pytest.mark.long
 def test_manual_commit(lockstep: Lockstep) -> None:
     """Units of three are committed; the one rolled back comes again whole."""
     feed(lockstep, "example-units", "-k", "account-7", lines=range(1, 10))
@@ -105,6 +109,7 @@ def test_manual_commit(lockstep: Lockstep) -> None:
     assert lines[6:] == ["4", "5", "6 COMMIT", "7", "8", "9 COMMIT"]
 
 
+@pytest.mark.long
 def test_batch(lockstep: Lockstep) -> None:
     """A batch comes out in order, in calls of up to 32."""
     with lockstep.program(EXAMPLES / "batch.py") as program:
@@ -116,6 +121,7 @@ def test_batch(lockstep: Lockstep) -> None:
     assert [first for _, first, _ in calls] == sorted(first for _, first, _ in calls)
 
 
+@pytest.mark.long
 def test_dead_letter(lockstep: Lockstep) -> None:
     """Three attempts, then the queue goes on, and the poison is in the dead-letter topic."""
     feed(lockstep, "example-poison", "-k", "a", lines=("poison", "good"))
@@ -126,6 +132,7 @@ def test_dead_letter(lockstep: Lockstep) -> None:
     assert dead.out == "poison\n"
 
 
+@pytest.mark.long
 def test_by_key(lockstep: Lockstep) -> None:
     """Parcels A and B share a queue: while A is lost B's story goes on to its end, and each is told in order."""
     assert lockstep("topic", "create", "example-parcels", "--queues", "1").status == 0
@@ -139,6 +146,7 @@ def test_by_key(lockstep: Lockstep) -> None:
     assert told[-2:] == ["A lost", "A found"]
 
 
+@pytest.mark.long
 def test_concurrent_consumer(lockstep: Lockstep) -> None:
     """Every job is done, the one that failed a second time and after the others."""
     feed(lockstep, "example-jobs", lines=range(1, 21))
@@ -148,6 +156,7 @@ def test_concurrent_consumer(lockstep: Lockstep) -> None:
     assert lines[-1] == "job 13, attempt 2\n"
 
 
+@pytest.mark.long
 def test_watch_locks(lockstep: Lockstep) -> None:
     """It prints the locks of a running consumer with the time they have left."""
     feed(lockstep, "example-watched", "-k", "a", lines="x")
@@ -162,6 +171,7 @@ def test_watch_locks(lockstep: Lockstep) -> None:
 
 
 @pytest.mark.asyncio(loop_factories=["uvloop"])
+@pytest.mark.long
 async def test_sqlite_once(lockstep: Lockstep, tmp_path: Path) -> None:
     """Handled twice, because the offset was taken back, each event is stored once."""
     feed(lockstep, "example-events", "-k", "a", lines=range(20))
@@ -182,6 +192,7 @@ async def test_sqlite_once(lockstep: Lockstep, tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio(loop_factories=["uvloop"])
+@pytest.mark.long
 async def test_fenced_effects(tmp_path: Path) -> None:
     """A process that is stopped beyond its lease writes nothing any more, and every order is written once."""
     path = tmp_path / "orders.db"
@@ -223,6 +234,7 @@ def _written(database: sqlite3.Connection) -> int:
     return int(database.execute("SELECT count(*) FROM effect").fetchone()[0])
 
 
+@pytest.mark.long
 def test_transactions(lockstep: Lockstep) -> None:
     """Consumers see the orders that were committed, and no others."""
     with lockstep.program(EXAMPLES / "transaction.py") as program:
@@ -236,6 +248,7 @@ def test_transactions(lockstep: Lockstep) -> None:
     assert seen == [f"order {number}" for number in committed]
 
 
+@pytest.mark.long
 def test_request_and_reply(lockstep: Lockstep) -> None:
     """Each question gets its own answer."""
     assert lockstep("topic", "create", "example-squares").status == 0
@@ -245,6 +258,7 @@ def test_request_and_reply(lockstep: Lockstep) -> None:
     assert result.out.splitlines() == ["3 9", "4 16", "5 25"]
 
 
+@pytest.mark.long
 def test_poll(lockstep: Lockstep) -> None:
     """Each queue in order; what was printed before Ctrl-C does not come again."""
     feed(lockstep, "example-polled", lines=range(8))
@@ -262,6 +276,7 @@ def test_poll(lockstep: Lockstep) -> None:
         assert program.line().split()[2] == "next"
 
 
+@pytest.mark.long
 def test_pull(lockstep: Lockstep) -> None:
     """All there is, and at the next run only what came since."""
     feed(lockstep, "example-pulled", lines=range(8))
@@ -275,12 +290,14 @@ def test_pull(lockstep: Lockstep) -> None:
     assert bodies == [list(range(8)), [8], []]
 
 
+@pytest.mark.long
 def test_the_plugins_example_passes(tmp_path: Path) -> None:
     """As a file of tests that pytest is given."""
     report = Project(tmp_path).run(str(EXAMPLES / "test_orders.py"))
     assert report.counts() == {"passed": 2}, report.text
 
 
+@pytest.mark.long
 def test_a_listener_is_tested_with_many_seeds() -> None:
     """Under plain pytest, without the plugin."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:lockstep", str(EXAMPLES / "test_simulated.py")]

@@ -16,6 +16,7 @@ TEXT = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 (RULES,) = blocks(TEXT, "yaml")
 SERVED, CALLED, OVER_TLS = blocks(TEXT, "")
 HOST = "10.0.0.5"
+pytestmark = pytest.mark.long
 SENT = {"order": 1}
 
 

@@ -1,6 +1,8 @@
 """The tables of docs/commands.md and docs/settings.md are true: commands, options, settings and their defaults."""
 
 import re
+import sys
+from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -9,8 +11,11 @@ from typing import Any
 import pytest
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.options import parse_options
+from lockstep.cli import app as cli
 from lockstep.client import ConsumerConfig, ProducerConfig
-from tests.commands import Lockstep
+from lockstep.pipeline.cli import app as pipeline
+from tests.rows import each_row
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = (DOCS / "commands.md").read_text(encoding="utf-8")
@@ -23,16 +28,34 @@ def command_rows() -> list[tuple[str, str]]:
     return re.findall(r"^\| `(lockstep[^`]*)` \| (.*) \|$", COMMANDS, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("command", "text"), command_rows(), ids=[name for name, _ in command_rows()])
-def test_the_commands_have_their_options(command: str, text: str) -> None:
+def test_the_commands_have_their_options(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """Each `--option` of a row is in the command's own help; placeholders in capitals are arguments."""
-    words = [word for word in command.split() if word.islower() and not word.startswith("-")]
-    nowhere = Lockstep("127.0.0.1:1")
-    helped = nowhere.run(words[0], *words[1:], "--help")
-    assert helped.status == 0
-    options = re.findall(r"(?<![\w-])(--?[a-zA-Z][\w-]*)", text + " " + command)
-    missing = [option for option in options if not re.search(rf"(?<![\w-]){re.escape(option)}\b", helped.out)]
-    assert not missing
+    monkeypatch.setenv("COLUMNS", "200")
+    with each_row() as row:
+        for command, text in command_rows():
+            words = [word for word in command.split() if word.islower() and not word.startswith("-")]
+            with row(command):
+                monkeypatch.setattr(sys, "argv", [*words, "--help"])
+                capfd.readouterr()
+                assert PROGRAMS[words[0]]() == 0
+                helped = capfd.readouterr().out
+                options = re.findall(r"(?<![\w-])(--?[a-zA-Z][\w-]*)", text + " " + command)
+                missing = [option for option in options if not re.search(rf"(?<![\w-]){re.escape(option)}\b", helped)]
+                assert not missing
+
+
+def broker_status() -> object:
+    """What `lockstep-broker` ends with when it is asked for help."""
+    with pytest.raises(SystemExit) as ended:
+        parse_options(sys.argv[1:])
+    return ended.value.code
+
+
+PROGRAMS: dict[str, Callable[[], object]] = {
+    "lockstep": cli._status,
+    "lockstep-broker": broker_status,
+    "lockstep-pipeline": pipeline._status,
+}
 
 
 def setting_rows() -> list[tuple[str, str, str, str]]:
@@ -41,13 +64,15 @@ def setting_rows() -> list[tuple[str, str, str, str]]:
     return re.findall(pattern, SETTINGS, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("whose", "name", "theirs", "default"), setting_rows())
-def test_the_settings_are_so(whose: str, name: str, theirs: str, default: str) -> None:
+def test_the_settings_are_so() -> None:
     """Name, RocketMQ's name and default, each as in the code."""
-    (field,) = [field for field in fields(CONFIGS[whose]) if field.name == name]
-    assert field.metadata.get("property", "") == theirs
-    value = field.default.name if isinstance(field.default, Enum) else str(field.default).lower()
-    assert value == default
+    with each_row() as row:
+        for whose, name, theirs, default in setting_rows():
+            with row(f"{whose} {name}"):
+                (field,) = [field for field in fields(CONFIGS[whose]) if field.name == name]
+                assert field.metadata.get("property", "") == theirs
+                value = field.default.name if isinstance(field.default, Enum) else str(field.default).lower()
+                assert value == default
 
 
 def test_the_tables_are_found() -> None:

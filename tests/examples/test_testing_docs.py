@@ -16,6 +16,7 @@ TEXT = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(4))
 def test_the_python_of_the_document_passes(number: int, tmp_path: Path) -> None:
     """Each block is a file of tests, and all of them pass."""

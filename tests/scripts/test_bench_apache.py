@@ -78,6 +78,7 @@ def test_a_report_survives_its_file() -> None:
     assert [verdict.seen for verdict in again.verdicts()] == [verdict.seen for verdict in report.verdicts()]
 
 
+@pytest.mark.long
 def test_the_raw_client_counts_what_the_broker_did(tmp_path: Path) -> None:
     """As many messages are stored as answers were counted, and each case of the raw client runs."""
     with served(tmp_path, (FILES, MEMORY), TOPICS) as contenders:
@@ -97,6 +98,7 @@ async def stored(name_server: str) -> int:
         return sum([await admin.max_offset(queue) for queue in queues])
 
 
+@pytest.mark.long
 def test_the_raw_client_refuses_an_answer_that_is_no_success(tmp_path: Path) -> None:
     """A pull from a topic that does not exist ends the measurement; it is not counted."""
     fields = {"consumerGroup": "g", "topic": "NoTopic", "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 4,
@@ -108,6 +110,7 @@ def test_the_raw_client_refuses_an_answer_that_is_no_success(tmp_path: Path) -> 
         client.close()
 
 
+@pytest.mark.long
 @NEEDS_BROWSER
 @pytest.mark.parametrize("width", [1280, 500])
 def test_the_page_of_a_run_shows_bars(tmp_path: Path, width: int) -> None:

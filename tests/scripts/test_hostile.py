@@ -5,6 +5,8 @@ import contextlib
 import os
 import signal
 
+import pytest
+
 from lockstep.protocol.codes import RequestCode
 from lockstep.testing.peer import json_request
 from scripts.hostile import __main__ as hostile
@@ -26,6 +28,7 @@ async def test_an_attack_is_measured() -> None:
     assert 0 < found.idle_mib <= found.peak_mib
 
 
+@pytest.mark.long
 async def test_a_broker_that_stands_still_is_seen_as_a_stall() -> None:
     """The broker is stopped for a while: the probe's worst answer takes that long, and none of it is CPU time."""
 
@@ -43,6 +46,7 @@ async def test_a_broker_that_stands_still_is_seen_as_a_stall() -> None:
     assert found.worst_cpu_ms < STALL_MS / 2
 
 
+@pytest.mark.long
 async def test_an_attack_that_does_not_end_is_ended() -> None:
     """An attack waits for an answer that never comes: after its seconds the run goes on and says so."""
 

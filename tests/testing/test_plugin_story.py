@@ -6,6 +6,8 @@ import pytest
 
 from tests.testing.plugin_project import Project
 
+pytestmark = pytest.mark.long  # each test is a run of pytest
+
 CONSUMER = '''
 """A consumer as a process: it says what it handles, until it is ended."""
 

@@ -13,6 +13,8 @@ import pytest
 from tests.commands import is_readable
 from tests.testing.plugin_project import Project
 
+pytestmark = pytest.mark.long  # each test is a run of pytest
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
@@ -20,6 +22,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+@pytest.mark.smoke
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
     """Every run of pytest imports it, used or not: it brings no asyncio, no broker, nothing of anybody else."""
     look = "before = set(sys.modules); import lockstep.testing.plugin; print(*set(sys.modules) - before)"
@@ -64,6 +67,7 @@ def test_it_works_beside_a_client_and_a_broker_of_the_projects_own(project: Proj
     assert report.counts() == {"passed": 1}, report.text
 
 
+@pytest.mark.smoke
 def test_one_broker_a_session_and_a_topic_a_test(project: Project) -> None:
     """Every test has another topic and group, of the same broker, and NAMESRV_ADDR while it runs."""
     project.write("test_it.py", """
@@ -170,7 +174,6 @@ def test_options_come_from_the_ini_file_and_the_command_line(project: Project) -
     assert report.counts() == {"passed": 1}, report.text
 
 
-@pytest.mark.long
 def test_calls_that_are_interrupted_or_made_at_once_get_their_own_answers(project: Project) -> None:
     """As a timeout interrupts them, in the middle of one that takes long; and from several threads."""
     project.write("test_it.py", """

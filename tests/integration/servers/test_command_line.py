@@ -1,5 +1,6 @@
 """`lockstep-broker` with wrong options or ports in use: one line on stderr, and the right exit status."""
 
+import shlex
 import socket
 import subprocess
 import sys
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.broker.options import parse_options
 from lockstep.broker.state.topics import QUEUE_NUMS_MAX
 from tests.integration.harness.processes import reserved_port
+from tests.rows import each_row
 
 MODULE = (sys.executable, "-m", "lockstep.broker")
 FREE_PORTS = ("--port", "0", "--name-server-port", "0")
@@ -23,6 +26,7 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "--port 65536": ("port", "0 to 65535"),
     "--port -1": ("port",),
     "--name-server-port 1e4": ("--name-server-port", "'1e4'"),
+    "--advertise 'x y'": ("'x y' is neither a host name nor an IP address",),
     "--host 0.0.0.0": ("advertise", "is every address"),
     "--topic orders": ("--topic", "'orders' is not NAME:QUEUES"),
     "--topic orders:": ("--topic", "'orders:' is not NAME:QUEUES"),
@@ -69,27 +73,42 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def check_one_line(ended: "subprocess.CompletedProcess[str]", status: int, words: tuple[str, ...]) -> None:
     assert (ended.returncode, ended.stdout) == (status, ""), ended.stderr
-    assert ended.stderr.startswith("lockstep-broker: ")
-    assert ended.stderr.count("\n") == 1
-    assert ended.stderr.endswith("\n")
+    check_line(ended.stderr, words)
+
+
+def check_line(text: str, words: tuple[str, ...]) -> None:
+    assert text.startswith("lockstep-broker: ")
+    assert text.count("\n") == 1
+    assert text.endswith("\n")
     for word in words:
-        assert word in ended.stderr
+        assert word in text
 
 
-@pytest.mark.parametrize("options", NONSENSE)
-def test_nonsense_ends_with_status_2(options: str) -> None:
+def test_nonsense_ends_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     """One line names the option and says which values are allowed. No port was opened, and there is no traceback."""
-    check_one_line(run(*MODULE, *FREE_PORTS, *options.split()), 2, NONSENSE[options])
+    with each_row() as row:
+        for options, words in NONSENSE.items():
+            with row(options):
+                with pytest.raises(SystemExit) as ended:
+                    parse_options([*FREE_PORTS, *shlex.split(options)])
+                shown = capsys.readouterr()
+                assert (ended.value.code, shown.out) == (2, "")
+                check_line(shown.err, words)
 
 
-@pytest.mark.parametrize("topic", ["SELF_TEST_TOPIC:4", "TBW102:8", f"orders:{QUEUE_NUMS_MAX + 1}"])
+@pytest.mark.long
+@pytest.mark.parametrize("topic", ["SELF_TEST_TOPIC:4", "TBW102:8", "broker-a:4", f"orders:{QUEUE_NUMS_MAX + 1}"])
 def test_a_topic_that_may_not_be_ends_with_status_1(topic: str) -> None:
-    """The name is well formed but reserved, or the topic has more queues than a route should list."""
+    """The name is well formed but taken, or the topic has more queues than a route should list."""
     check_one_line(run(*MODULE, *FREE_PORTS, "--topic", topic), 1, ())
 
 
 @pytest.mark.parametrize(
-    ("option", "other"), [("--port", "--name-server-port"), ("--name-server-port", "--port")], ids=["broker", "ns"]
+    ("option", "other"),
+    [
+        pytest.param("--port", "--name-server-port", id="broker"),
+        pytest.param("--name-server-port", "--port", id="ns", marks=pytest.mark.long),
+    ],
 )
 def test_a_taken_port_ends_with_status_1(option: str, other: str) -> None:
     """The line names the port and the option that chooses another one."""
@@ -98,6 +117,7 @@ def test_a_taken_port_ends_with_status_1(option: str, other: str) -> None:
         check_one_line(run(*MODULE, option, port, other, "0"), 1, (f"port {port} on 127.0.0.1 is in use", option))
 
 
+@pytest.mark.long
 def test_the_same_port_twice_ends_with_status_1() -> None:
     """Broker and name server cannot share one."""
     with reserved_port() as free:
@@ -106,6 +126,7 @@ def test_the_same_port_twice_ends_with_status_1() -> None:
         check_one_line(run(*MODULE, "--port", port, "--name-server-port", port), 1, words)
 
 
+@pytest.mark.long
 def test_an_address_that_is_not_ours_ends_with_status_1() -> None:
     """No machine has an address of 192.0.2.0/24, which is reserved for documents."""
     words = ("the broker cannot listen on 192.0.2.1:0",)

@@ -17,7 +17,7 @@ def _has_ipv6() -> bool:
     return True
 
 
-pytestmark = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")]
 
 
 def test_messages_are_kept_and_found_by_id(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ CONFIG = {"rebalance_interval_ms": 1000, "persist_consumer_offset_interval_ms": 
 SMALL_FILES = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
 SMALL_FILES_GIVEN = tuple(f"-D{each}" for each in SMALL_FILES)
 KEPT = ("--flush", "sync", *SMALL_FILES_GIVEN)
+pytestmark = pytest.mark.long
 PROGRAM = (sys.executable, "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0")
 
 
@@ -107,6 +108,7 @@ async def test_order_over_three_brokers_one_of_which_is_killed(processes: Proces
     assert sorted(event["process"] for event in broker.events("shutting_down") if "process" in event) == NAMES
 
 
+@pytest.mark.smoke
 async def test_topics_are_on_all_brokers(processes: Processes) -> None:
     """Those of an administrator, and those that a send creates, in the route all at once and again after a crash."""
     broker = await processes.broker("--brokers", "3")

@@ -11,7 +11,7 @@ from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.helpers import RecordingLog
 
 
-@pytest.mark.parametrize("turns", range(4))
+@pytest.mark.parametrize("turns", [0, *(pytest.param(turns, marks=pytest.mark.long) for turns in range(1, 4))])
 async def test_an_end_while_processes_begin(turns: int) -> None:
     """So many turns of the event loop after the start: no process is missed, which would be killed after a minute."""
     arguments = ["--brokers", "2", "--port", "0", "--name-server", "127.0.0.1:1"]

@@ -54,6 +54,7 @@ async def consume(name_server: str, count: int) -> None:
         await done.wait()
 
 
+@pytest.mark.long
 async def test_a_scrape_of_a_working_broker() -> None:
     """Messages, owners, a takeover: the sums are those of what happened."""
     with BrokerProcess("--topic", "orders:4", "--metrics-port", "0", "--lock-mode", "fenced") as broker:
@@ -68,6 +69,7 @@ async def test_a_scrape_of_a_working_broker() -> None:
     assert broker.status == 0
 
 
+@pytest.mark.long
 def test_bad_ports_are_one_line() -> None:
     """A port that is in use, or none at all."""
     command = (sys.executable, "-m", "lockstep.broker")

@@ -3,6 +3,8 @@
 import signal
 from functools import partial
 
+import pytest
+
 from lockstep.client import AdminClient, ClientConfig, ConsumerConfig, Message, MessageSelector, Producer, PushConsumer
 from tests.integration.harness.processes import PATIENT, Broker, Processes, until
 
@@ -21,6 +23,7 @@ async def broker_names(name_server: str) -> list[str]:
         return sorted(data.broker_name for data in await admin.brokers())
 
 
+@pytest.mark.long
 async def test_name_servers_and_brokers_of_their_own(processes: Processes) -> None:
     """Two of each: both name servers know both brokers, and a client goes on after one of each was killed."""
     names = [await started(processes, "--role", "name-server") for _ in range(2)]
@@ -53,6 +56,7 @@ async def _knows(name_server: str, expected: list[str]) -> bool:
     return await broker_names(name_server) == expected
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_told_to_filters_by_properties(processes: Processes) -> None:
     """With -D enablePropertyFilter=true a consumer filters by SQL92 over real sockets."""
     broker = await processes.broker("--topic", f"{TOPIC}:1", "-D", "enablePropertyFilter=true")

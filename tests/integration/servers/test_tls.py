@@ -37,13 +37,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return make_files(tmp_path_factory.mktemp("tls"))
 
 
-@pytest.fixture(params=["permissive", "enforcing"])
+@pytest.fixture(scope="module", params=["permissive", "enforcing"])
 def mode(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def broker(mode: str, files: Files) -> Iterator[BrokerProcess]:
     with BrokerProcess("--topic", f"{TOPIC}:2", "--tls", mode, "--tls-cert", files.server) as running:
         yield running
@@ -125,6 +125,7 @@ async def test_a_client_that_verifies_nothing_is_served(broker: BrokerProcess) -
     assert await handled(broker.name_server, TlsOptions(verify=False), [b"x"]) == [b"x"]
 
 
+@pytest.mark.long
 async def test_a_plain_broker_tells_a_tls_client(tmp_path: Path) -> None:
     """The client says that the peer perhaps does not speak TLS."""
     with BrokerProcess() as broker:
@@ -133,6 +134,7 @@ async def test_a_plain_broker_tells_a_tls_client(tmp_path: Path) -> None:
                 await admin.topics()
 
 
+@pytest.mark.long
 async def test_a_client_shows_its_certificate(files: Files) -> None:
     """With --tls-client-ca a client without a certificate, or with none that counts, is refused; another is served."""
     options = ("--topic", f"{TOPIC}:2", "--tls", "enforcing", "--tls-cert", files.server, "--tls-client-ca", files.ca)
@@ -144,6 +146,7 @@ async def test_a_client_shows_its_certificate(files: Files) -> None:
                 await admin.topics()
 
 
+@pytest.mark.long
 async def test_a_new_certificate_is_read_without_a_restart(tmp_path: Path, files: Files) -> None:
     """Connections stay; new ones see the new certificate. A file that is no certificate changes nothing."""
     served, other = tmp_path / "served.pem", trustme.CA()
@@ -162,6 +165,7 @@ async def test_a_new_certificate_is_read_without_a_restart(tmp_path: Path, files
         assert not await accepted(broker, files.ca)
 
 
+@pytest.mark.long
 async def test_a_certificate_for_tests_is_made_and_kept(tmp_path: Path) -> None:
     """--tls test: clients that trust its ca.pem are served, after a restart too; its key is for the owner alone."""
     data = tmp_path / "data"
@@ -175,6 +179,7 @@ async def test_a_certificate_for_tests_is_made_and_kept(tmp_path: Path) -> None:
     assert (data / "config" / "tls" / "server.pem").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "says"),
     [

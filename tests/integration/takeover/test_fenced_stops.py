@@ -23,7 +23,7 @@ from tests.integration.harness.effects import Effects
 from tests.integration.harness.processes import Broker, ConsumerProcess, Processes, until
 from tests.integration.harness.workload import drained, producing, records, send_keyed, spread
 
-pytestmark = pytest.mark.timeout(600)  # on a busy machine each condition takes its time
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on a busy machine each condition takes its time
 
 HOLDING = re.compile(r"holding (\d+)\n")
 TOPIC, GROUP, QUEUES = "orders", "audit", 2
@@ -66,8 +66,8 @@ async def codes_under(broker: Broker, client_id: str, queue: MessageQueue, epoch
         instance.dialer.close()
 
 
-@pytest.mark.parametrize("listener", ["guarded", pytest.param("guarded_thread", marks=pytest.mark.long)])
-@pytest.mark.parametrize("connection", ["kept", pytest.param("closed", marks=pytest.mark.long)])
+@pytest.mark.parametrize("listener", ["guarded", "guarded_thread"])
+@pytest.mark.parametrize("connection", ["kept", "closed"])
 async def test_a_consumer_stopped_inside_a_call_is_fenced(processes: Processes, connection: str, listener: str) -> None:
     """It stands still until another client owns its queue; with `closed` also until the broker has closed its
     connection. Then its commit and the effect of its call are refused, also when a cancelled call still tries it."""

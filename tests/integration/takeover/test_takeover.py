@@ -72,6 +72,8 @@ def check_expiry(broker: Broker, victim: ConsumerProcess, queues: set[MessageQue
     assert min(event["age_ms"] for event in taken) > lock_life_ms
 
 
+@pytest.mark.long
+@pytest.mark.smoke
 @pytest.mark.parametrize("serialize_type", [SerializeType.MSGPACK, SerializeType.JSON], ids=lambda kind: kind.name)
 async def test_a_killed_consumer_loses_its_queues_to_the_others(
     processes: Processes, serialize_type: SerializeType
