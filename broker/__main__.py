@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lockstep.remoting.host.report_stream import open_reports
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -35,6 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     With `--brokers`, 4 when a broker did not end and was killed. A broker that such a command started ends with
     PORT_IN_USE when another process has its port.
     """
+    open_reports()  # before anything opens a file, which would get the number of a closed stderr
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in a background job of a shell it is ignored
         signal.signal(signal.SIGINT, _leave)
     gc.disable()  # imports leave next to no garbage, and to look for it takes a twentieth of the start
@@ -254,9 +257,10 @@ def _print_addresses(addresses: dict[str, str]) -> None:
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
-    except OSError as error:
+    except (OSError, AttributeError) as error:  # Python has no sys.stdout when the caller closed it
         sys.stdout = None  # else the interpreter writes the line again at its end, and fails again
-        raise SettingError(f"stdout: cannot write the addresses: {error.strerror}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is closed"
+        raise SettingError(f"stdout: cannot write the addresses: {why}") from None
 
 
 def _facts(options: "Options") -> dict[str, object]:

@@ -2,8 +2,9 @@
 
 import io
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
+from lockstep.remoting.host.report_stream import ReportStream
 from lockstep.remoting.logs import EventLog, printable
 
 __all__ = ["StartLog"]
@@ -17,9 +18,11 @@ class StartLog:
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str, dict[str, Any]]] = []
         self._target: EventLog | None = None
+        self._stream: TextIO | ReportStream | None = None
 
-    def open(self, log_format: str, log_level: str, stream: TextIO, **fields: str) -> None:
+    def open(self, log_format: str, log_level: str, stream: TextIO | ReportStream, **fields: str) -> None:
         """Import structlog, log the buffered events, and log at once from now on, each event with these fields too."""
+        self._stream = stream
         self._target = _structlog(log_format, log_level, stream, fields)
         for level, event, fields in self._waiting:
             getattr(self._target, level)(event, **fields)
@@ -40,8 +43,11 @@ class StartLog:
     def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if self._target is None:
             self._waiting.append((level, event, fields))
-        else:
-            getattr(self._target, level)(event, **fields)
+            return
+        log = self._target
+        if isinstance(self._stream, ReportStream) and (lines := self._stream.take_dropped()):
+            log.warning("log_lines_dropped", lines=lines)
+        getattr(log, level)(event, **fields)
 
 
 def _shorten(_logger: Any, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -67,7 +73,7 @@ def _traceback(stream: TextIO, exc_info: Any) -> None:
     stream.write("\n".join(map(printable, text.getvalue().split("\n"))))
 
 
-def _structlog(log_format: str, log_level: str, stream: TextIO, fields: dict[str, str]) -> EventLog:
+def _structlog(log_format: str, log_level: str, stream: TextIO | ReportStream, fields: dict[str, str]) -> EventLog:
     import structlog
 
     renderer: Any
@@ -78,7 +84,7 @@ def _structlog(log_format: str, log_level: str, stream: TextIO, fields: dict[str
         renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=_traceback)
         tail = [_escape, renderer]
     log: EventLog = structlog.wrap_logger(
-        structlog.WriteLogger(stream),
+        structlog.WriteLogger(cast("TextIO", stream)),
         processors=[
             _shorten,
             structlog.processors.add_log_level,

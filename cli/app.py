@@ -114,6 +114,9 @@ def _own_error(text: str) -> str:
 
 def main() -> None:
     """The entry point. Every error is one line on stderr."""
+    from lockstep.remoting.host.report_stream import open_reports
+
+    open_reports()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell ignores it for background jobs
         signal.signal(signal.SIGINT, _leave)
     sys.exit(_status())

@@ -5,7 +5,7 @@ import io
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -69,11 +69,8 @@ def check_writable(option: str, path: str | Path | None) -> None:
 
 
 def note(text: str) -> None:
-    """One line on stderr, past its buffer as in `write_out`. Without a reader it is lost, and nothing else changes."""
-    line = f"lockstep: {printable(' '.join(text.split()))}\n"
-    with suppress(BrokenPipeError):
-        sys.stderr.flush()
-        unbuffered(sys.stderr.buffer).write(line.encode("utf-8", "replace"))
+    """One line on stderr. Without a reader it is lost, and nothing else changes (`open_reports`)."""
+    sys.stderr.write(f"lockstep: {printable(' '.join(text.split()))}\n")
 
 
 def write_out(data: bytes) -> None:

@@ -7,7 +7,7 @@ code raised would be lost, because no other code reports it: it is printed with 
 import logging
 from typing import Any, Final, Protocol
 
-__all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "log_exception", "printable", "text_of"]
+__all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "client_log", "log_exception", "printable", "text_of"]
 
 EXCEPTIONS: Final = "lockstep.exceptions"
 """The logger of events with a traceback. It has no handler: without one Python prints to stderr."""
@@ -82,6 +82,40 @@ class StdlibLog:
         if logger.isEnabledFor(level):
             facts = " ".join([f"{name}={printable(str(value))}" for name, value in fields.items()])
             logger.log(level, "%s %s", event, facts, exc_info=error)
+
+
+class _GivenLog:
+    """A log that the application gave. What it raises is said once by the library's own log, and stops nothing."""
+
+    def __init__(self, given: EventLog) -> None:
+        self._given = given
+        self._failed = False
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._write("debug", event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._write("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._write("warning", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._write("error", event, fields)
+
+    def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        try:
+            getattr(self._given, level)(event, **fields)
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                log = StdlibLog("lockstep.client")
+                log.error("log_failed", error=text_of(error), exc_info=error)
+
+
+def client_log(given: EventLog | None) -> EventLog:
+    """The log of a client: the application's, guarded, or the library's quiet one."""
+    return StdlibLog("lockstep.client") if given is None else _GivenLog(given)
 
 
 class _TracebackPace(logging.Filter):

@@ -24,7 +24,7 @@ from lockstep.protocol.signature import Credentials
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
-from lockstep.remoting.logs import EventLog, StdlibLog
+from lockstep.remoting.logs import EventLog, client_log
 from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = ["AdminBase", "AnswerTooLargeError", "NotLockstepError"]
@@ -58,7 +58,7 @@ class AdminBase(Lifecycle):
         self._config = with_tls(with_credentials(config or ClientConfig(), credentials), tls)
         self._name_servers = name_server_addresses(name_server, self._config)
         self._runtime = runtime
-        self._log = log or StdlibLog("lockstep.client")
+        self._log = client_log(log)
         self._instance: MQClientInstance | None = None
         self._asked = asyncio.Semaphore(_MEMBERS_ASKED_MAX)
         self._only: BrokerData | None = None

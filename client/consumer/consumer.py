@@ -22,7 +22,7 @@ from lockstep.protocol.names import check_group, check_topic
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
-from lockstep.remoting.logs import EventLog, StdlibLog
+from lockstep.remoting.logs import EventLog, client_log
 from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         self._name_servers = name_server_addresses(name_server, self.config)
         self._strategy = strategy
         self._given_runtime = runtime
-        self._log = log or StdlibLog("lockstep.client")
+        self._log = client_log(log)
         self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._member: M | None = None

@@ -33,7 +33,7 @@ from lockstep.protocol.names import check_group
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
-from lockstep.remoting.logs import EventLog, StdlibLog
+from lockstep.remoting.logs import EventLog, client_log
 from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Producer(Lifecycle):
         self._metrics = metrics
         self._end_metrics: Callable[[], None] = lambda: None
         self._runtime = runtime
-        self._log = log or StdlibLog("lockstep.client")
+        self._log = client_log(log)
         self._hooks = SendHooks(self.group, self._log, self._tenant)
         self._parts: ProducerParts | None = None
         self._client_id: str | None = None

@@ -21,6 +21,7 @@ from lockstep.pipeline.cli.errors import is_of_reader, note, one_line
 from lockstep.pipeline.errors import ColumnError, OptionError
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.remoting.host.exits import status_of
+from lockstep.remoting.host.report_stream import open_reports
 from lockstep.remoting.settings import SettingError
 
 __all__ = ["main"]
@@ -55,6 +56,7 @@ def _root(
 
 def main() -> None:
     """The entry point. Every error is one line on stderr; LOCKSTEP_DEBUG=1 shows a traceback."""
+    open_reports()
     signal.signal(signal.SIGTERM, _terminated)
     if not os.environ.get(_DEBUG_VARIABLE):
         logging.disable()  # libraries log tracebacks of errors that we print as one line

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from lockstep.remoting.host.exits import status_of
+from lockstep.remoting.host.report_stream import open_reports
 from lockstep.simulation.commands import articles, museum, run, search, timeline
 
 __all__ = ["app", "main"]
@@ -51,6 +52,7 @@ def _first(
 
 def main() -> None:
     """The entry point. A wrong call is one line on stderr."""
+    open_reports()
     try:
         status = app(standalone_mode=False) or 0
     except KeyboardInterrupt:

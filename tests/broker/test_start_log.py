@@ -1,10 +1,13 @@
 """The broker's log: names that peers choose send no control codes to a terminal, in any format."""
 
 import io
+import json
+import os
 
 import pytest
 
 from lockstep.broker.start_log import StartLog
+from lockstep.remoting.host.report_stream import ReportStream
 
 NAME = "\x1b[2Jg\x07\x9b31m\u202e"
 ESCAPED = "\\x1b[2Jg\\x07\\x9b31m\\u202e"
@@ -38,3 +41,20 @@ def test_other_characters_stay_as_they_are() -> None:
     assert written.count("café-訂單") > 5
     assert "Traceback (most recent call last):\n" in written
     assert ESCAPED in logged("console", NAME)
+
+
+def test_lines_that_were_dropped_are_said_once_when_the_log_works_again() -> None:
+    """With their number, before the next event."""
+    reading, writing = os.pipe()
+    log = StartLog()
+    log.open("json", "info", ReportStream(writing))
+    for _ in range(3000):
+        log.info("send_refused", reason="x" * 100)
+    os.read(reading, 1 << 20)
+    log.info("one")
+    log.info("two")
+    events = [json.loads(line) for line in os.read(reading, 1 << 20).decode().splitlines() if line]
+    os.close(reading)
+    os.close(writing)
+    assert [event["event"] for event in events] == ["log_lines_dropped", "one", "two"]
+    assert events[0]["lines"] > 1000
