@@ -36,7 +36,8 @@ class Event(NamedTuple):
 @cache
 def events_of(package: str) -> list[Event]:
     positions = _positions(package)
-    return [event for source in _sources(package) for event in (*_direct(source), *_held(source, positions))]
+    literal = [event for source in _sources(package, DEFINING) for event in _direct(source)]
+    return literal + [event for source in _sources(package) for event in _held(source, positions)]
 
 
 def prose() -> list[str]:
@@ -51,8 +52,9 @@ def prose() -> list[str]:
     return offences
 
 
-def _sources(package: str) -> list[Source]:
-    return [one for one in modules().values() if one.top == package and str(one.path) not in DEFINING]
+def _sources(package: str, also: tuple[str, ...] = ()) -> list[Source]:
+    left_out = {*DEFINING} - {*also}
+    return [one for one in modules().values() if one.top == package and str(one.path) not in left_out]
 
 
 def _log_calls(source: Source) -> Iterator[tuple[ast.Call, str]]:
