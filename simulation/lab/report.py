@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lockstep.order import Cause, OrderReport
+from lockstep.order.report import Handover
 from lockstep.simulation.errors import NondeterminismError
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
@@ -15,7 +16,7 @@ from lockstep.simulation.lab.faults.table import fault_named
 from lockstep.simulation.lab.findings import Band
 from lockstep.simulation.lab.runner import Run
 
-__all__ = ["clock", "error_text", "listener_failures", "result_lines", "run_lines"]
+__all__ = ["clock", "error_text", "listener_failures", "longest_rest_ms", "owner_changes", "result_lines", "run_lines"]
 
 _TOGETHER_MS: Final = 1500  # what one rebalance does
 _STILL_MS: Final = 50  # shown as 0.1 s
@@ -32,6 +33,9 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "lock_ended": "{who} does not own {queues} any more: {why}.",
     "consumer_left": "The broker notices that {who} is gone; the others share its queues.",
 }
+
+
+_GRANTS: Final = ("lock_granted", "lock_taken_over", "lock_reacquired_by_owner")
 
 
 class _Moment(NamedTuple):
@@ -136,24 +140,58 @@ def _queues(lines: list[LogLine]) -> str:
     return f"queue {ids[0]}" if len(ids) == 1 else f"queues {', '.join(ids[:-1])} and {ids[-1]}"
 
 
+def owner_changes(cluster: Cluster, report: OrderReport) -> int:
+    """How often a queue of the topic got another owner before the shutdown: as many as the lines of a run show.
+
+    A group without locks has no such lines; there it is what its traces say.
+    """
+    owners: dict[object, object] = {}
+    changes = 0
+    for line in cluster.log:
+        if line.event in _GRANTS and _is_told(cluster, line):
+            queue, client_id = line.fields["queue"], line.fields["client_id"]
+            changes += owners.get(queue, client_id) != client_id
+            owners[queue] = client_id
+    if owners:
+        return changes
+    return len(_of_topic(cluster, report))
+
+
+def longest_rest_ms(cluster: Cluster, report: OrderReport) -> float | None:
+    """How long a queue of the topic stood still at most when its owner changed; None: no owner changed."""
+    longest = _longest(cluster, report)
+    return None if longest is None else longest.duration_ms
+
+
+def _longest(cluster: Cluster, report: OrderReport) -> Handover | None:
+    return max(_of_topic(cluster, report), key=lambda handover: handover.duration_ms, default=None)
+
+
+def _of_topic(cluster: Cluster, report: OrderReport) -> list[Handover]:
+    """Without those of retry topics, of which the lines of a run do not speak."""
+    return [handover for handover in report.handovers if handover.queue.topic == cluster.topic]
+
+
 def result_lines(run: Run) -> list[str]:
     """What was sent and handled, what the judge says, and what was found."""
     if run.played is None:
         return _error_lines(run)
-    report, findings = run.played.cluster.judge(), run.played.findings
+    cluster, findings = run.played.cluster, run.played.findings
+    report = cluster.judge()
     lines = _counted(report)
-    if longest := report.longest_handover:
-        waited = f"queue {longest.queue.queue_id} stood still for {longest.duration_ms / 1000:.1f} s"
-        stood_still = waited if longest.duration_ms >= _STILL_MS else "no queue stood still"
-        lines.append(f"Queues changed their owner {_times(len(report.handovers))}; {stood_still}.")
+    if changes := owner_changes(cluster, report):
+        longest, stood_still = _longest(cluster, report), "no queue stood still"
+        if longest is not None and longest.duration_ms >= _STILL_MS:
+            stood_still = f"queue {longest.queue.queue_id} stood still for {longest.duration_ms / 1000:.1f} s"
+        lines.append(f"Queues changed their owner {_times(changes)}; {stood_still}.")
     if not findings.wrong and run.error is None:
         kept = "no other message is lost" if report.emptied else "no message is lost"
         shown = (
             f": each key was handled in order, and {kept}" if report.sent else ", but there was no message to show it"
         )
         lines.append(f"Nothing is wrong{shown}.")
-    named = _host_names(run.played.cluster)
-    lines += listener_failures(run.played.cluster)
+    named = _host_names(cluster)
+    lines += listener_failures(cluster)
     lines += [f"WRONG {found.kind}: {_CLIENT.sub(named, found.text)}" for found in findings.wrong[:_FOUND_SHOWN]]
     if len(findings.wrong) > _FOUND_SHOWN:
         lines.append(f"... and {len(findings.wrong) - _FOUND_SHOWN} more")

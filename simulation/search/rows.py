@@ -5,6 +5,7 @@ from typing import Any
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome, Plan
 from lockstep.simulation.lab.findings import Finding
+from lockstep.simulation.lab.report import longest_rest_ms, owner_changes
 from lockstep.simulation.lab.runner import Run, outcome_of
 from lockstep.simulation.search.explain import Explanation
 from lockstep.simulation.search.shrink import Shrunk
@@ -48,7 +49,6 @@ def run_row(name: str, run: Run) -> dict[str, Any]:
     if run.played is None:
         return row | {"findings": []}
     report = run.played.cluster.judge()
-    longest = report.longest_handover
     return row | {
         "findings": [_finding_row(found) for found in run.played.findings.wrong],
         "verdict": report.verdict.value,
@@ -57,8 +57,8 @@ def run_row(name: str, run: Run) -> dict[str, Any]:
         "attempts": report.attempts,
         "lost": report.lost,
         "duplicates": {str(cause): count for cause, count in report.duplicates.items()},
-        "handovers": len(report.handovers),
-        "longest_handover_ms": None if longest is None else longest.duration_ms,
+        "handovers": owner_changes(run.played.cluster, report),
+        "longest_handover_ms": longest_rest_ms(run.played.cluster, report),
     }
 
 

@@ -15,6 +15,7 @@ from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.faults.text import FaultError, check_hosts, fault_text, read_fault, unknown_fault
 from lockstep.simulation.lab.findings import time_of
+from lockstep.simulation.lab.report import owner_changes
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.lab.setup import Setup, Store
 from lockstep.simulation.lab.user.app import UserApp
@@ -110,7 +111,7 @@ class PlayedStory:
             self.findings.add("lost", f"{report.lost} messages were sent and never handled.")
         for cause, count in report.duplicates.items():
             self.findings.sometimes[f"duplicates: {cause}"] += count
-        self.findings.sometimes["takeovers"] += len(report.handovers)
+        self.findings.sometimes["takeovers"] += owner_changes(self.cluster, report)
         self.findings.sometimes += Counter()  # without zeros
 
 
