@@ -14,20 +14,20 @@ from lockstep.broker.state.sliced_work import SlicedWork, Steps
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog
 
-__all__ = ["Fence", "LockKeeper"]
+__all__ = ["Fence", "LockPersistence"]
 
 _ENDED_AT_ONCE_MAX: Final = 200  # locks of a connection that ends; each takes some 16 us
 
 
-class LockKeeper(Protocol):
+class LockPersistence(Protocol):
     """Keeps the lock table on the disk."""
 
     @property
-    def is_kept(self) -> bool:
+    def is_durable(self) -> bool:
         """Whether all changes so far are on the disk."""
 
     def owner_changed(self, change: OwnerChange) -> None: ...
-    def when_kept(self, then: Callable[[str], None]) -> None:
+    def when_durable(self, then: Callable[[str], None]) -> None:
         """Call `then` when all changes so far are on the disk, or with the reason why they are not."""
 
     def tick(self) -> None:
@@ -38,7 +38,7 @@ class Fence:
     """`checks` decide on requests, `pulls` are those that are held, `notices` go to clients that wait for a queue.
 
     Attributes:
-        keeper: None for a broker in memory.
+        persistence: None for a broker in memory.
         on_owner_changed: Called at each change of an owner or an epoch.
         on_silent: Called with the group, the client id and the time when the last lease of a client of ours has ended.
     """
@@ -58,7 +58,7 @@ class Fence:
         self.checks = checks
         self.pulls = pulls
         self.notices = notices
-        self.keeper: LockKeeper | None = None
+        self.persistence: LockPersistence | None = None
         self.on_silent: Callable[[str, str, int], None] = lambda *_: None
         self.on_owner_changed: Callable[[OwnerChange], None] = lambda _: None
         self._looked: set[tuple[Connection, str, str]] = set()  # at `_looked_ms`, for silent clients
@@ -79,8 +79,8 @@ class Fence:
         if change.new is not None and self.checks.resets and not self._goes_on(change):
             self.checks.resets.end((group, queue.topic, queue.queue_id))  # it begins at the stored offset
         self.on_owner_changed(change)
-        if self.keeper is not None:
-            self.keeper.owner_changed(change)
+        if self.persistence is not None:
+            self.persistence.owner_changed(change)
         self.notices.owner_changed(change)
         self.pulls.owner_changed(group, (queue.topic, queue.queue_id), change.now_ms)
         if change.cause is Cause.LEASE_ENDED and change.old is not None:
@@ -139,5 +139,5 @@ class Fence:
     def expire(self, now_ms: int) -> None:
         """Called every 10 s."""
         self.checks.resets.expire(now_ms)
-        if self.keeper is not None:
-            self.keeper.tick()
+        if self.persistence is not None:
+            self.persistence.tick()

@@ -9,7 +9,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.broker.persistence.config_writer import TableWriter
 from lockstep.broker.persistence.durable_store import DurableStore
-from lockstep.broker.persistence.lock_table import DiskLockKeeper
+from lockstep.broker.persistence.lock_table import DiskLockPersistence
 from lockstep.broker.processors.send_together import as_unsafe
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -65,7 +65,7 @@ class DurableReplies:
         if kept.lock_file is not None and broker.fenced is not None and broker.fence is not None:
             lock_writer = TableWriter(runtime, kept.lock_file.table, broker.log)
             self._writers.append(lock_writer)
-            broker.fence.keeper = DiskLockKeeper(kept.lock_file, broker.fenced, broker.offsets, lock_writer)
+            broker.fence.persistence = DiskLockPersistence(kept.lock_file, broker.fenced, broker.offsets, lock_writer)
         writings, retention = kept.tables.writings, Retention(self._limits)
         self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
         if config.flush_sync:

@@ -23,7 +23,7 @@ from lockstep.store.format.lock_table import (
     encode_lock_table,
 )
 
-__all__ = ["DiskLockKeeper", "LockTableFile"]
+__all__ = ["DiskLockPersistence", "LockTableFile"]
 
 _ASIDE: Final = ".damaged"
 _GROWTH_MAX: Final = 4  # the file is written anew when it is so many times as long as it was then
@@ -125,8 +125,8 @@ class LockTableFile:
         self._end += len(line)
 
 
-class DiskLockKeeper:
-    """The `LockKeeper` of a broker with files. A period is kept with the committed offset at which it begins."""
+class DiskLockPersistence:
+    """The `LockPersistence` of a broker with files. A period is kept with the committed offset at which it begins."""
 
     def __init__(
         self, file: LockTableFile, locks: FencedLocks, offsets: ConsumerOffsetManager, writer: TableWriter
@@ -138,7 +138,7 @@ class DiskLockKeeper:
         locks.on_removed = self._removed
 
     @property
-    def is_kept(self) -> bool:
+    def is_durable(self) -> bool:
         return self._file.table.is_written
 
     def owner_changed(self, change: OwnerChange) -> None:
@@ -150,7 +150,7 @@ class DiskLockKeeper:
     def _removed(self, lock: FencedLock) -> None:
         self._file.free((lock.consumer_group, *lock.key))
 
-    def when_kept(self, then: OnWritten) -> None:
+    def when_durable(self, then: OnWritten) -> None:
         self._writer.when_written(then)
 
     def tick(self) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.processors.durable_answer import Begun, answer_when_durable
 from lockstep.broker.processors.in_steps import reply_in_steps
-from lockstep.broker.processors.kept_answer import Begun, answer_when_kept
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import (
     CLIENT_ID_LENGTH_MAX,
@@ -114,15 +114,15 @@ def _lock_fenced(
         _tell(broker, body, answers, now_ms)
         wire = _ok(body, answers).to_wire()
     reply = command.reply(ResponseCode.SUCCESS, body=encode_part(wire, command.serialize_type, "LockOkBody"))
-    keeper = broker.fence.keeper
-    if keeper is None or keeper.is_kept:
+    persistence = broker.fence.persistence
+    if persistence is None or persistence.is_durable:
         return reply
     begun = [
         (answer.queue, answer.grant.epoch)
         for answer in answers
         if answer.grant is not None and answer.outcome is not LockOutcome.RENEWED
     ]
-    return answer_when_kept(broker, connection, command, reply, Begun(group, begun, now_ms))
+    return answer_when_durable(broker, connection, command, reply, Begun(group, begun, now_ms))
 
 
 def _ok(body: LockBatchBody, answers: Sequence[FencedAnswer]) -> LockOkBody:

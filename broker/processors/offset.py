@@ -2,7 +2,7 @@
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.denial import Act, Denial
-from lockstep.broker.processors.kept_answer import Begun, answer_when_kept
+from lockstep.broker.processors.durable_answer import Begun, answer_when_durable
 from lockstep.broker.processors.refusal import Refusal, check_limit, check_owner, refuse_if
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.offsets import NO_OFFSET
@@ -220,7 +220,7 @@ def reset_own_offset(
     reply = command.reply(ResponseCode.SUCCESS, ResetOwnOffsetResponseHeader(grant.epoch, grant.lease_ms))
     queue = MessageQueue(header.topic, broker.config.broker_name, header.queue_id)
     begun = Begun(header.consumer_group, [(queue, grant.epoch)], now_ms)
-    return answer_when_kept(broker, connection, command, reply, begun)
+    return answer_when_durable(broker, connection, command, reply, begun)
 
 
 def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

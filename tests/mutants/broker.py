@@ -117,7 +117,7 @@ BROKER: Final = (
                 "self._write(OFFSETS, ConsumerOffsetTable(table, log_offset))"
             ),
         ),
-        ("tests/broker/fence/test_lock_keeper.py",),
+        ("tests/broker/fence/test_lock_persistence.py",),
     ),
     Protection(
         "fence-ended-stays-ended",

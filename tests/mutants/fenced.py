@@ -169,8 +169,12 @@ FENCED: Final = (
     Protection(
         "fence-kept-grant",
         "A grant is answered before it is on the disk: after a power cut nobody knows of it.",
-        edited("lockstep.broker.processors.kept_answer:answer_when_kept", "keeper is None or keeper.is_kept", "True"),
-        ("tests/broker/fence/test_lock_keeper.py",),
+        edited(
+            "lockstep.broker.processors.durable_answer:answer_when_durable",
+            "persistence is None or persistence.is_durable",
+            "True",
+        ),
+        ("tests/broker/fence/test_lock_persistence.py",),
     ),
     # The client
     Protection(
@@ -277,11 +281,11 @@ FENCED: Final = (
         "fence-table-of-takeovers",
         "A queue that was taken over is free at the broker's next start.",
         edited(
-            "lockstep.broker.persistence.lock_table:DiskLockKeeper.owner_changed",
+            "lockstep.broker.persistence.lock_table:DiskLockPersistence.owner_changed",
             "change.new is not None",
             "change.cause.name == 'GRANTED'",
         ),
-        ("tests/broker/fence/test_lock_keeper.py",),
+        ("tests/broker/fence/test_lock_persistence.py",),
     ),
     Protection(
         "fence-bound-connection",
@@ -301,7 +305,7 @@ FENCED: Final = (
             "kept_locks is not None and self.data_dir.crashed",
             "False",
         ),
-        ("tests/broker/fence/test_lock_keeper.py",),
+        ("tests/broker/fence/test_lock_persistence.py",),
     ),
     Protection(
         "fence-trust-cut",

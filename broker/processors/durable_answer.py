@@ -10,7 +10,7 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["Begun", "answer_when_kept"]
+__all__ = ["Begun", "answer_when_durable"]
 
 
 class Begun(NamedTuple):
@@ -21,14 +21,14 @@ class Begun(NamedTuple):
     now_ms: int
 
 
-def answer_when_kept(
+def answer_when_durable(
     broker: Broker, connection: Connection, command: RemotingCommand, reply: RemotingCommand, begun: Begun
 ) -> RemotingCommand | None:
     """Returns the reply if nothing waits for the disk, else None. Periods that cannot be kept end unanswered."""
-    keeper = broker.fence.keeper if broker.fence is not None else None
-    if keeper is None or keeper.is_kept:
+    persistence = broker.fence.persistence if broker.fence is not None else None
+    if persistence is None or persistence.is_durable:
         return reply
-    keeper.when_kept(partial(_answer, broker, connection, command, reply, begun))
+    persistence.when_durable(partial(_answer, broker, connection, command, reply, begun))
     return None
 
 
