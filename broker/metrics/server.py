@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Final, NamedTuple, cast
 
+import h11
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
@@ -22,7 +23,6 @@ __all__ = ["CONNECTIONS_MAX", "CONNECTION_LIFE_MS", "MetricsServer", "metrics_of
 CONNECTIONS_MAX: Final = 32
 CONNECTION_LIFE_MS: Final = 10_000  # for the request, the copy and the answer: Prometheus waits no longer by default
 _HEAD_BYTES_MAX: Final = 16 * 1024
-_HEAD_END: Final = b"\r\n\r\n"
 
 
 def metrics_of(samples: Samples) -> Iterator[Metric]:
@@ -56,34 +56,31 @@ class _Copied(Collector):
         return metrics_of(self._samples)
 
 
-def _environ(head: bytes) -> dict[str, Any]:
-    """The request as WSGI has it. Raises ValueError."""
-    request, *lines = head.decode("latin-1").split("\r\n")
-    method, target, _version = request.split(" ")
-    path, _, query = target.partition("?")
-    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return {
-        "REQUEST_METHOD": method,
-        "PATH_INFO": path,
-        "QUERY_STRING": query,
-        "HTTP_ACCEPT": fields.get("accept", ""),
-        "HTTP_ACCEPT_ENCODING": fields.get("accept-encoding", ""),
-    }
+class _Answer(NamedTuple):
+    response: h11.Response
+    body: bytes
 
 
-def _answer(environ: dict[str, Any], samples: Samples) -> bytes:
-    """The whole answer: prometheus_client chooses the format and packs it."""
+def _answer(request: h11.Request, samples: Samples) -> _Answer:
+    """prometheus_client chooses the format and packs it."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(_Copied(samples))
-    head: list[str] = []
-
-    def start_response(status: str, headers: list[tuple[str, str]]) -> None:
-        head.extend([f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)])
-
-    body = b"".join(make_wsgi_app(registry)(environ, start_response))
-    head += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
-    return "\r\n".join(head).encode("latin-1") + body
+    path, _, query = request.target.decode("latin-1").partition("?")
+    fields = {name: value.decode("latin-1") for name, value in request.headers}
+    environ = {
+        "REQUEST_METHOD": request.method.decode("latin-1"),
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "HTTP_ACCEPT": fields.get(b"accept", ""),
+        "HTTP_ACCEPT_ENCODING": fields.get(b"accept-encoding", ""),
+    }
+    head: list[tuple[str, list[tuple[str, str]]]] = []
+    body = b"".join(make_wsgi_app(registry)(environ, lambda status, headers: head.append((status, headers))))
+    (status, headers), *_ = head
+    code, _, reason = status.partition(" ")
+    headers += [("Content-Length", str(len(body))), ("Connection", "close")]
+    return _Answer(h11.Response(status_code=int(code), reason=reason, headers=headers), body)
 
 
 class _Connection(asyncio.Protocol):
@@ -93,7 +90,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._runtime = runtime
         self._transport: asyncio.Transport | None = None
-        self._head = b""
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -115,21 +112,21 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._task is not None:
             return
-        self._head += data
-        if len(self._head) > _HEAD_BYTES_MAX:
+        try:
+            self._http.receive_data(data)
+            event = self._http.next_event()
+        except h11.RemoteProtocolError:  # also a head that is too long
             self.cut()
-        elif _HEAD_END in self._head:
-            try:
-                environ = _environ(self._head.partition(_HEAD_END)[0])
-            except ValueError:
-                self.cut()
-            else:
-                self._task = self._runtime.create_task(self._serve(environ), name="metrics")
+            return
+        if isinstance(event, h11.Request):
+            self._task = self._runtime.create_task(self._serve(event), name="metrics")
 
-    async def _serve(self, environ: dict[str, Any]) -> None:
-        answer = await self._server.answer(environ)
+    async def _serve(self, request: h11.Request) -> None:
+        response, body = await self._server.answer(request)
         if self._transport is not None:
-            self._transport.write(answer)
+            self._transport.write(self._http.send(response) or b"")
+            if request.method != b"HEAD":  # its answer is a head alone
+                self._transport.write(self._http.send(h11.Data(data=body)) or b"")
             self._transport.close()  # when all is written
 
 
@@ -179,7 +176,7 @@ class MetricsServer:
     def ended(self, connection: _Connection) -> None:
         self.connections.pop(connection, None)
 
-    async def answer(self, environ: dict[str, Any]) -> bytes:
+    async def answer(self, request: h11.Request) -> _Answer:
         """Copy the values, and make the text."""
         copied: asyncio.Future[Samples] = asyncio.get_running_loop().create_future()
 
@@ -189,4 +186,4 @@ class MetricsServer:
 
         self._broker.work.start(self, scrape(self._broker, self._runtime.now_ms(), done))
         samples = await copied
-        return await self._pool.submit(lambda: _answer(environ, samples))
+        return await self._pool.submit(lambda: _answer(request, samples))

@@ -1,15 +1,17 @@
-"""One HTTP GET through a Runtime: as much of HTTP as a client needs to get the addresses of name servers."""
+"""One HTTP GET through a Runtime: a client gets the addresses of name servers with it."""
 
 import asyncio
 from typing import cast
 from urllib.parse import urlsplit
 
+import h11
+
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import Runtime
 
-__all__ = ["HttpGetFailed", "http_get", "read_reply"]
+__all__ = ["HttpGetFailed", "http_get"]
 
-_REPLY_BYTES_MAX = 64 * 1024
+_BODY_BYTES_MAX = 64 * 1024
 _OK = 200
 _HTTP_PORT = 80
 
@@ -33,66 +35,70 @@ async def http_get(runtime: Runtime, url: str, timeout_ms: int) -> str:
     if parts.scheme != "http" or not parts.hostname:
         raise HttpGetFailed(url, "the URL must be http://HOST[:PORT]/...")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    # Version 1.0: no server answers it in chunks or keeps the connection.
-    request = f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: text/plain, */*\r\nConnection: close\r\n\r\n"
-    exchange = _Exchange(request.encode("ascii", "replace"))
+    names = parts.netloc.encode("ascii", "replace")
+    headers = [(b"Host", names), (b"Accept", b"text/plain, */*"), (b"Connection", b"close")]
     host = parts.hostname
-
-    async def whole_reply() -> bytes:
-        await runtime.create_connection(lambda: exchange, host, parts.port or _HTTP_PORT)
-        return await exchange.whole
-
+    try:
+        exchange = _Exchange(h11.Request(method="GET", target=path.encode("ascii", "replace"), headers=headers))
+    except h11.LocalProtocolError as error:
+        raise HttpGetFailed(url, str(error)) from None
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            return read_reply(url, await whole_reply())
+            await runtime.create_connection(lambda: exchange, host, parts.port or _HTTP_PORT)
+            await exchange.ended
     except TimeoutError:
         raise HttpGetFailed(url, f"no answer within {timeout_ms} ms") from None
     except (OSError, ValueError) as error:  # ValueError: a wrong port or host
         raise HttpGetFailed(url, str(error)) from None
     finally:
-        exchange.end()
+        exchange.abort()
+    if exchange.failure is not None:
+        raise HttpGetFailed(url, exchange.failure)
+    return exchange.body.decode("utf-8", "replace")
 
 
 class _Exchange(asyncio.Protocol):
-    """Sends a request and keeps the reply until the peer closes, or until the reply is over the limit."""
+    """Sends a request and reads its reply. When it has `ended`, `failure` says what is wrong; None: `body` is whole."""
 
-    def __init__(self, request: bytes) -> None:
+    def __init__(self, request: h11.Request) -> None:
+        self._http = h11.Connection(h11.CLIENT)
         self._request = request
-        self._reply = bytearray()
-        self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
+        self.body = bytearray()
+        self.failure: str | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.write(self._request)
+        self._transport.write((self._http.send(self._request) or b"") + (self._http.send(h11.EndOfMessage()) or b""))
 
     def data_received(self, data: bytes) -> None:
-        self._reply += data
-        if len(self._reply) > _REPLY_BYTES_MAX:
-            self.end()
+        if self.ended.done():
+            return
+        try:
+            self._http.receive_data(data)
+            while not self.ended.done() and (event := self._http.next_event()) is not h11.NEED_DATA:
+                self._on_event(event)
+        except h11.RemoteProtocolError as error:
+            self._end(f"the reply is not a whole HTTP reply: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.whole.done():
-            self.whole.set_result(bytes(self._reply))
+        self.data_received(b"")  # what h11 knows as the end of the peer's bytes
 
-    def end(self) -> None:
+    def _on_event(self, event: object) -> None:
+        if isinstance(event, h11.Response) and event.status_code != _OK:
+            self._end(f"status {event.status_code} {event.reason.decode('latin-1')}"[:80].rstrip())
+        elif isinstance(event, h11.Data):
+            self.body += event.data
+            if len(self.body) > _BODY_BYTES_MAX:
+                self._end(f"{len(self.body)} bytes came; expected were at most {_BODY_BYTES_MAX}")
+        elif isinstance(event, h11.EndOfMessage):
+            self._end(None)
+
+    def _end(self, failure: str | None) -> None:
+        self.failure = failure
+        self.ended.set_result(None)
+
+    def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def read_reply(url: str, reply: bytes) -> str:
-    """The body of a whole reply as text. Raises HttpGetFailed for a status other than 200 and for a cut reply."""
-    head, found, body = reply.partition(b"\r\n\r\n")
-    lines = head.decode("latin-1").split("\r\n")
-    words = lines[0].split(maxsplit=2)
-    if not found or len(words) < 2 or not words[0].startswith("HTTP/1."):
-        raise HttpGetFailed(url, "the reply is not a whole HTTP reply")
-    if words[1] != str(_OK):
-        raise HttpGetFailed(url, f"status {' '.join(words[1:])[:80]}")
-    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-    length = fields.get("content-length", "")
-    if len(reply) > _REPLY_BYTES_MAX or (length.isdecimal() and len(body) < int(length)):
-        raise HttpGetFailed(url, f"{len(body)} bytes came; expected were {length or f'at most {_REPLY_BYTES_MAX}'}")
-    if fields.get("transfer-encoding", "identity").lower() != "identity":
-        raise HttpGetFailed(url, "the reply has a transfer-encoding that is not supported")
-    return body[: int(length)].decode("utf-8", "replace") if length.isdecimal() else body.decode("utf-8", "replace")

@@ -7,7 +7,6 @@ every two minutes. The known addresses stay while that URL does not answer.
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.errors import NoRouteError
-from lockstep.client.instance.http_get import HttpGetFailed, http_get
 from lockstep.protocol.codes import ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.dialer import Dialer
@@ -98,6 +97,8 @@ class NameServers:
 
     async def discover(self) -> None:
         """Get the addresses from `url`, which must be set. The known addresses stay when that fails."""
+        from lockstep.client.instance.http_get import HttpGetFailed, http_get  # here: most clients need no HTTP
+
         assert self.url is not None
         try:
             text = await http_get(self._runtime, self.url, _DISCOVERY_TIMEOUT_MS)

@@ -6,12 +6,29 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lockstep.client.instance.http_get import HttpGetFailed, http_get, read_reply
+from lockstep.client.instance.http_get import HttpGetFailed, http_get
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.simulation import World, simulate
 from tests.client.instance.web import WebServer
 
 URL = "http://names:8080/rocketmq/nsaddr"
+
+
+def page(reply: bytes) -> str:
+    """What a client reads when a server answers with these bytes and ends the connection."""
+    pages: list[str] = []
+
+    async def story(world: World) -> None:
+        server = world.host("names")
+        web = WebServer(server)
+        web.reply = reply
+        await server.run(web.start(server.address, 8080))
+        client = world.host("client")
+        pages.append(await client.run(http_get(client, URL, 3000)))
+        web.stop()
+
+    simulate(story)
+    return pages[0]
 
 
 @pytest.mark.parametrize(
@@ -20,12 +37,12 @@ URL = "http://names:8080/rocketmq/nsaddr"
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n10.0.0.1;", "10.0.0.1;"),
         (b"HTTP/1.0 200 OK\r\n\r\nuntil the end", "until the end"),
         (b"HTTP/1.1 200 OK\r\ncontent-length:2\r\n\r\nab and what nobody counted", "ab"),
-        (b"HTTP/1.1 200\r\nTransfer-Encoding: identity\r\n\r\nx", "x"),
+        (b"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", "x"),
     ],
 )
 def test_a_whole_reply(reply: bytes, text: str) -> None:
-    """By its length, or to its end."""
-    assert read_reply(URL, reply) == text
+    """By its length, in chunks, or to its end."""
+    assert page(reply) == text
 
 
 @pytest.mark.parametrize(
@@ -36,15 +53,16 @@ def test_a_whole_reply(reply: bytes, text: str) -> None:
         (b"SSH-2.0-x\r\n\r\n", "not a whole HTTP reply"),
         (b"HTTP/1.1 404 Not Found\r\n\r\nnothing", "status 404 Not Found"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\n\r\n", "status 302 Found"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", "5 bytes came; expected were 10"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 70_000, "70000 bytes came; expected were at most 65536"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", "encoding that is not supported"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", "received 5 bytes, expected 10"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 70_000, "bytes came; expected were at most 65536"),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"x" * 70_000, "not a whole HTTP reply"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nx", "not a whole HTTP reply"),
     ],
 )
 def test_what_is_no_whole_reply(reply: bytes, reason: str) -> None:
     """The error names the page and what came instead."""
     with pytest.raises(HttpGetFailed, match=f"GET {URL} failed: .*{reason}"):
-        read_reply(URL, reply)
+        page(reply)
 
 
 def test_a_page_of_a_simulated_host() -> None:
@@ -56,7 +74,7 @@ def test_a_page_of_a_simulated_host() -> None:
         await server.run(web.start(server.address, 8080))
         client = world.host("client")
         assert await client.run(http_get(client, f"{URL}?nofix=1", 3000)) == "10.0.0.1:9876"
-        assert web.asked == ["GET /rocketmq/nsaddr?nofix=1 HTTP/1.0"]
+        assert web.asked == ["GET /rocketmq/nsaddr?nofix=1 HTTP/1.1"]
         web.reply = None
         began_ms = world.elapsed_ms
         with pytest.raises(HttpGetFailed, match="no answer within 3000 ms"):

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -34,6 +35,7 @@ _ADVANCE_S_MAX: Final = 20
 _NAMES: Final = tuple(name for name in CALLS if name not in ("down", "up"))
 _FIELDS: Final = tuple(sorted({field for _, known in CALLS.values() for field in known}))
 _STATUSES: Final = (b"200", b"405")
+_HEAD_END: Final = re.compile(b"\n\r?\n")  # a line may end without a carriage return (RFC 9112, 2.2)
 _LINES: Final = (
     b"",
     b"null",
@@ -307,7 +309,7 @@ class PortsWorld:
             self.answers["success" if status == b"200" else "code HTTP"] += 1
             if not client.got.startswith(b"HTTP/1.1 ") or status not in _STATUSES:
                 raise Fault(f"an answer of HTTP: {client.got!r:.200}")
-            if status == b"200" and (method not in (b"GET", b"OPTIONS") or b"\r\n\r\n" not in rest):
+            if status == b"200" and (method not in (b"GET", b"OPTIONS") or not _HEAD_END.search(rest)):
                 raise Fault(f"a scrape was served that is none: {client.head!r:.200}")
         alive_ms = self._runtime.now_ms() - client.opened_ms
         if not client.transport.is_lost and alive_ms > CONNECTION_LIFE_MS + 500:
