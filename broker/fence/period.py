@@ -31,12 +31,12 @@ class FencedLock:
         renewed_ms: When it was granted or renewed last.
         ends_ms: From then on no client owns the queue, unless it is renewed before.
         connection: Of the last grant or renewal; None after its end and after a restart of the broker.
-        watched_ms: When its end is looked at; None: when a request comes.
+        watched: When its end is looked at, and a number of `DueLocks`; None: when a request comes.
     """
 
     __slots__ = (
         "acquired_ms", "client_id", "connection", "consumer_group", "ends_ms", "epoch", "fenced", "lease_ms", "queue",
-        "renewed_ms", "state", "watched_ms",
+        "renewed_ms", "state", "watched",
     )  # fmt: skip
 
     def __init__(self, begun: KeptLock, now_ms: int) -> None:
@@ -51,7 +51,7 @@ class FencedLock:
         self.renewed_ms = now_ms
         self.ends_ms = now_ms + begun.lease_ms
         self.connection: Connection | None = None
-        self.watched_ms: int | None = None
+        self.watched: tuple[int, int] | None = None
 
     @property
     def key(self) -> QueueKey:

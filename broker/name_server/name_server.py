@@ -1,15 +1,16 @@
 """The name server: the live brokers, and the routes of topics (wire.md 2.7)."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from sortedcontainers import SortedDict
+
 from lockstep.broker.connection import Connection
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
-from lockstep.broker.name_server.sorted_names import SortedNames
 from lockstep.broker.state.sliced_work import SlicedWork, Steps
 from lockstep.protocol.bodies.broker import (
     BrokerData,
@@ -86,8 +87,7 @@ class NameServer:
         self._brokers: dict[str, _BrokerRecord] = {}  # by broker name
         self._live: dict[tuple[str, int], _LiveBroker] = {}  # by broker name and id
         # topic -> broker name -> queues; also routes that are being dropped, which `_topics_of` has no longer
-        self._topics: dict[str, dict[str, _Queues]] = {}
-        self._names = SortedNames()  # of `_topics`
+        self._topics: MutableMapping[str, dict[str, _Queues]] = SortedDict()
         self._topics_of: dict[str, dict[str, None]] = {}  # broker name -> its topics
         self._routes_count = 0  # in `_topics_of`
         self._dropping_count = 0
@@ -174,7 +174,6 @@ class NameServer:
         brokers = self._topics.get(topic)
         if brokers is None:
             brokers = self._topics[topic] = {}
-            self._names.add(topic)
         of_broker = self._topics_of.setdefault(broker_name, {})
         if topic not in of_broker:
             of_broker[topic] = None
@@ -215,7 +214,6 @@ class NameServer:
         brokers = self._topics.get(topic, {})
         if brokers.pop(broker_name, None) is not None and not brokers:
             del self._topics[topic]
-            self._names.remove(topic)
 
     def _drop_route(self, topic: str, broker_name: str) -> None:
         self._drop_queues(topic, broker_name)
@@ -309,7 +307,7 @@ class NameServer:
         return ClusterInfo(tuple(self._data(name) for name in sorted(self._brokers)))
 
     def topics(self) -> tuple[str, ...]:
-        return tuple(topic for topic in self._names if self._queues_of(topic))
+        return tuple(topic for topic in self._topics if self._queues_of(topic))
 
     @property
     def topics_count(self) -> int:
@@ -319,7 +317,7 @@ class NameServer:
     def topics_in_steps(self, wanted: Callable[[str], bool]) -> Generator[None, None, list[str]]:
         """The topics that are accepted by `wanted`, sorted."""
         found: list[str] = []
-        for some in _chunks(self._names):
+        for some in _chunks(self._topics):
             found += filter(wanted, some)
             yield None
         return found

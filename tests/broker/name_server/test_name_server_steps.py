@@ -1,7 +1,6 @@
 """A name server with many routes: what takes long is done in steps, between which others are answered."""
 
 import gc
-import random
 import struct
 import zlib
 from collections.abc import Callable
@@ -12,7 +11,6 @@ import pytest
 from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer, NameServerFull
-from lockstep.broker.name_server.sorted_names import SortedNames
 from lockstep.broker.state.sliced_work import STEPS_A_TURN
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs, TopicList
 from lockstep.protocol.bodies.codec import decode_body, encode_body
@@ -149,7 +147,7 @@ def test_many_routes_of_a_broker_that_went_are_dropped_in_many_turns() -> None:
     assert turns.server.topics() == ("other",)
     assert turns.run() >= MANY // 1024 // STEPS_A_TURN
     assert turns.server.topics() == ("other",)
-    assert list(turns.server._names) == ["other"]  # nothing is left behind
+    assert list(turns.server._topics) == ["other"]  # nothing is left behind
 
 
 def test_a_broker_that_comes_back_while_its_routes_are_dropped_keeps_what_it_registers() -> None:
@@ -162,7 +160,7 @@ def test_a_broker_that_comes_back_while_its_routes_are_dropped_keeps_what_it_reg
     turns.server.delete_topic("topic-000000", None)
     turns.run()
     assert turns.server.topics() == tuple(names(MANY)[::6][1:])
-    assert sorted(turns.server._names) == names(MANY)[::6][1:]
+    assert sorted(turns.server._topics) == names(MANY)[::6][1:]
     turns.server.unregister(A, turns.connection)
     turns.run()
     put(turns, A, names(MANY), 4)  # the count of routes is right: all have room again
@@ -206,23 +204,3 @@ def test_the_collector_visits_no_object_for_each_route() -> None:
     gc.collect()
     assert len(gc.get_objects()) - before < OBJECTS_MAX
     assert turns.server.topics() == tuple(names(MANY))
-
-
-def test_sorted_names_are_those_of_a_set() -> None:
-    """Many that come and go by chance, in chunks that grow, split and empty."""
-    rng, found, model = random.Random(5), SortedNames(), set[str]()
-    for step in range(30_000):
-        name = str(rng.randrange(5000))
-        if name in model and (rng.random() < 0.5 or step > 20_000):
-            model.remove(name)
-            found.remove(name)
-        elif name not in model and step <= 20_000:
-            model.add(name)
-            found.add(name)
-        if step % 500 == 0:
-            assert list(found) == sorted(model)
-    for name in sorted(model):
-        found.remove(name)
-    assert list(found) == []
-    found.add("again")
-    assert list(found) == ["again"]
