@@ -143,4 +143,4 @@ def list_topics(
         topics = yield from server.topics_in_steps(wanted)
         return (yield from encode_list({}, "topicList", topics, command.serialize_type, NAMES_A_STEP))
 
-    return reply_in_steps(server, connection, command, steps())
+    return reply_in_steps(server, connection, command, steps)

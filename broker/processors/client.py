@@ -12,7 +12,7 @@ from lockstep.broker.state.members import ClientChannel
 from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData, UnreadHeartbeat
-from lockstep.protocol.bodies.rows import encode_table
+from lockstep.protocol.bodies.rows import BodySteps, encode_table
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
@@ -149,9 +149,13 @@ def list_consumer_groups(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     """Groups with members or offsets, each with its topics."""
-    groups = dict.fromkeys((*broker.offsets.groups(), *broker.consumers.groups))
-    rows = ((group, _Topics(broker, group)) for group in groups)
-    return reply_in_steps(broker, connection, command, encode_table({}, "groups", rows, command.serialize_type))
+
+    def body() -> BodySteps:
+        groups = dict.fromkeys((*broker.offsets.groups(), *broker.consumers.groups))
+        rows = ((group, _Topics(broker, group)) for group in groups)
+        return encode_table({}, "groups", rows, command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
 
 
 class _Topics(NamedTuple):

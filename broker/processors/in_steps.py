@@ -1,6 +1,6 @@
 """Answers that take long are computed in steps, so that other requests do not wait (see `state/sliced_work.py`)."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
 from lockstep.broker.connection import Connection
@@ -14,9 +14,9 @@ from lockstep.remoting.logs import EventLog
 
 __all__ = ["AnswerSteps", "Worker", "answer_in_steps", "give_fields", "reply_in_steps"]
 
-_LARGE_UNDER_WAY_MAX: Final = 2  # answers, each up to the size of a frame
-_UNDER_WAY_MAX: Final = 32  # requests of one connection; clients usually wait for an answer
-_APART_MAX: Final = 1024  # a producer may ask one question for each of its queues
+# Requests of one connection that wait for their turn. RocketMQ queues them without a bound; rocketmq-exporter has some
+# hundred in flight, a producer asks one question for each of its queues. What waits is the request alone, some 2 KB.
+_UNDER_WAY_MAX: Final = 1024
 
 # Replies to these always have extFields, perhaps empty: RocketMQ has a header class for them (wire.md 1.2).
 _WITH_FIELDS: Final = frozenset(
@@ -95,9 +95,9 @@ def answer_in_steps(
     Raises:
         Refusal: Too many requests of this connection are in work.
     """
-    key, most = ((connection, command.code), _APART_MAX) if apart else (connection, _UNDER_WAY_MAX)
-    if worker.work.count_of(key) >= most:
-        remark = f"{most} requests of this connection are still in work; wait for their answers"
+    key = (connection, command.code) if apart else connection
+    if worker.work.count_of(key) >= _UNDER_WAY_MAX:
+        remark = f"{_UNDER_WAY_MAX} requests of this connection are still in work; wait for their answers"
         raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
     under_way = _UnderWay(worker, connection, command)
     worker.work.start(key, under_way.steps(answer))
@@ -108,17 +108,27 @@ def answer_in_steps(
 
 
 def reply_in_steps(
-    worker: Worker, connection: Connection, command: RemotingCommand, body: BodySteps, remark: str | None = None
+    worker: Worker,
+    connection: Connection,
+    command: RemotingCommand,
+    body: Callable[[], BodySteps],
+    remark: Callable[[], str] | None = None,
 ) -> RemotingCommand | None:
-    """As `answer_in_steps`, for an answer with a large body; a connection may request only few at a time."""
+    """As `answer_in_steps`, for an answer with a large body.
+
+    Args:
+        body: Makes the steps when it is the request's turn: what it copies of a table is not kept while it waits.
+        remark: Called when the body is written.
+    """
 
     def answer() -> AnswerSteps:
+        # An answer of up to a frame's size is not made before the peer has taken the ones before it.
+        while connection.write_paused and connection.is_open:
+            yield connection.when_writable
         try:
-            written = yield from body
+            written = yield from body()
         except LocalProtocolError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{error}; ask for one at a time") from None
-        return command.reply(ResponseCode.SUCCESS, body=written, remark=remark)
+        return command.reply(ResponseCode.SUCCESS, body=written, remark=remark() if remark is not None else None)
 
-    if worker.work.count_of(connection) >= _LARGE_UNDER_WAY_MAX:
-        raise Refusal(ResponseCode.SYSTEM_BUSY, "a large answer to this connection is still in work; wait for it")
     return answer_in_steps(worker, connection, command, answer())

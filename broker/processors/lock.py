@@ -26,7 +26,7 @@ from lockstep.protocol.bodies.locks import (
     read_plain_batch,
     renewed_to_wire,
 )
-from lockstep.protocol.bodies.rows import encode_list
+from lockstep.protocol.bodies.rows import BodySteps, encode_list
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -232,6 +232,9 @@ def list_locks(broker: Broker, connection: Connection, command: RemotingCommand,
     if header.consumer_group is None and len(broker.locks) > rows_max:
         remark = f"{len(broker.locks)} locks are too many for one answer (at most {rows_max}); name a group"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    rows = (row.to_wire() for row in broker.locks.rows(now_ms, header.consumer_group))
-    steps = encode_list({}, "lockTable", rows, command.serialize_type)
-    return reply_in_steps(broker, connection, command, steps)
+
+    def body() -> BodySteps:
+        rows = (row.to_wire() for row in broker.locks.rows(now_ms, header.consumer_group))
+        return encode_list({}, "lockTable", rows, command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)

@@ -7,7 +7,7 @@ from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, re
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.admin import ConsumeQueueData, QueryConsumeQueueResponseBody
-from lockstep.protocol.bodies.rows import encode_list
+from lockstep.protocol.bodies.rows import BodySteps, encode_list
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
@@ -97,9 +97,15 @@ def query_consume_queue(
         members = broker.consumers.groups.get(group)
         subscription = members.subscriptions.get(topic) if members is not None else None
         filter_data = f"{group}@{topic} is not online!" if subscription is None else "null"
-    entries = broker.store.entries(topic, queue_id, header.first_index, min(header.entry_count, _ENTRIES_MAX))
-    around = QueryConsumeQueueResponseBody((), high, low, subscription, filter_data).to_wire()
-    rows = (record_to_wire(ConsumeQueueData(*entry)) for entry in entries)
-    body = encode_list(around, "queueData", rows, command.serialize_type)
-    remark = f"{len(entries)} entries of {queue_id}@{topic}"  # RocketMQ sends a remark too
-    return reply_in_steps(broker, connection, command, body, remark)
+    found = 0
+
+    def body() -> BodySteps:
+        around = QueryConsumeQueueResponseBody((), high, low, subscription, filter_data).to_wire()
+        entries = broker.store.entries(topic, queue_id, header.first_index, min(header.entry_count, _ENTRIES_MAX))
+        nonlocal found
+        found = len(entries)
+        rows = (record_to_wire(ConsumeQueueData(*entry)) for entry in entries)
+        return encode_list(around, "queueData", rows, command.serialize_type)
+
+    # RocketMQ sends a remark too.
+    return reply_in_steps(broker, connection, command, body, lambda: f"{found} entries of {queue_id}@{topic}")

@@ -32,8 +32,6 @@ __all__ = ["AdminBase", "AnswerTooLargeError", "NotLockstepError"]
 B = TypeVar("B", bound=WireBody)
 R = TypeVar("R")
 _MEMBERS_ASKED_MAX: Final = 16  # at once: one that is silent keeps one of an Apache broker's 16 admin threads
-_BUSY_S: Final = 0.1  # seconds between two tries at a broker that has other answers in work
-_BUSY_TIMES_MAX: Final = 20  # 2 s in all
 
 
 class AdminBase(Lifecycle):
@@ -200,11 +198,6 @@ class AdminBase(Lifecycle):
         """Raises RequestRefused for any code but SUCCESS."""
         endpoint = await self._started().dialer.endpoint(address)
         reply = await self._reply(endpoint, code, header, timeout_ms)
-        for _ in range(_BUSY_TIMES_MAX):
-            if reply.code != ResponseCode.SYSTEM_BUSY or not endpoint.agreed:
-                break
-            await asyncio.sleep(_BUSY_S)  # a connection has few large answers at once: others of this client
-            reply = await self._reply(endpoint, code, header, timeout_ms)
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(address, request_name(code), reply.code, reply.remark)
         return reply

@@ -119,9 +119,16 @@ class Endpoint(asyncio.Protocol):
     async def writable(self) -> None:
         """Wait until the write buffer has drained, or the connection is gone."""
         while self._connection.write_paused and self.is_open:
-            if self._drained is None:
-                self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._drained)
+            await asyncio.shield(self._until_drained())
+
+    def when_writable(self, then: Callable[[], None]) -> None:
+        """Call `then` in a later turn of the loop, when a full write buffer has drained or the connection is gone."""
+        self._until_drained().add_done_callback(lambda _: then())
+
+    def _until_drained(self) -> asyncio.Future[None]:
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
+        return self._drained
 
     def request_nowait(self, command: RemotingCommand, timeout_ms: int) -> _Future:
         """Send a request. Requests leave in call order.

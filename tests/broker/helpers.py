@@ -86,9 +86,23 @@ class FakeConnection:
         self.pushed: list[RemotingCommand] = []
         self.asked: list[tuple[RemotingCommand, int, Then]] = []
         self.aborted = ""
+        self.on_reply: Callable[[], None] | None = None
+        self._waiting: list[Callable[[], None]] = []
 
     def reply(self, reply: RemotingCommand) -> None:
         self.replies.append(over_the_wire(reply))
+        if self.on_reply is not None:
+            self.on_reply()
+
+    def when_writable(self, then: "Callable[[], None]") -> None:
+        self._waiting.append(then)
+
+    def drain(self) -> None:
+        """The peer has read all."""
+        self.write_paused = False
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
 
     def send_one_way(self, command: RemotingCommand) -> None:
         self.pushed.append(command)

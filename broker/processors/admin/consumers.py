@@ -51,9 +51,12 @@ _LOOKED_AT_A_STEP: Final = 512  # offsets
 def all_consumer_offsets(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    table = tuple(broker.offsets.table.items())
-    rows = ((f"{topic}@{group}", QueueOffsets(offsets)) for (topic, group), offsets in table)
-    return reply_in_steps(broker, connection, command, encode_table({}, "offsetTable", rows, command.serialize_type))
+    def body() -> BodySteps:
+        table = tuple(broker.offsets.table.items())
+        rows = ((f"{topic}@{group}", QueueOffsets(offsets)) for (topic, group), offsets in table)
+        return encode_table({}, "offsetTable", rows, command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
 
 
 def all_delay_offsets(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -93,7 +96,7 @@ def correction_offsets(
     Apache's broker also deletes the stored offsets of the groups in `filter_groups`, by mistake; ours only reads.
     """
     header = command.decode_header(QueryCorrectionOffsetRequestHeader)
-    return reply_in_steps(broker, connection, command, _corrections(broker, header, command.serialize_type))
+    return reply_in_steps(broker, connection, command, lambda: _corrections(broker, header, command.serialize_type))
 
 
 def _corrections(broker: Broker, header: QueryCorrectionOffsetRequestHeader, serialize_type: int) -> BodySteps:
@@ -123,7 +126,7 @@ def consume_stats(
     """Progress in one topic, or in all topics of the group. `consumeTps` is the sum of its topics."""
     group, only_topic = command.decode_header(ConsumeStatsRequestHeader)
     topics = tuple(_topics_of(broker, group, only_topic))
-    return reply_in_steps(broker, connection, command, _stats(broker, group, topics, command.serialize_type))
+    return reply_in_steps(broker, connection, command, lambda: _stats(broker, group, topics, command.serialize_type))
 
 
 def _stats(broker: Broker, group: str, topics: tuple[TopicConfig, ...], serialize_type: int) -> BodySteps:
@@ -143,7 +146,7 @@ def all_consume_stats(
 ) -> RemotingCommand | None:
     """Progress of every group with a configuration, also without offsets."""
     (is_order,) = command.decode_header(GetBrokerConsumeStatsRequestHeader)
-    return reply_in_steps(broker, connection, command, _all_stats(broker, is_order, command.serialize_type))
+    return reply_in_steps(broker, connection, command, lambda: _all_stats(broker, is_order, command.serialize_type))
 
 
 def _all_stats(broker: Broker, is_order: bool, serialize_type: int) -> BodySteps:
@@ -216,7 +219,7 @@ def consume_time_span(
                 yield None
         return (yield from body.finish({}, "consumeTimeSpanSet", as_list=True))
 
-    return reply_in_steps(broker, connection, command, steps())
+    return reply_in_steps(broker, connection, command, steps)
 
 
 def _time_span(broker: Broker, group: str, topic: str, queue_id: int, now_ms: int) -> QueueTimeSpan:

@@ -14,7 +14,7 @@ from lockstep.protocol.bodies import client as client_bodies
 from lockstep.protocol.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
-from lockstep.protocol.bodies.rows import encode_table
+from lockstep.protocol.bodies.rows import BodySteps, encode_table
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
@@ -84,8 +84,11 @@ def _check_retry_queues(broker: Broker, config: SubscriptionGroupConfig, now_ms:
 def group_configs(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    body = SubscriptionGroupWrapper(broker.groups.data_version, tuple(broker.groups.groups))
-    return reply_in_steps(broker, connection, command, body.encode_in_steps(command.serialize_type))
+    def body() -> BodySteps:
+        configs = SubscriptionGroupWrapper(broker.groups.data_version, tuple(broker.groups.groups))
+        return configs.encode_in_steps(command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
 
 
 def group_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -146,8 +149,12 @@ def producer_connections(
 
 def producers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
     """All producers of all groups."""
-    rows = ((group, _Producers(channels)) for group, channels in tuple(broker.producers.groups.items()))
-    return reply_in_steps(broker, connection, command, encode_table({}, "data", rows, command.serialize_type))
+
+    def body() -> BodySteps:
+        rows = ((group, _Producers(channels)) for group, channels in tuple(broker.producers.groups.items()))
+        return encode_table({}, "data", rows, command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
 
 
 class _Producers(NamedTuple):

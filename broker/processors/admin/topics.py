@@ -117,8 +117,11 @@ def _free(broker: Broker, topic: str, taken: TakenTopic[Any], counted: Mapping[i
 def topic_configs(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    body = TopicConfigWrapper(broker.topics.data_version, tuple(broker.topics.topics))
-    return reply_in_steps(broker, connection, command, body.encode_in_steps(command.serialize_type))
+    def body() -> BodySteps:
+        configs = TopicConfigWrapper(broker.topics.data_version, tuple(broker.topics.topics))
+        return configs.encode_in_steps(command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
 
 
 def topic_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -139,8 +142,8 @@ def topic_stats(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     """The bounds of each write queue, and the store time of its last message: 0 for none."""
-    steps = _stats_of(broker, _known(broker, command), command.serialize_type)
-    return reply_in_steps(broker, connection, command, steps)
+    config = _known(broker, command)
+    return reply_in_steps(broker, connection, command, lambda: _stats_of(broker, config, command.serialize_type))
 
 
 def _stats_of(broker: Broker, config: TopicConfig, serialize_type: int) -> BodySteps:
@@ -165,13 +168,16 @@ def groups_of_topic(
 ) -> RemotingCommand | None:
     """Groups that subscribe to a topic, and groups with offsets of it."""
     (topic,) = command.decode_header(TopicRequestHeader)
-    with_offsets = broker.offsets.groups_of(topic)
-    members = broker.consumers.groups.items()
-    online = [
-        group for group, of in members if topic in of.subscriptions and (topic, group) not in broker.offsets.table
-    ]
-    steps = encode_names("groupList", [*with_offsets, *online], command.serialize_type)
-    return reply_in_steps(broker, connection, command, steps)
+
+    def body() -> BodySteps:
+        with_offsets = broker.offsets.groups_of(topic)
+        members = broker.consumers.groups.items()
+        online = [
+            group for group, of in members if topic in of.subscriptions and (topic, group) not in broker.offsets.table
+        ]
+        return encode_names("groupList", [*with_offsets, *online], command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
 
 
 def system_topics(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

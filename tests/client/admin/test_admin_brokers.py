@@ -6,7 +6,7 @@ from lockstep.client import AdminClient
 from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.broker import BrokerData
 from lockstep.protocol.bodies.codec import decode_body
-from lockstep.protocol.bodies.locks import LockBatchBody, LockTableBody, LockTableRow
+from lockstep.protocol.bodies.locks import LockBatchBody, LockTableRow
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.remoting.errors import RequestRefused
@@ -29,18 +29,7 @@ async def test_what_a_broker_says_of_itself(stage: Stage) -> None:
 
 
 @on_stage
-async def test_a_busy_broker_is_asked_again(stage: Stage) -> None:
-    """A broker of Lockstep answers few large requests of a connection at once, and says so: a tool waits."""
-    broker = await stage.broker("broker-a")
-    broker.answers(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ResponseCode.SYSTEM_ERROR)
-    broker.answers(RequestCode.LIST_LOCKS, ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_BUSY, LockTableBody(()))
-    async with admin_for(stage) as admin:
-        assert await admin.at(BrokerData("broker-a", "c", {0: broker.address})).list_locks() == []
-    assert len(broker.requests(RequestCode.LIST_LOCKS)) == 3
-
-
-@on_stage
-async def test_a_broker_that_stays_busy_is_an_error(stage: Stage) -> None:
+async def test_a_busy_broker_is_an_error(stage: Stage) -> None:
     """It is no broker without the group: what it has not told must not look like no progress."""
     broker = await stage.broker("broker-a")
     broker.answers(RequestCode.GET_CONSUME_STATS, ResponseCode.SYSTEM_BUSY)
