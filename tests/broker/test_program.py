@@ -35,6 +35,7 @@ def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, statu
     """One line on stdout when both ports accept; 0 after SIGTERM, 130 after SIGINT, clients connected or not."""
     with BrokerProcess() as broker:
         assert broker.stdout().startswith("listening broker=127.0.0.1:")
+        assert broker.addresses == Addresses(broker=broker.address, name_server=broker.name_server)
         connect(broker.name_server).close()
         with connect(broker.address):
             broker.send_signal(number)

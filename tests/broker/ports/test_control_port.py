@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from lockstep.testing.process import BrokerProcess
 from tests.commands import END_S, TIMEOUT_S
+from tests.rows import by_row
 
 UNREAD_BYTES_MAX = 64 << 20  # of both ends' sockets, on any machine
 PROGRAM = (sys.executable, "-P", "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0")
@@ -21,36 +23,49 @@ def controlled() -> BrokerProcess:
     return BrokerProcess("--control-port", "0", end_with_us=True)
 
 
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    """One for the tests that leave it as they found it, but for its clock."""
+    with controlled() as process:
+        yield process
+
+
 def connect(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     return socket.create_connection((host, int(port)), TIMEOUT_S)
 
 
-def test_calls_are_lines_answered_in_order() -> None:
+def advanced_ms(broker: BrokerProcess) -> int:
+    """How far its clock was moved so far."""
+    with connect(broker.addresses.control) as control:
+        control.sendall(b'{"call": "status"}\n')
+        return int(json.loads(control.recv(65536))["result"]["advancedMs"])
+
+
+def test_calls_are_lines_answered_in_order(broker: BrokerProcess) -> None:
     """However they are cut; an error is an answer, and the connection goes on."""
     calls = b'{"call": "status"}\n{"call": "nonsense"}\n{"call": "advance", "seconds": 61}\n{"call": "status"}\n'
-    with controlled() as broker, connect(broker.addresses.control) as control:
+    with connect(broker.addresses.control) as control:
         for part in (calls[:7], calls[7:60], calls[60:]):
             control.sendall(part)
         with control.makefile("rb") as answers:
             first, wrong, moved, second = [json.loads(answers.readline()) for _ in range(4)]
     assert (first["ok"], wrong["ok"], moved["ok"], second["ok"]) == (True, False, True, True)
-    assert second["result"]["advancedMs"] == 61_000
+    assert second["result"]["advancedMs"] == first["result"]["advancedMs"] + 61_000
     assert second["result"]["nowMs"] >= first["result"]["nowMs"] + 61_000
 
 
-@pytest.mark.parametrize("line", [b"GET / HTTP/1.1", b"[1]", b'{"call": 1}', b'{"seconds": 1}', b"[" * 100_000])
-def test_what_is_no_call_ends_its_connection(line: bytes) -> None:
+@by_row("line", [b"GET / HTTP/1.1", b"[1]", b'{"call": 1}', b'{"seconds": 1}', b"[" * 100_000])
+def test_what_is_no_call_ends_its_connection(line: bytes, broker: BrokerProcess) -> None:
     """At the first wrong line: later lines, such as a body after the head of HTTP, are not read."""
-    with controlled() as broker:
-        with connect(broker.addresses.control) as control:
-            control.sendall(line + b'\n{"call": "advance", "seconds": 61}\n')
-            assert ended(control)
-        with connect(broker.addresses.control) as control:
-            control.sendall(b'{"call": "status"}\n')
-            assert json.loads(control.recv(65536))["result"]["advancedMs"] == 0
+    before_ms = advanced_ms(broker)
+    with connect(broker.addresses.control) as control:
+        control.sendall(line + b'\n{"call": "advance", "seconds": 61}\n')
+        assert ended(control)
+    assert advanced_ms(broker) == before_ms
 
 
+@pytest.mark.long
 def test_a_peer_that_does_not_read_is_not_read_from() -> None:
     """Its answers do not pile up, another peer is served meanwhile, and it gets them all in the end."""
     call = b'{"call": "nonsense"}\n'
@@ -73,6 +88,7 @@ def test_a_peer_that_does_not_read_is_not_read_from() -> None:
             assert all(not json.loads(answers.readline())["ok"] for _ in range(sent // len(call)))
 
 
+@pytest.mark.long
 def test_there_is_a_bound_of_connections() -> None:
     """Those that are open go on."""
     with controlled() as broker, ExitStack() as stack:
@@ -91,9 +107,10 @@ def ended(connection: socket.socket) -> bool:
         return True
 
 
-def test_down_and_up_keep_ports_and_state() -> None:
+def test_down_and_up_keep_ports_and_state(broker: BrokerProcess) -> None:
     """Both ports refuse while it is down and let in again after that; the clock stays where it was moved."""
-    with controlled() as broker, connect(broker.addresses.control) as control:
+    before_ms = advanced_ms(broker)
+    with connect(broker.addresses.control) as control:
 
         def call(name: str, **arguments: Any) -> Any:
             control.sendall(json.dumps({"call": name, **arguments}).encode() + b"\n")
@@ -113,7 +130,7 @@ def test_down_and_up_keep_ports_and_state() -> None:
             call("up")
             connect(broker.address).close()
             connect(broker.name_server).close()
-        assert call("status")["advancedMs"] == 5000
+        assert call("status")["advancedMs"] == before_ms + 5000
 
 
 def test_it_ends_when_its_stdin_closes() -> None:
@@ -134,17 +151,15 @@ def test_stdin_must_be_a_pipe_to_end_with_it() -> None:
 
 
 def test_without_the_option_there_is_no_control_port() -> None:
-    """Nor is anything of it imported."""
-    with BrokerProcess() as broker:
-        assert broker.addresses.control == ""
+    """Nothing of it is even imported."""
     look = "import sys, lockstep.broker.__main__; print([name for name in sys.modules if 'fault_api' in name])"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     assert done.stdout == "[]\n"
 
 
-def test_down_and_up_of_two_connections_at_once_are_both_answered() -> None:
+def test_down_and_up_of_two_connections_at_once_are_both_answered(broker: BrokerProcess) -> None:
     """One waits for the other; in the end the broker is up."""
-    with controlled() as broker, ExitStack() as opened:
+    with ExitStack() as opened:
         first, second = (opened.enter_context(connect(broker.addresses.control)) for _ in range(2))
         answers = [opened.enter_context(control.makefile("rb")) for control in (first, second)]
         for _ in range(50):

@@ -44,6 +44,7 @@ def test_a_command_of_the_guide(command: str, tmp_path: Path, monkeypatch: pytes
     assert ("WRONG overlap" in result.output) == two_owners
 
 
+@pytest.mark.long
 def test_the_tests_of_the_guide(tmp_path: Path) -> None:
     """They pass under plain pytest; here with two seeds each."""
     text = re.sub(r"seeds=\d+", "seeds=2", blocks("In pytest", "python")[0])
