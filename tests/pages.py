@@ -1,13 +1,19 @@
 """The pages that programs write into build/docs: `python -m tests.pages`, or `make docs`."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from enum import Enum
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
+from lockstep.broker.fence import states as fence_states
+from lockstep.client import ClientConfig, ConsumerConfig, LitePullConsumerConfig, ProducerConfig, PullConsumerConfig
+from lockstep.client.consumer.ownership import lock_states
 from lockstep.remoting.connections.connection_states import MACHINES, Machine
 from lockstep.simulation.articles.play import told_text
 from lockstep.simulation.articles.registry import SECTIONS, find_section
 from lockstep.simulation.museum.pages import document
+from tests.broker.acl.page import permissions
 from tests.mutants.found import protections
 from tests.tidy.source import ROOT
 
@@ -64,10 +70,59 @@ def _machine(machine: Machine) -> Iterator[str]:
         yield f"| **{state}** | {' | '.join(row.get(event, '') for event in events)} |"
 
 
+def locks() -> str:
+    """What a consumer and what a broker knows of the lock of one queue: states, events and all transitions."""
+    return "\n".join(["# The lock of one queue", *_consumer_lock(), *_broker_lock()]) + "\n"
+
+
+def _consumer_lock() -> Iterator[str]:
+    yield "\n## At a consumer"
+    for kind in (lock_states.LockState, lock_states.LockEvent, lock_states.LockAction):
+        yield from _meanings(kind)
+    yield "\n| state | event | next | does |\n|---|---|---|---|"
+    for (state, event), row in lock_states.TRANSITIONS.items():
+        yield f"| {state.name} | {event.name} | {row.state.name} | {', '.join(one.name for one in row.actions)} |"
+
+
+def _broker_lock() -> Iterator[str]:
+    yield "\n## At a broker with fenced locks"
+    for kind in (fence_states.LockState, fence_states.LockEvent):
+        yield from _meanings(kind)
+    yield "\n| state | event | next | the period ends: |\n|---|---|---|---|"
+    for (state, event), row in fence_states.TRANSITIONS.items():
+        yield f"| {state.name} | {event.name} | {row.state.name} | {row.cause.value if row.cause else ''} |"
+
+
+def _meanings(kind: type[Enum]) -> Iterator[str]:
+    yield f"\n| {kind.__name__.removeprefix('Lock').lower()} | meaning |\n|---|---|"
+    yield from (f"| `{one.name}` | {one.value} |" for one in kind)
+
+
+def settings() -> str:
+    """Each setting of each client, with RocketMQ's name of it and its default."""
+    kinds: dict[str, tuple[Any, ...]] = {
+        "all": (ClientConfig, ()),
+        "producer": (ProducerConfig, fields(ClientConfig)),
+        "push": (ConsumerConfig, fields(ClientConfig)),
+        "pull, lite": (PullConsumerConfig, fields(ClientConfig)),
+        "lite": (LitePullConsumerConfig, fields(PullConsumerConfig)),
+    }
+    lines = ["# Settings of the clients\n", "| client | setting | RocketMQ | default |", "|---|---|---|---|"]
+    for kind, (config, inherited) in kinds.items():
+        known = {field.name for field in inherited}
+        for field in (one for one in fields(config) if one.name not in known):
+            theirs, default = field.metadata.get("property"), getattr(field.default, "name", repr(field.default))
+            lines.append(f"| {kind} | `{field.name}` | {f'`{theirs}`' if theirs else '-'} | {default} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "articles.md": articles,
+    "client-settings.md": settings,
     "connection.md": connection,
+    "lock-states.md": locks,
     "museum.md": document,
+    "permissions.md": permissions,
     "protections.md": protections,
 }
 

@@ -1,4 +1,4 @@
-"""What docs/clients.md shows runs as it stands and prints what it says, and its table of settings is the code's."""
+"""What docs/clients.md shows runs as it stands and prints what it says."""
 
 import ast
 import asyncio
@@ -6,20 +6,12 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lockstep.client
-from lockstep.client import (
-    ClientConfig,
-    ConsumerConfig,
-    LitePullConsumerConfig,
-    ProducerConfig,
-    PullConsumerConfig,
-)
 from tests.commands import Lockstep, running_broker
 from tests.examples.documents import blocks
 
@@ -30,13 +22,6 @@ BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 COMMAND, *OPTIONS = shlex.split(SET_UP.partition("&\n")[0].replace("\\\n", ""))
 PRINTED = re.compile(r"print\(.*\)  # (.*)$", re.MULTILINE)
 SNIPPET_S = 60
-CONFIGS: dict[str, tuple[Any, ...]] = {
-    "all": (ClientConfig, None),
-    "producer": (ProducerConfig, ClientConfig),
-    "push": (ConsumerConfig, ClientConfig),
-    "pull, lite": (PullConsumerConfig, ClientConfig),
-    "lite": (LitePullConsumerConfig, PullConsumerConfig),
-}
 
 
 @pytest.fixture(scope="module")
@@ -95,23 +80,3 @@ def test_every_kind_of_client_is_shown() -> None:
         if re.match(r"Allocate(?!MessageQueueStrategy)|allocate_|select_by", name)
     }
     assert all(name in TEXT for name in exported)
-
-
-def test_the_settings_are_those_of_the_code() -> None:
-    """Every setting of every client, with RocketMQ's name and its default, and no other."""
-    rows = re.findall(r"^\| ([\w, ]+) \| `(\w+)` \| (\S+) \| (.+) \|$", TEXT[TEXT.index("## Settings") :], re.MULTILINE)
-    expected = []
-    for kind, (config, base) in CONFIGS.items():
-        inherited = {field.name for field in fields(base)} if base is not None else set()
-        for field in fields(config):
-            if field.name not in inherited:
-                theirs = field.metadata.get("property")
-                shown = {True: "true", False: "false", None: "none", "": '`""`'}
-                default = field.default
-                text = (
-                    shown[default]
-                    if isinstance(default, bool) or default in (None, "")
-                    else getattr(default, "name", str(default))
-                )
-                expected.append((kind, field.name, f"`{theirs}`" if theirs else "-", text))
-    assert rows == expected

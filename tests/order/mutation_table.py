@@ -1,6 +1,6 @@
-"""What the judge finds of wrongs put into real runs, and of good histories: the tables of docs/judge.md.
+"""What the judge finds of wrongs put into real runs, and of good histories.
 
-`python -m tests.order.mutation_table` writes them.
+`python -m tests.order.mutation_table` writes the tables to build/docs/judge.md.
 """
 
 import gzip
@@ -20,9 +20,7 @@ from tests.order.worlds import run
 
 __all__ = ["RUNS", "Cell", "Row", "recorded", "rows", "share", "table"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "judge.md"
 RECORDED = Path(__file__).parent / "traces"
-BEGIN, END = "<!-- mutations -->\n", "<!-- end of mutations -->"
 WORLDS: Final = ((16, "queue"), (9, "key"), (24, "queue"), (12, "queue"))  # seeds of simulated runs with handovers
 
 
@@ -126,7 +124,7 @@ def share(found: Sequence[Row], run_name: str) -> tuple[float, float]:
 
 
 def table(found: Sequence[Row]) -> str:
-    """For docs/judge.md."""
+    """In Markdown."""
     names = list(found[0].cells)
     lines = [f"| what was put in | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     lines += [
@@ -137,8 +135,13 @@ def table(found: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _main() -> None:
+    target = Path("build", "docs", "judge.md")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    page = f"# What the judge finds\n\n{good_table(judged(45, 60))}\n{table(rows(5))}"
+    target.write_text(page, encoding="utf-8")
+    print(f"written: {target}")
+
+
 if __name__ == "__main__":
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    tables = good_table(judged(45, 60)) + "\n" + table(rows(5))
-    PAGE.write_text(before + BEGIN + tables + END + rest.split(END)[1], encoding="utf-8")
+    _main()

@@ -1,10 +1,7 @@
 """The table of fenced locks: each rule at its boundary (docs/fencing.md)."""
 
-from pathlib import Path
-
 import pytest
 
-from lockstep.broker.fence.states import TRANSITIONS, LockEvent, LockState
 from lockstep.broker.state.fenced_locks import Cause, FenceAnswer
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockGrant
@@ -12,9 +9,6 @@ from lockstep.protocol.epochs import COUNTER_MAX, make_epoch
 from lockstep.protocol.model import MessageQueue
 from tests.broker.fence.fences import LEASE_MS, QUEUE, Fences, steps_of
 from tests.broker.helpers import NOW_MS, queues_of
-
-FENCING_MD = Path(__file__).parents[3] / "docs" / "fencing.md"
-
 
 # Epochs -----------------------------------------------------------------------------------------------------------
 
@@ -305,22 +299,3 @@ def test_ends_that_are_put_off_do_not_pile_up() -> None:
         fences.claim("b", NOW_MS)
         fences.unlock("a", epoch, NOW_MS)
         assert len(fences.locks._due._locks) <= 1
-
-
-# The table in the docs --------------------------------------------------------------------------------------------
-
-
-def test_the_documented_table_is_the_one_in_the_code() -> None:
-    """docs/fencing.md has a row for each state, event and transition, in their order."""
-    lines = FENCING_MD.read_text("utf-8").splitlines()
-    rows = [
-        f"| {state.name} | {event.name} | {row.state.name} | {row.cause.value if row.cause else ''} |"
-        for (state, event), row in TRANSITIONS.items()
-    ]
-    begin = lines.index("| state | event | next | the period ends: |") + 2
-    assert lines[begin : begin + len(rows)] == rows
-    assert not "".join(lines[begin + len(rows) :][:1]).startswith("|"), "a row that the code does not have"
-    for kind in (LockState, LockEvent):
-        begin = lines.index(f"| {kind.__name__.removeprefix('Lock').lower()} | meaning |") + 2
-        described = [f"| `{member.name}` | {member.value} |" for member in kind]
-        assert lines[begin : begin + len(described)] == described

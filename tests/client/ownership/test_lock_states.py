@@ -1,7 +1,6 @@
-"""The life of a queue's lock in every interleaving of two brokers (wire.md 7.2, 7.3), and its table in the docs."""
+"""The life of a queue's lock in every interleaving of two brokers (wire.md 7.2, 7.3)."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from lockstep.client.consumer.ownership.lock_states import (
 )
 from tests.client.ownership.lock_model import Budget, World, check, is_settled, moves
 
-ORDER_MD = Path(__file__).parents[3] / "docs" / "order.md"
 STEPS_MAX = 5000
 SMALL = (
     Budget(calls=1, unlocks=1, timeouts=1, losses=0, failures=1, rivals=1),
@@ -177,22 +175,3 @@ def test_any_long_story_settles(data: st.DataObject) -> None:
         world = rng.choice([move.world for move in moves(world) if move.is_free])
         check(world)
     assert is_settled(world)
-
-
-def _tables() -> Iterable[str]:
-    for name, kind in (("state", LockState), ("event", LockEvent), ("action", LockAction)):
-        yield f"| {name} | meaning |"
-        yield "|---|---|"
-        for member in kind:
-            yield f"| `{member.name}` | {member.value} |"
-        yield ""
-    yield "| state | event | next | does |"
-    yield "|---|---|---|---|"
-    for (state, event), (after, actions) in TRANSITIONS.items():
-        does = ", ".join(action.name for action in actions)
-        yield f"| {state.name} | {event.name} | {after.name} | {does} |"
-
-
-def test_the_docs_have_the_table() -> None:
-    """States, events and actions with their meaning, and every transition; no row more and none less."""
-    assert "\n".join([*_tables(), ""]) in ORDER_MD.read_text() + "\n"
