@@ -12,7 +12,7 @@ from lockstep.broker.acl.errors import AccessDenied
 from lockstep.broker.acl.files import AclFiles
 from lockstep.broker.acl.permissions import PUB, Account, check_permissions
 from lockstep.broker.acl.replay import ReplayWindow
-from lockstep.broker.acl.wants import NAME_SERVER_ADMIN, Asked, Wants, stand_ins_of, wants_of
+from lockstep.broker.acl.required_permissions import NAME_SERVER_ADMIN, Request, Requirement, required_of, stand_ins_of
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.names import RESERVED_TOPICS, TRACE_TOPIC
@@ -52,7 +52,7 @@ class AccessControl:
             texts = field_texts(command)
             account, by_address = self._account(command, texts, host, now_ms)
             if not by_address or self._strict:
-                self._check_wants(command, texts, account, wants_of(command.code, strict=self._strict))
+                self._check_requirement(command, texts, account, required_of(command.code, strict=self._strict))
 
     def check_name_server(self, command: RemotingCommand, host: str, now_ms: int) -> None:
         """Raises AccessDenied unless a name server may serve the request: its changes are for administrators."""
@@ -92,16 +92,18 @@ class AccessControl:
         expected = signature_of(signed_bytes(texts, command.body, [_UNIQUE_KEY_QUERY]), secret_key)
         return hmac.compare_digest(given, expected.encode("ascii"))
 
-    def _check_wants(self, command: RemotingCommand, texts: Mapping[str, str], account: Account, wants: Wants) -> None:
-        asked = Asked(command, texts, self._message_at, stand_ins_of(command.code) if self._strict else {})
+    def _check_requirement(
+        self, command: RemotingCommand, texts: Mapping[str, str], account: Account, requirement: Requirement
+    ) -> None:
+        request = Request(command, texts, self._message_at, stand_ins_of(command.code) if self._strict else {})
         try:
-            wanted = [(need, pair) for need in wants.needs for pair in need.find(asked)]
+            wanted = [(each, pair) for each in requirement.permissions for pair in each.find(request)]
         except RemoteProtocolError as error:
             raise AccessDenied(str(error)) from None
         # Traces of clients may always be sent, but other topics of the same request need their permissions.
-        named = [pair for need, pair in wanted if not need.of_stored and pair != (TRACE_TOPIC, PUB)]
-        self._check_pairs(command, account, named, admin=wants.admin)
-        of_stored = [pair for need, pair in wanted if need.of_stored]
+        named = [pair for each, pair in wanted if not each.of_stored and pair != (TRACE_TOPIC, PUB)]
+        self._check_pairs(command, account, named, admin=requirement.admin)
+        of_stored = [pair for each, pair in wanted if each.of_stored]
         if of_stored:
             try:
                 self._check_pairs(command, account, of_stored, admin=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker.acl.control import AccessControl
-from lockstep.broker.acl.wants import Wants
+from lockstep.broker.acl.required_permissions import Requirement
 from lockstep.broker.fault_api.calls import CALLS, ControlledBroker
 from lockstep.broker.server import BrokerServer
 from lockstep.remoting.tls.port import TlsPort
@@ -97,7 +97,7 @@ def test_it_finds_a_stall(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 @pytest.mark.parametrize("mode", ["acl", "both"])
 def test_it_finds_a_check_that_is_left_out(mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An account with few rights changes what is not its own: the state tells, without asking the checks."""
-    monkeypatch.setattr("lockstep.broker.acl.control.wants_of", lambda *_, **__: Wants())
+    monkeypatch.setattr("lockstep.broker.acl.control.required_of", lambda *_, **__: Requirement())
     assert played(mode, tmp_path).fault
 
 

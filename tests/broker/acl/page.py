@@ -1,6 +1,6 @@
 """The page of permissions: what each request code wants in RocketMQ's and in strict mode."""
 
-from lockstep.broker.acl.wants import NAME_SERVER_ADMIN, WANTS
+from lockstep.broker.acl.required_permissions import NAME_SERVER_ADMIN, REQUIRED_PERMISSIONS
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from lockstep.protocol.codes import RequestCode
 
@@ -10,9 +10,9 @@ def permissions() -> str:
     lines = ["# What each request wants", "", "| code | request to a broker | RocketMQ | strict |", "|---|---|---|---|"]
     for code in sorted(RequestCode):
         if code in BROKER_HANDLERS:
-            rocketmq, strict = WANTS[code]
+            rocketmq, strict = REQUIRED_PERMISSIONS[code]
             lines.append(f"| {int(code)} | {code.name} | {rocketmq.text} | {strict.text} |")
-    lines += ["", "Every other code wants a signature, and is answered that it is not supported.", ""]
+    lines += ["", "Every other code requires a signature, and is answered that it is not supported.", ""]
     lines += ["| code | request to a name server | RocketMQ | strict |", "|---|---|---|---|"]
     for code in sorted(RequestCode):
         if code in NAME_SERVER_HANDLERS:

@@ -9,7 +9,7 @@ import pytest
 from lockstep.broker.acl.control import AccessControl
 from lockstep.broker.acl.errors import AccessDenied
 from lockstep.broker.acl.replay import ReplayWindow
-from lockstep.broker.acl.wants import NAME_SERVER_ADMIN, WANTS
+from lockstep.broker.acl.required_permissions import NAME_SERVER_ADMIN, REQUIRED_PERMISSIONS
 from lockstep.protocol.codes import RequestCode as R
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
@@ -196,7 +196,7 @@ def test_offsets_in_any_form(tmp_path: Path, code: int, name: str, offset: str) 
     ],
 )
 def test_absent_names(tmp_path: Path, code: int, fields: dict[str, Any]) -> None:
-    """Strict: what a handler reads for an absent field wants its permission. RocketMQ asks for none."""
+    """Strict: what a handler reads for an absent field requires its permission. RocketMQ asks for none."""
     rules = RULES.replace("defaultGroupPerm: SUB", "defaultGroupPerm: DENY")
     with pytest.raises(AccessDenied, match=r"No default permission for (topic|group):null"):
         AccessControl(files(tmp_path, rules), strict=True).check(signed(code, dict(fields)), HOST, 0)
@@ -233,10 +233,10 @@ def test_unique_key_query(tmp_path: Path) -> None:
 
 
 def test_every_code_has_a_row() -> None:
-    """No request code is without its wants, and a row names no code twice."""
-    assert set(WANTS) == set(R)
+    """No request code is without its requirement, and a row names no code twice."""
+    assert set(REQUIRED_PERMISSIONS) == set(R)
     assert set(R) >= NAME_SERVER_ADMIN
-    for code, (rocketmq, strict) in WANTS.items():
+    for code, (rocketmq, strict) in REQUIRED_PERMISSIONS.items():
         assert rocketmq.text, code
         assert strict.text, code
         assert strict.admin or not rocketmq.admin, f"{code}: strict checks are not weaker"

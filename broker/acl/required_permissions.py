@@ -1,7 +1,7 @@
-"""What each request code wants of an account, as RocketMQ 4.9 checks it and as `--acl-checks strict` does.
+"""What each request code requires of an account, as RocketMQ 4.9 checks it and as `--acl-checks strict` does.
 
 docs/security.md has these tables, generated. RocketMQ maps nine codes to permissions; every other code is served to any
-account, with or without permissions. A code that RocketMQ 4.9 does not have wants the same in both modes.
+account, with or without permissions. A code that RocketMQ 4.9 does not have requires the same in both modes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,13 +21,21 @@ from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.messages.together import decode_commits, decode_sends
 from lockstep.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_topic, retry_topic
 
-__all__ = ["NAME_SERVER_ADMIN", "WANTS", "Asked", "Need", "Wants", "stand_ins_of", "wants_of"]
+__all__ = [
+    "NAME_SERVER_ADMIN",
+    "REQUIRED_PERMISSIONS",
+    "Request",
+    "RequiredPermission",
+    "Requirement",
+    "required_of",
+    "stand_ins_of",
+]
 
 _Found = Iterator[tuple[str, int]]
 _SHOWN: Final = {PUB: "PUB", SUB: "SUB", ANY: "PUB or SUB"}
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A request.
 
     Args:
@@ -59,7 +67,7 @@ def stand_ins_of(code: int) -> Mapping[str, str]:
     return {} if header_class is None else _stand_ins(header_class)
 
 
-class Need(NamedTuple):
+class RequiredPermission(NamedTuple):
     """One permission: how the docs call it, and the resources of a request that need it.
 
     Args:
@@ -67,65 +75,65 @@ class Need(NamedTuple):
     """
 
     text: str
-    find: Callable[[Asked], Iterable[tuple[str, int]]]
+    find: Callable[[Request], Iterable[tuple[str, int]]]
     of_stored: bool = False
 
 
-class Wants(NamedTuple):
-    """What a code wants in one mode. Without needs a signature is enough."""
+class Requirement(NamedTuple):
+    """What a code requires in one mode. Without permissions a signature is enough."""
 
     admin: bool = False
-    needs: tuple[Need, ...] = ()
+    permissions: tuple[RequiredPermission, ...] = ()
 
     @property
     def text(self) -> str:
-        return "admin" if self.admin else "; ".join(need.text for need in self.needs) or "a signature"
+        return "admin" if self.admin else "; ".join(each.text for each in self.permissions) or "a signature"
 
 
-def _topic(field: str, permission: int) -> Need:
-    def find(asked: Asked) -> _Found:
-        topic = asked.name(field)
+def _topic(field: str, permission: int) -> RequiredPermission:
+    def find(request: Request) -> _Found:
+        topic = request.name(field)
         if topic is not None:
             yield topic, permission
 
-    return Need(f"{_SHOWN[permission]} on topic `{field}`", find)
+    return RequiredPermission(f"{_SHOWN[permission]} on topic `{field}`", find)
 
 
-def _group(field: str, permission: int = SUB) -> Need:
-    def find(asked: Asked) -> _Found:
-        group = asked.name(field)
+def _group(field: str, permission: int = SUB) -> RequiredPermission:
+    def find(request: Request) -> _Found:
+        group = request.name(field)
         if group is not None:
             yield retry_topic(group), permission
 
-    return Need(f"{_SHOWN[permission]} on group `{field}`", find)
+    return RequiredPermission(f"{_SHOWN[permission]} on group `{field}`", find)
 
 
-def _send(topic_field: str, group_field: str) -> Need:
+def _send(topic_field: str, group_field: str) -> RequiredPermission:
     """A send to a retry topic counts as the consumer's; RocketMQ takes the group that the request names."""
 
-    def find(asked: Asked) -> _Found:
-        topic, group = asked.texts.get(topic_field), asked.texts.get(group_field)
+    def find(request: Request) -> _Found:
+        topic, group = request.texts.get(topic_field), request.texts.get(group_field)
         if topic is not None and is_retry_topic(topic):
             if group is not None:
                 yield retry_topic(group), SUB
         elif topic is not None:
             yield topic, PUB
 
-    return Need(f"PUB on topic `{topic_field}`; for a retry topic SUB on group `{group_field}`", find)
+    return RequiredPermission(f"PUB on topic `{topic_field}`; for a retry topic SUB on group `{group_field}`", find)
 
 
-def _send_strict(topic_field: str) -> Need:
-    def find(asked: Asked) -> _Found:
-        topic = asked.name(topic_field)
+def _send_strict(topic_field: str) -> RequiredPermission:
+    def find(request: Request) -> _Found:
+        topic = request.name(topic_field)
         if topic is not None:
             yield topic, SUB if is_retry_topic(topic) else PUB
 
-    return Need(f"PUB on topic `{topic_field}`; for a retry topic SUB on its group", find)
+    return RequiredPermission(f"PUB on topic `{topic_field}`; for a retry topic SUB on its group", find)
 
 
-def _heartbeat(*, producers: bool) -> Need:
-    def find(asked: Asked) -> _Found:
-        data = read_body(UnreadHeartbeat, asked.command).read()
+def _heartbeat(*, producers: bool) -> RequiredPermission:
+    def find(request: Request) -> _Found:
+        data = read_body(UnreadHeartbeat, request.command).read()
         for consumer in data.consumer_data_set:
             yield retry_topic(consumer.group_name), SUB
             for subscription in consumer.subscriptions:
@@ -135,22 +143,22 @@ def _heartbeat(*, producers: bool) -> Need:
                 yield retry_topic(producer.group_name), ANY
 
     text = "SUB on each consumer group and on each subscribed topic"
-    return Need(f"{text}; PUB or SUB on each producer group" if producers else text, find)
+    return RequiredPermission(f"{text}; PUB or SUB on each producer group" if producers else text, find)
 
 
 _INNER_GROUPS: Final = ("CLIENT_INNER_PRODUCER", "DEFAULT_PRODUCER")  # that every Java client is in
 
 
-def _locks(asked: Asked) -> _Found:
-    body = read_body(LockBatchBody, asked.command)
+def _locks(request: Request) -> _Found:
+    body = read_body(LockBatchBody, request.command)
     yield retry_topic(body.consumer_group), SUB
     for topic in dict.fromkeys(queue.topic for queue in body.mq_set):
         yield topic, SUB
 
 
-def _topic_of(asked: Asked, offset: int) -> str | None:
+def _topic_of(request: Request, offset: int) -> str | None:
     """The topic of a stored message; that of a half message or a delayed one is the topic it is for."""
-    stored = asked.message_at(offset)
+    stored = request.message_at(offset)
     if stored is None:
         return None  # the handler says so
     message = decode_messages(stored, unzip=False)[0]
@@ -167,74 +175,74 @@ def _number(text: str | None) -> int | None:
         return None
 
 
-def _sends(asked: Asked) -> _Found:
+def _sends(request: Request) -> _Found:
     """Each topic of the frame, whose queues are read as the handler reads them."""
-    count = _number(asked.texts.get("messageCount")) or 0
-    queues, _, _ = decode_sends(asked.command.body, count)
+    count = _number(request.texts.get("messageCount")) or 0
+    queues, _, _ = decode_sends(request.command.body, count)
     for topic in dict.fromkeys(queue.topic for queue in queues):
         yield topic, SUB if is_retry_topic(topic) else PUB
 
 
-def _commits(asked: Asked) -> _Found:
+def _commits(request: Request) -> _Found:
     for topic in dict.fromkeys(
-        commit.topic for commit in decode_commits(asked.command.body, _number(asked.texts.get("commitCount")) or 0)
+        commit.topic for commit in decode_commits(request.command.body, _number(request.texts.get("commitCount")) or 0)
     ):
         yield topic, SUB
 
 
-def _stored(field: str, permission: int) -> Need:
-    def find(asked: Asked) -> _Found:
-        offset = _number(asked.texts.get(field))
-        topic = _topic_of(asked, offset) if offset is not None else None
+def _stored(field: str, permission: int) -> RequiredPermission:
+    def find(request: Request) -> _Found:
+        offset = _number(request.texts.get(field))
+        topic = _topic_of(request, offset) if offset is not None else None
         if topic is not None:
             yield topic, permission
 
-    return Need(f"{_SHOWN[permission]} on the topic of the message at `{field}`", find, of_stored=True)
+    return RequiredPermission(f"{_SHOWN[permission]} on the topic of the message at `{field}`", find, of_stored=True)
 
 
 _R = RequestCode
-_SIGNED: Final = Wants()
-_ADMIN: Final = Wants(admin=True)
+_SIGNED: Final = Requirement()
+_ADMIN: Final = Requirement(admin=True)
 
 
-def _wants(*needs: Need) -> Wants:
-    return Wants(needs=needs)
+def _all_of(*permissions: RequiredPermission) -> Requirement:
+    return Requirement(permissions=permissions)
 
 
-_QUEUE_READ: Final = _wants(_topic("topic", ANY))
-_SENDS: Final = _wants(Need("PUB on each topic of the body", _sends))
-_LOCKS: Final = _wants(Need("SUB on the group and on each topic of the body", _locks))
-_PULL: Final = _wants(_topic("topic", SUB), _group("consumerGroup"))
-_OF_GROUP: Final = _wants(_group("consumerGroup"))
-_UNREGISTER: Final = _wants(_group("consumerGroup"))
-_OFFSETS: Final = _wants(_group("consumerGroup"), _topic("topic", SUB))
-_COMMITS: Final = _wants(_group("consumerGroup"), Need("SUB on each topic of the body", _commits))
+_QUEUE_READ: Final = _all_of(_topic("topic", ANY))
+_SENDS: Final = _all_of(RequiredPermission("PUB on each topic of the body", _sends))
+_LOCKS: Final = _all_of(RequiredPermission("SUB on the group and on each topic of the body", _locks))
+_PULL: Final = _all_of(_topic("topic", SUB), _group("consumerGroup"))
+_OF_GROUP: Final = _all_of(_group("consumerGroup"))
+_UNREGISTER: Final = _all_of(_group("consumerGroup"))
+_OFFSETS: Final = _all_of(_group("consumerGroup"), _topic("topic", SUB))
+_COMMITS: Final = _all_of(_group("consumerGroup"), RequiredPermission("SUB on each topic of the body", _commits))
 # A reply to a message goes to a client that waits, whose id only the message has.
-_REPLY: Final = (_SIGNED, _wants(_send_strict("topic")))
-_REPLY_V2: Final = (_SIGNED, _wants(_send_strict("b")))
+_REPLY: Final = (_SIGNED, _all_of(_send_strict("topic")))
+_REPLY_V2: Final = (_SIGNED, _all_of(_send_strict("b")))
 _ADMIN_ONLY_STRICT: Final = (_SIGNED, _ADMIN)
 _ADMIN_ALWAYS: Final = (_ADMIN, _ADMIN)
 _ANY_SIGNED: Final = (_SIGNED, _SIGNED)
 
-# By code: what RocketMQ 4.9 wants, and what strict checks want.
-WANTS: Final[Mapping[int, tuple[Wants, Wants]]] = {
+# By code: what RocketMQ 4.9 requires, and what strict checks require.
+REQUIRED_PERMISSIONS: Final[Mapping[int, tuple[Requirement, Requirement]]] = {
     # Messages.
-    _R.SEND_MESSAGE: (_wants(_send("topic", "group")), _wants(_send_strict("topic"))),
-    _R.SEND_MESSAGE_V2: (_wants(_send("b", "a")), _wants(_send_strict("b"))),
-    _R.SEND_BATCH_MESSAGE: (_SIGNED, _wants(_send_strict("b"))),
+    _R.SEND_MESSAGE: (_all_of(_send("topic", "group")), _all_of(_send_strict("topic"))),
+    _R.SEND_MESSAGE_V2: (_all_of(_send("b", "a")), _all_of(_send_strict("b"))),
+    _R.SEND_BATCH_MESSAGE: (_SIGNED, _all_of(_send_strict("b"))),
     _R.SEND_TOGETHER: (_SENDS, _SENDS),
-    _R.FIND_SENT: (_wants(_topic("topic", PUB)), _wants(_topic("topic", PUB))),
+    _R.FIND_SENT: (_all_of(_topic("topic", PUB)), _all_of(_topic("topic", PUB))),
     _R.SEND_REPLY_MESSAGE: _REPLY,
     _R.SEND_REPLY_MESSAGE_V2: _REPLY_V2,
     _R.PULL_MESSAGE: (_PULL, _PULL),
     _R.LITE_PULL_MESSAGE: (_PULL, _PULL),
-    _R.CONSUMER_SEND_MSG_BACK: (_wants(_group("group")), _wants(_group("group"), _stored("offset", SUB))),
-    _R.END_TRANSACTION: (_SIGNED, _wants(_stored("commitLogOffset", PUB))),
-    _R.QUERY_MESSAGE: (_wants(_topic("topic", SUB)), _wants(_topic("topic", SUB))),
-    _R.VIEW_MESSAGE_BY_ID: (_SIGNED, _wants(_stored("offset", SUB))),
-    _R.QUERY_CONSUME_QUEUE: (_SIGNED, _wants(_topic("topic", SUB))),
+    _R.CONSUMER_SEND_MSG_BACK: (_all_of(_group("group")), _all_of(_group("group"), _stored("offset", SUB))),
+    _R.END_TRANSACTION: (_SIGNED, _all_of(_stored("commitLogOffset", PUB))),
+    _R.QUERY_MESSAGE: (_all_of(_topic("topic", SUB)), _all_of(_topic("topic", SUB))),
+    _R.VIEW_MESSAGE_BY_ID: (_SIGNED, _all_of(_stored("offset", SUB))),
+    _R.QUERY_CONSUME_QUEUE: (_SIGNED, _all_of(_topic("topic", SUB))),
     # Consumers.
-    _R.HEART_BEAT: (_wants(_heartbeat(producers=False)), _wants(_heartbeat(producers=True))),
+    _R.HEART_BEAT: (_all_of(_heartbeat(producers=False)), _all_of(_heartbeat(producers=True))),
     _R.UNREGISTER_CLIENT: (_UNREGISTER, _UNREGISTER),
     _R.GET_CONSUMER_LIST_BY_GROUP: (_OF_GROUP, _OF_GROUP),
     _R.UPDATE_CONSUMER_OFFSET: (_OFFSETS, _OFFSETS),
@@ -254,7 +262,7 @@ WANTS: Final[Mapping[int, tuple[Wants, Wants]]] = {
     _R.GET_EARLIEST_MSG_STORETIME: (_SIGNED, _QUEUE_READ),
     _R.GET_TOPIC_STATS_INFO: (_SIGNED, _QUEUE_READ),
     _R.GET_TOPIC_CONFIG: (_SIGNED, _QUEUE_READ),
-    _R.GET_SUBSCRIPTIONGROUP_CONFIG: (_SIGNED, _wants(_group("group"))),
+    _R.GET_SUBSCRIPTIONGROUP_CONFIG: (_SIGNED, _all_of(_group("group"))),
     _R.GET_CONSUME_STATS: (_SIGNED, _OF_GROUP),
     _R.GET_CONSUMER_CONNECTION_LIST: (_SIGNED, _OF_GROUP),
     # Changes by administrators.
@@ -354,6 +362,6 @@ NAME_SERVER_ADMIN: Final = frozenset(
 )
 
 
-def wants_of(code: int, *, strict: bool) -> Wants:
+def required_of(code: int, *, strict: bool) -> Requirement:
     """A code that is not in the table is not served; a signature is enough to hear that."""
-    return WANTS.get(code, _ANY_SIGNED)[strict]
+    return REQUIRED_PERMISSIONS.get(code, _ANY_SIGNED)[strict]
