@@ -10,7 +10,7 @@ from lockstep.broker.fence import states as fence_states
 from lockstep.client import ClientConfig, ConsumerConfig, LitePullConsumerConfig, ProducerConfig, PullConsumerConfig
 from lockstep.client.consumer.ownership import lock_states
 from lockstep.remoting.connections.connection_states import MACHINES, Machine
-from lockstep.simulation.articles.play import told_text
+from lockstep.simulation.articles.play import narration_text
 from lockstep.simulation.articles.registry import SECTIONS, find_section
 from lockstep.simulation.museum.pages import document
 from tests.broker.acl.page import permissions
@@ -44,7 +44,7 @@ def articles() -> str:
     lines = [_ARTICLES]
     lines += [f"| `{one.id}` | {one.title} | {one.summary} | {one.story_text or '-'} |" for one in SECTIONS]
     for name in _STORIES:
-        lines += [f"\n## `lockstep-sim article {name}`\n\n```text", *told_text(find_section(name)), "```"]
+        lines += [f"\n## `lockstep-sim article {name}`\n\n```text", *narration_text(find_section(name)), "```"]
     return "\n".join(lines) + "\n"
 
 

@@ -1,17 +1,17 @@
-"""The narrator watches a stage, and makes lines of what is asked, answered, logged and called, and of tables."""
+"""The narrator watches a cluster, and makes lines of what is asked, answered, logged and called, and of tables."""
 
-from lockstep.simulation.articles.calls import Call
-from lockstep.simulation.articles.heard import Answered
-from lockstep.simulation.articles.sentences import (
+from lockstep.simulation.articles.event_texts import (
     Sentence,
     sentence_of_event,
     sentence_of_late_reply,
     sentence_of_request,
 )
-from lockstep.simulation.articles.stage import Lines, Stage
+from lockstep.simulation.articles.narration import Focus, Line, number
 from lockstep.simulation.articles.tables import Tables, changes, queue_name, tables_of
-from lockstep.simulation.articles.told import Focus, Line, number
+from lockstep.simulation.lab.calls import Call
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.recorded_cluster import Lines, RecordedCluster
+from lockstep.simulation.lab.request_log import Answered
 
 __all__ = ["Narrator"]
 
@@ -19,22 +19,22 @@ __all__ = ["Narrator"]
 class Narrator:
     """`lines` is the story so far. Tables are compared at the end of each instant in which something happened."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, cluster: RecordedCluster) -> None:
         self.lines: list[Line] = []
-        self._stage = stage
-        self._world = stage.world
+        self._cluster = cluster
+        self._world = cluster.world
         self._before: Tables = {}
         self._looks = False
         self._over = False
         self._arrived_at = 0  # how many lines there were when the present request arrived
-        stage.on_act = lambda host, text: self._add(host, Sentence(Focus.LIFE, text), text)
-        stage.heard.on_arrival = self._arrival
-        stage.heard.on_request = self._request
-        stage.heard.on_late_reply = self._late_reply
-        stage.seen.on_begin = self._begin
-        stage.seen.on_end = self._end
-        assert isinstance(stage.log, Lines)
-        stage.log.on_line = self._event
+        cluster.on_act = lambda host, text: self._add(host, Sentence(Focus.LIFE, text), text)
+        cluster.request_log.on_arrival = self._arrival
+        cluster.request_log.on_request = self._request
+        cluster.request_log.on_late_reply = self._late_reply
+        cluster.seen.on_begin = self._begin
+        cluster.seen.on_end = self._end
+        assert isinstance(cluster.log, Lines)
+        cluster.log.on_line = self._event
 
     def stop(self) -> None:
         """What happens from now on is not told."""
@@ -55,7 +55,7 @@ class Narrator:
         self._looks = False
         if self._over:
             return
-        after = tables_of(self._stage, self._before)
+        after = tables_of(self._cluster, self._before)
         for row, text in changes(self._before, after):
             self.lines.append(Line(self._world.elapsed_ms, "", row.focus, row.name, f"{row.name}: {text}"))
         self._before = after
@@ -63,7 +63,7 @@ class Narrator:
     # What happens --------------------------------------------------------------------------------------------
 
     def _event(self, line: LogLine) -> None:
-        self._add(line.host, sentence_of_event(line, self._stage.who), line.event)
+        self._add(line.host, sentence_of_event(line, self._cluster.who), line.event)
 
     def _arrival(self) -> None:
         self._arrived_at = len(self.lines)
@@ -72,13 +72,13 @@ class Narrator:
         """A request stands before what the broker logged while it handled it."""
         request, logged = answered.request, self.lines[self._arrived_at :]
         del self.lines[self._arrived_at :]
-        self._add(self._stage.who(request.client), sentence_of_request(answered, self._stage.who), request.name)
+        self._add(self._cluster.who(request.client), sentence_of_request(answered, self._cluster.who), request.name)
         self.lines += logged
 
     def _late_reply(self, answered: Answered) -> None:
         sentence = sentence_of_late_reply(answered)
         if sentence is not None:
-            to = self._stage.who(answered.request.client)
+            to = self._cluster.who(answered.request.client)
             self._add(answered.request.server, sentence._replace(text=f"{sentence.text} (to {to})"), "late reply")
 
     def _begin(self, calls: list[Call]) -> None:

@@ -5,20 +5,20 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.client import SerializeType
 from lockstep.client.profiles import PROFILES
+from lockstep.simulation.articles.narration import Focus, Line, number, text_of
 from lockstep.simulation.articles.narrator import Narrator
 from lockstep.simulation.articles.section import ARTICLES, Section
-from lockstep.simulation.articles.stage import INSTANT, Stage
-from lockstep.simulation.articles.told import Focus, Line, number, text_of
+from lockstep.simulation.lab.recorded_cluster import INSTANT, RecordedCluster
 from lockstep.simulation.run import simulate
 from lockstep.simulation.world import World
 
-__all__ = ["PROFILE", "Told", "play", "section_row", "told_row", "told_text"]
+__all__ = ["PROFILE", "Narration", "narration_row", "narration_text", "play", "section_row"]
 
 PROFILE: Final = "articles"
 _SEED: Final = 20130101
 
 
-class Told(NamedTuple):
+class Narration(NamedTuple):
     """Args:
     lines: the whole story; a section shows those of its focus.
     point: what the story shows, made from what happened.
@@ -31,42 +31,42 @@ class Told(NamedTuple):
     trace_hash: str
 
 
-def play(section: Section, *, seed: int = _SEED) -> Told:
+def play(section: Section, *, seed: int = _SEED) -> Narration:
     """Run a section's story from its start to a clean end. Only for a section with a story."""
     assert section.story is not None
     assert section.point is not None
     story, point = section.story, section.point
 
     async def main(world: World) -> tuple[list[Line], str, str]:
-        stage = Stage(world, SerializeType.JSON, profile=PROFILE)
-        narrator = Narrator(stage)
-        await story(stage)
+        cluster = RecordedCluster(world, SerializeType.JSON, profile=PROFILE)
+        narrator = Narrator(cluster)
+        await story(cluster)
         narrator.stop()
-        text = point(stage)
-        await stage.shut_down()
-        return narrator.lines, text, _judged(stage)
+        text = point(cluster)
+        await cluster.shut_down()
+        return narrator.lines, text, _judged(cluster)
 
     main.__module__ = story.__module__  # escapes to real time are looked for there
     outcome = simulate(main, seed=seed, options=INSTANT)
-    return Told(*outcome.value, outcome.trace_hash)
+    return Narration(*outcome.value, outcome.trace_hash)
 
 
-def told_text(section: Section, *, seed: int = _SEED) -> Iterator[str]:
+def narration_text(section: Section, *, seed: int = _SEED) -> Iterator[str]:
     """The section as text: its summary, the settings, the story, the point and the judge's result."""
     yield f"Article {section.article} ({ARTICLES[section.article]}), {section.title}"
     yield ""
     yield section.summary
     if section.story is None:
         return
-    told = play(section, seed=seed)
+    narration = play(section, seed=seed)
     settings = ", ".join(f"{name} = {number(value)}" for name, value in PROFILES[PROFILE].items())
     yield f"Story: {section.story_text}"
     yield f"Settings: RocketMQ 4.9.8, with {settings} as in the articles."
     yield ""
-    yield from text_of(_shown(section, told))
+    yield from text_of(_shown(section, narration))
     yield ""
-    yield f"Shown: {told.point}"
-    yield f"Judge: {told.judged}."
+    yield f"Shown: {narration.point}"
+    yield f"Judge: {narration.judged}."
 
 
 def section_row(section: Section) -> dict[str, Any]:
@@ -80,35 +80,35 @@ def section_row(section: Section) -> dict[str, Any]:
     }
 
 
-def told_row(section: Section, *, seed: int = _SEED) -> dict[str, Any]:
-    """What `told_text` has, as JSON fields; no line of the story is left out."""
+def narration_row(section: Section, *, seed: int = _SEED) -> dict[str, Any]:
+    """What `narration_text` has, as JSON fields; no line of the story is left out."""
     row = section_row(section) | {"summary": section.summary}
     if section.story is None:
         return row | {"story": None, "settings": {}, "lines": [], "point": None, "judged": None, "trace_hash": None}
-    told = play(section, seed=seed)
+    narration = play(section, seed=seed)
     lines = [
         {"at_ms": line.at_ms, "host": line.host or None, "focus": line.focus.value, "text": line.text}
-        for line in _shown(section, told)
+        for line in _shown(section, narration)
     ]
     return row | {
         "story": section.story_text,
         "settings": dict(PROFILES[PROFILE]),
         "lines": lines,
-        "point": told.point,
-        "judged": told.judged,
-        "trace_hash": told.trace_hash,
+        "point": narration.point,
+        "judged": narration.judged,
+        "trace_hash": narration.trace_hash,
     }
 
 
-def _shown(section: Section, told: Told) -> Iterator[Line]:
+def _shown(section: Section, narration: Narration) -> Iterator[Line]:
     """The lines of a story that its section is about."""
-    return (line for line in told.lines if line.focus in (Focus.LIFE, *section.focus))
+    return (line for line in narration.lines if line.focus in (Focus.LIFE, *section.focus))
 
 
-def _judged(stage: Stage) -> str:
-    if stage.not_judged:
-        return f"not asked, because {stage.not_judged}"
-    report = stage.judge()
+def _judged(cluster: RecordedCluster) -> str:
+    if cluster.not_judged:
+        return f"not asked, because {cluster.not_judged}"
+    report = cluster.judge()
     broken = ", ".join(f"{kind} {count}" for kind, count in sorted(report.violation_counts.items()))
     repeats = ", ".join(f"{cause} {count}" for cause, count in sorted(report.duplicates.items()))
     order = f"NOT in order: {broken}" if broken else "in order"

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from lockstep.simulation.articles.stage import Stage
-from lockstep.simulation.articles.told import Focus
+from lockstep.simulation.articles.narration import Focus
+from lockstep.simulation.lab.recorded_cluster import RecordedCluster
 
 __all__ = ["ARTICLES", "Point", "Section", "Story"]
 
@@ -18,8 +18,8 @@ ARTICLES: Final = {
     5: "consumer 1.启动",
 }
 
-Story = Callable[[Stage], Awaitable[None]]
-Point = Callable[[Stage], str]
+Story = Callable[[RecordedCluster], Awaitable[None]]
+Point = Callable[[RecordedCluster], str]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the tables of a stage hold now: locks and offsets at the brokers, the ProcessQueues of the consumers."""
+"""What the tables of a cluster have now: locks and offsets at the brokers, the ProcessQueues of the consumers."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -6,8 +6,8 @@ from typing import NamedTuple
 from lockstep.client import MessageQueue, PushConsumer
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.names import is_retry_topic
-from lockstep.simulation.articles.stage import Stage
-from lockstep.simulation.articles.told import Focus, number
+from lockstep.simulation.articles.narration import Focus, number
+from lockstep.simulation.lab.recorded_cluster import RecordedCluster
 
 __all__ = ["Row", "Tables", "changes", "queue_name", "queue_text", "tables_of"]
 
@@ -36,20 +36,20 @@ def queue_text(text: str) -> str:
     return queue_name(MessageQueue(topic, broker, int(queue_id))) if queue_id.isdigit() else text
 
 
-def tables_of(stage: Stage, before: Tables) -> Tables:
+def tables_of(cluster: RecordedCluster, before: Tables) -> Tables:
     """A copy of all tables as they stand. While no broker runs, what it had stands as it was `before`."""
-    brokers = [name for name in stage.brokers if stage.is_up(name)]
+    brokers = [name for name in cluster.brokers if cluster.is_up(name)]
     rows = {} if brokers else {row: fields for row, fields in before.items() if "" in fields}
     for name in brokers:
-        broker = stage.core(name)
-        for lock in tuple(broker.locks.rows(stage.world.now_ms, stage.consumer_group)):
-            rows[_row(Focus.LOCKS, "lock of", lock.queue)] = {"": stage.who(lock.client_id)}
+        broker = cluster.core(name)
+        for lock in tuple(broker.locks.rows(cluster.world.now_ms, cluster.consumer_group)):
+            rows[_row(Focus.LOCKS, "lock of", lock.queue)] = {"": cluster.who(lock.client_id)}
         for (topic, group), offsets in broker.offsets.table.items():
-            if group == stage.consumer_group:
+            if group == cluster.consumer_group:
                 for queue_id, offset in sorted(offsets.items()):
                     row = _row(Focus.OFFSETS, "committed offset of", MessageQueue(topic, name, queue_id))
                     rows[row] = {"": number(offset)}
-    for name, consumer in stage.push_consumers():
+    for name, consumer in cluster.push_consumers():
         rows.update(_process_queues(name, consumer))
     return rows
 

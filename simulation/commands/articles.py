@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lockstep.simulation.articles.play import section_row, told_row, told_text
+from lockstep.simulation.articles.play import narration_row, narration_text, section_row
 from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
 from lockstep.simulation.articles.section import ARTICLES
 from lockstep.simulation.commands.choose import Output, OutputFormat, tell
@@ -44,4 +44,4 @@ def _article(
         found = find_section(section)
     except UnknownSection as error:
         raise typer.BadParameter(str(error)) from None
-    tell(output, lambda: told_text(found), lambda: told_row(found))
+    tell(output, lambda: narration_text(found), lambda: narration_row(found))

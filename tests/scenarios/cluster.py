@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from lockstep.client import SerializeType
 from lockstep.order import Cause, Kind, OrderReport
 from lockstep.simulation import World
-from lockstep.simulation.articles.stage import GROUP, TOPIC, Stage, take_all
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER, TRACE
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.recorded_cluster import GROUP, TOPIC, RecordedCluster, take_all
 from lockstep.simulation.lab.setup import LockMode
 
 __all__ = ["BROKER", "GROUP", "PRODUCER", "TOPIC", "TRACE", "Cluster", "LogLine", "take_all"]
@@ -26,8 +26,8 @@ class Expected:
     emptied: int = 0
 
 
-class Cluster(Stage):
-    """A stage whose end is judged."""
+class Cluster(RecordedCluster):
+    """A cluster whose end is judged."""
 
     def __init__(self, world: World, serialize_type: SerializeType, *, fenced: bool = False) -> None:
         """`fenced`: by default brokers and ordered consumers have fenced locks."""

@@ -19,7 +19,7 @@ import pytest
 
 from lockstep.client import SerializeType
 from lockstep.simulation import Outcome, SimulationOptions, World, simulate
-from lockstep.simulation.articles.stage import INSTANT
+from lockstep.simulation.lab.recorded_cluster import INSTANT
 from tests.scenarios.cluster import Cluster
 
 __all__ = ["ENCODINGS", "HASHES", "INSTANT", "SEED", "STORIES", "Mode", "Scenario", "scenario"]

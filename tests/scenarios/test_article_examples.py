@@ -110,9 +110,9 @@ async def test_a_second_pull_does_not_begin_in_front_of_the_first(cluster: Clust
     await cluster.send(21)
     await cluster.world.until(lambda: cluster.seen.texts()[-1] == "31")
     assert [line.at_ms for line in cluster.events("queue_acquired", host="c1")]
-    pulls = len(cluster.heard.of("c1", "PULL_MESSAGE"))
+    pulls = len(cluster.request_log.of("c1", "PULL_MESSAGE"))
     await cluster.send(10)
-    await cluster.world.until(lambda: len(cluster.heard.of("c1", "PULL_MESSAGE")) > pulls)
+    await cluster.world.until(lambda: len(cluster.request_log.of("c1", "PULL_MESSAGE")) > pulls)
     assert int(cluster.seen.texts()[-1]) < 41  # the second pull's messages are here, the first one's not done
     await cluster.all_seen()
     assert cluster.seen.texts() == [str(number) for number in range(51)]

@@ -23,9 +23,9 @@ async def test_a_consumer_starts_in_the_articles_order(cluster: Cluster) -> None
     await _broker_and_name_server(cluster)
     await cluster.consumer("c1")
     await cluster.world.sleep_ms(500)
-    assert cluster.heard.firsts("c1") == [ROUTE, BEAT, MEMBERS, LOCK, QUERY, PULL]
-    assert {request.server for request in cluster.heard.of("c1", ROUTE)} == {NAMES}
-    asked = [request for request in cluster.heard.of("c1") if request.name != ROUTE]
+    assert cluster.request_log.firsts("c1") == [ROUTE, BEAT, MEMBERS, LOCK, QUERY, PULL]
+    assert {request.server for request in cluster.request_log.of("c1", ROUTE)} == {NAMES}
+    asked = [request for request in cluster.request_log.of("c1") if request.name != ROUTE]
     assert {request.server for request in asked} == {BROKER}
     before_members = [request.name for request in asked[: [request.name for request in asked].index(MEMBERS)]]
     assert set(before_members) == {BEAT}  # the broker knows the group before it is asked who is in it
@@ -38,9 +38,9 @@ async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_i
     await _broker_and_name_server(cluster)
     await cluster.consumer("c1")
     await cluster.world.sleep_ms(500)
-    locks, queries, pulls = (cluster.heard.of("c1", name) for name in (LOCK, QUERY, PULL))
+    locks, queries, pulls = (cluster.request_log.of("c1", name) for name in (LOCK, QUERY, PULL))
     assert (len(locks), len(queries), len(pulls)) == (2, 3, 3)  # one request for each topic
-    assert cluster.heard.all.index(locks[0]) < cluster.heard.all.index(queries[0])
+    assert cluster.request_log.all.index(locks[0]) < cluster.request_log.all.index(queries[0])
     assert sorted(line.fields["queue"] for line in cluster.events("queue_acquired", host="c1")) == [
         f"%RETRY%{GROUP}@{BROKER}:0", f"{TOPIC}@{BROKER}:0", f"{TOPIC}@{BROKER}:1"
     ]  # fmt: skip
@@ -54,11 +54,11 @@ async def test_a_change_of_queues_is_told_to_the_brokers_at_once(cluster: Cluste
     started_ms = cluster.world.elapsed_ms
     await cluster.consumer("c1")
     await cluster.world.sleep_ms(500)
-    names = [request.name for request in cluster.heard.of("c1", server=BROKER)]
+    names = [request.name for request in cluster.request_log.of("c1", server=BROKER)]
     assert names.count(LOCK) == 2
     for place in [place for place, name in enumerate(names) if name == LOCK]:
         assert BEAT in names[place:]
-    later = [request for request in cluster.heard.of("c1", BEAT) if request.at_ms > started_ms]
+    later = [request for request in cluster.request_log.of("c1", BEAT) if request.at_ms > started_ms]
     assert len(later) >= 2
     assert all(request.at_ms - started_ms < 1_000 for request in later)
 
@@ -76,10 +76,10 @@ async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
     left_ms = cluster.world.elapsed_ms
     await cluster.leave("c1")
     await cluster.world.sleep_ms(100_000)
-    last = [request.name for request in cluster.heard.of("c1", since_ms=left_ms) if request.name != PULL]
+    last = [request.name for request in cluster.request_log.of("c1", since_ms=left_ms) if request.name != PULL]
     assert last == [COMMIT, COMMIT, COMMIT, UNLOCK, GOODBYE]  # two queues and the retry topic's
-    assert all(request.one_way for request in cluster.heard.of("c1", COMMIT, since_ms=left_ms))
-    everything = cluster.heard.of("c1")
+    assert all(request.one_way for request in cluster.request_log.of("c1", COMMIT, since_ms=left_ms))
+    everything = cluster.request_log.of("c1")
     assert everything[-1].name == GOODBYE
     assert [cluster.committed(queue_id) for queue_id in range(2)] == [len(cluster.stored(0)), len(cluster.stored(1))]
     assert cluster.locks() == {}
@@ -93,13 +93,13 @@ async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
     await _broker_and_name_server(cluster)
     await cluster.producer()
     await cluster.world.sleep_ms(20_000)
-    assert cluster.heard.of(PRODUCER) == []
+    assert cluster.request_log.of(PRODUCER) == []
     await cluster.send(1)
-    assert cluster.heard.firsts(PRODUCER) == [ROUTE, BEAT, "SEND_MESSAGE_V2"]
+    assert cluster.request_log.firsts(PRODUCER) == [ROUTE, BEAT, "SEND_MESSAGE_V2"]
     left_ms = cluster.world.elapsed_ms
     await cluster.leave(PRODUCER)
     await cluster.world.sleep_ms(100_000)
-    assert [request.name for request in cluster.heard.of(PRODUCER, since_ms=left_ms)] == [GOODBYE]
+    assert [request.name for request in cluster.request_log.of(PRODUCER, since_ms=left_ms)] == [GOODBYE]
     await cluster.consumer("c1")
     await cluster.all_seen()
 
@@ -112,16 +112,16 @@ async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Clus
     await cluster.producer()
     await cluster.consumer("c1", ordering="none")
     await cluster.world.sleep_ms(500)
-    assert cluster.heard.firsts("c1") == [ROUTE, BEAT, MEMBERS, QUERY, PULL]
+    assert cluster.request_log.firsts("c1") == [ROUTE, BEAT, MEMBERS, QUERY, PULL]
     await cluster.at(12_000)
     await cluster.send(20)
     await cluster.all_seen()
     left_ms = cluster.world.elapsed_ms
     await cluster.leave("c1")
     await cluster.world.sleep_ms(100_000)
-    last = [request.name for request in cluster.heard.of("c1", since_ms=left_ms) if request.name != PULL]
+    last = [request.name for request in cluster.request_log.of("c1", since_ms=left_ms) if request.name != PULL]
     assert last == [COMMIT, COMMIT, COMMIT, GOODBYE]
-    assert cluster.heard.of("c1", LOCK) == cluster.heard.of("c1", UNLOCK) == []
+    assert cluster.request_log.of("c1", LOCK) == cluster.request_log.of("c1", UNLOCK) == []
     assert [cluster.committed(queue_id) for queue_id in range(2)] == [len(cluster.stored(0)), len(cluster.stored(1))]
 
 
@@ -162,13 +162,13 @@ async def test_a_broadcasting_consumer_asks_nobody_who_is_there(cluster: Cluster
     second = consumer()
     await runtime.run(second.start())
     await cluster.world.sleep_ms(500)
-    assert cluster.heard.firsts("radio", since_ms=left_ms) == [ROUTE, BEAT, PULL]
+    assert cluster.request_log.firsts("radio", since_ms=left_ms) == [ROUTE, BEAT, PULL]
     left_ms = cluster.world.elapsed_ms
     await runtime.run(second.shutdown())
     await cluster.world.sleep_ms(100_000)
-    last = [request.name for request in cluster.heard.of("radio", since_ms=left_ms) if request.name != PULL]
+    last = [request.name for request in cluster.request_log.of("radio", since_ms=left_ms) if request.name != PULL]
     assert last == [GOODBYE]
     for never in (LOCK, UNLOCK, MEMBERS, COMMIT, QUERY):
-        assert cluster.heard.of("radio", never) == [], never
+        assert cluster.request_log.of("radio", never) == [], never
     assert sorted(texts, key=int) == [str(number) for number in range(10)]
     await cluster.end(judge=False)

@@ -1,1 +1,1 @@
-"""The stories: what happens on the stage, and the point of each, computed from what happened."""
+"""The stories: what happens in a cluster, and the point of each, computed from what happened."""

@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from lockstep.client import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, MessageExt
-from lockstep.simulation.articles.stage import Stage
-from lockstep.simulation.articles.told import number
+from lockstep.simulation.articles.narration import number
+from lockstep.simulation.lab.recorded_cluster import RecordedCluster
 
 __all__ = [
     "ack_index",
@@ -26,21 +26,21 @@ FIRST: Final[dict[str, Any]] = {
 }
 
 
-async def slow_message_holds_the_offset(stage: Stage) -> None:
+async def slow_message_holds_the_offset(cluster: RecordedCluster) -> None:
     """Five messages are handled at once: '1' takes 4 000 ms, the others 100 ms."""
-    await stage.broker(queues=1)
-    await stage.producer()
-    await stage.consumer("A", work_ms=100, works_ms={"1": 4_000}, **FIRST)
-    await stage.at(8_000)
-    await stage.send(5, queue_id=0)
-    await stage.at(20_100)
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("A", work_ms=100, works_ms={"1": 4_000}, **FIRST)
+    await cluster.at(8_000)
+    await cluster.send(5, queue_id=0)
+    await cluster.at(20_100)
 
 
-def offset_waits(stage: Stage) -> str:
-    calls = stage.seen.all
+def offset_waits(cluster: RecordedCluster) -> str:
+    calls = cluster.seen.all
     slow = max(calls, key=lambda call: call.end_ms - call.begin_ms)
     others_ms = max(call.end_ms for call in calls if call is not slow)
-    stored = [line for line in stage.events("offset stored") if line.fields["queue"].startswith(stage.topic)]
+    stored = [line for line in cluster.events("offset stored") if line.fields["queue"].startswith(cluster.topic)]
     values = {line.at_ms: line.fields["offset"] for line in stored}
     shown = ", then ".join(f"{offset} at {number(at_ms)} ms" for at_ms, offset in values.items())
     return (
@@ -56,27 +56,27 @@ def _failing(texts: str, times: int) -> Callable[[MessageExt, ConsumeConcurrentl
     return answer
 
 
-async def failed_message_comes_back(stage: Stage) -> None:
+async def failed_message_comes_back(cluster: RecordedCluster) -> None:
     """'1' fails twice: it is sent back, waits at a delay level, and comes again from the group's retry topic."""
-    await stage.broker(queues=1)
-    await stage.producer()
-    await stage.consumer("A", answer=_failing("1", 2), **FIRST)
-    await stage.at(2_000)
-    await stage.send(3, queue_id=0)
-    await stage.at(44_000)
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("A", answer=_failing("1", 2), **FIRST)
+    await cluster.at(2_000)
+    await cluster.send(3, queue_id=0)
+    await cluster.at(44_000)
 
 
-def retry_delays(stage: Stage) -> str:
-    tries = [call for call in stage.seen.all if call.text == "1"]
+def retry_delays(cluster: RecordedCluster) -> str:
+    tries = [call for call in cluster.seen.all if call.text == "1"]
     waits = " and ".join(number(later.begin_ms - earlier.end_ms) for earlier, later in pairwise(tries))
-    passed = [call.text for call in stage.seen.all if call.text != "1" and call.begin_ms < tries[1].begin_ms]
+    passed = [call.text for call in cluster.seen.all if call.text != "1" and call.begin_ms < tries[1].begin_ms]
     return (
         f"'1' came again after {waits} ms, from %RETRY%tower. {' and '.join(map(repr, passed))} "
         "had been handled meanwhile."
     )
 
 
-async def batch_is_half_done(stage: Stage) -> None:
+async def batch_is_half_done(cluster: RecordedCluster) -> None:
     """Four messages are one call. The listener answers CONSUME_SUCCESS with ack_index 1: two are done, two failed."""
 
     def answer(message: MessageExt, context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
@@ -84,39 +84,39 @@ async def batch_is_half_done(stage: Stage) -> None:
             context.ack_index = 1
         return SUCCESS
 
-    await stage.broker(queues=1)
-    await stage.producer()
-    await stage.send(4, queue_id=0)
-    await stage.at(1_000)
-    await stage.consumer("A", answer=answer, consume_message_batch_max_size=4, **FIRST)
-    await stage.at(13_000)
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.send(4, queue_id=0)
+    await cluster.at(1_000)
+    await cluster.consumer("A", answer=answer, consume_message_batch_max_size=4, **FIRST)
+    await cluster.at(13_000)
 
 
-def ack_index(stage: Stage) -> str:
-    first = [call.text for call in stage.seen.all if call.reconsume_times == 0]
-    again = [call for call in stage.seen.all if call.reconsume_times]
+def ack_index(cluster: RecordedCluster) -> str:
+    first = [call.text for call in cluster.seen.all if call.reconsume_times == 0]
+    again = [call for call in cluster.seen.all if call.reconsume_times]
     return (
         f"Handled in one call: {' '.join(first)}. Sent back: {' '.join(sorted(call.text for call in again))}, which "
         f"came again at {number(again[0].begin_ms)} ms."
     )
 
 
-async def span_is_full(stage: Stage) -> None:
+async def span_is_full(cluster: RecordedCluster) -> None:
     """2 100 messages are there, and '0' takes 3 000 ms. A handles the others, until the span is over 2 000."""
-    await stage.broker(queues=1)
-    await stage.producer()
-    await stage.send(2_100, queue_id=0)
-    await stage.at(1_000)
-    await stage.consumer("A", works_ms={"0": 3_000}, **FIRST)
-    await stage.at(4_500)
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.send(2_100, queue_id=0)
+    await cluster.at(1_000)
+    await cluster.consumer("A", works_ms={"0": 3_000}, **FIRST)
+    await cluster.at(4_500)
 
 
-def span(stage: Stage) -> str:
-    throttled = [line for line in stage.events("pull_throttled") if line.fields["over"] == "span"]
+def span(cluster: RecordedCluster) -> str:
+    throttled = [line for line in cluster.events("pull_throttled") if line.fields["over"] == "span"]
     at_ms, fields = throttled[0].at_ms, throttled[0].fields
-    slow = max(stage.seen.all, key=lambda call: call.end_ms)
+    slow = max(cluster.seen.all, key=lambda call: call.end_ms)
     return (
         f"At {number(at_ms)} ms A stopped pulling: {number(fields['messages'])} messages were cached, with a span of "
         f"{number(fields['span'])} offsets. '{slow.text}' was done at {number(slow.end_ms)} ms, and in the end "
-        f"{number(len(stage.seen.all))} messages were handled."
+        f"{number(len(cluster.seen.all))} messages were handled."
     )

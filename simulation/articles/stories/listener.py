@@ -4,9 +4,9 @@ from itertools import pairwise
 from typing import Final
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
-from lockstep.simulation.articles.calls import Answer
-from lockstep.simulation.articles.stage import GROUP, Stage
-from lockstep.simulation.articles.told import number
+from lockstep.simulation.articles.narration import number
+from lockstep.simulation.lab.calls import Answer
+from lockstep.simulation.lab.recorded_cluster import GROUP, RecordedCluster
 
 __all__ = [
     "by_hand",
@@ -26,7 +26,7 @@ LATE_MS: Final = 2_000  # messages come when the consumer has settled
 WORK_MS: Final = 100
 
 
-async def message_suspends(stage: Stage) -> None:
+async def message_suspends(cluster: RecordedCluster) -> None:
     """An order is created, paid, shipped and received in q0; the payment fails twice. Another order is in q1."""
     failures = ["paid"] * 2
 
@@ -36,29 +36,29 @@ async def message_suspends(stage: Stage) -> None:
             return SUSPEND
         return None
 
-    await stage.broker(queues=2)
-    await stage.producer()
-    await stage.consumer("A", work_ms=WORK_MS, answer=answer)
-    await stage.at(LATE_MS)
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("A", work_ms=WORK_MS, answer=answer)
+    await cluster.at(LATE_MS)
     for _ in range(4):
-        await stage.send(1, queue_id=0)
+        await cluster.send(1, queue_id=0)
     for _ in range(4):
-        await stage.send(1, queue_id=1)
-    await stage.at(LATE_MS + 2_700)
+        await cluster.send(1, queue_id=1)
+    await cluster.at(LATE_MS + 2_700)
 
 
-def pauses(stage: Stage) -> str:
-    calls = stage.seen.of(queue_id=0)
+def pauses(cluster: RecordedCluster) -> str:
+    calls = cluster.seen.of(queue_id=0)
     again = [call for call in calls if call.offset == 1]
     waited = ", ".join(number(later.begin_ms - earlier.end_ms) for earlier, later in pairwise(again))
-    other = stage.seen.of(queue_id=1)[-1]
+    other = cluster.seen.of(queue_id=1)[-1]
     return (
         f"'1' came again after {waited} ms, and then {' and '.join(repr(call.text) for call in calls[-2:])}. "
         f"The other order was done at {number(other.end_ms)} ms, while q0 waited."
     )
 
 
-async def exception_suspends(stage: Stage) -> None:
+async def exception_suspends(cluster: RecordedCluster) -> None:
     """The listener raises an exception, then answers SUSPEND with a time of its own, 5 000 ms, then SUCCESS."""
 
     def answer(message: MessageExt, context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
@@ -71,16 +71,16 @@ async def exception_suspends(stage: Stage) -> None:
             return SUSPEND
         return None
 
-    await stage.broker(queues=1)
-    await stage.producer()
-    await stage.consumer("A", work_ms=WORK_MS, answer=answer)
-    await stage.at(LATE_MS)
-    await stage.send(2, queue_id=0)
-    await stage.at(LATE_MS + 6_350)
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("A", work_ms=WORK_MS, answer=answer)
+    await cluster.at(LATE_MS)
+    await cluster.send(2, queue_id=0)
+    await cluster.at(LATE_MS + 6_350)
 
 
-def waits_after_exceptions(stage: Stage) -> str:
-    first, second, third, last = stage.seen.all
+def waits_after_exceptions(cluster: RecordedCluster) -> str:
+    first, second, third, last = cluster.seen.all
     return (
         f"After the exception '{first.text}' came again {number(second.begin_ms - first.end_ms)} ms later, after "
         f"SUSPEND {number(third.begin_ms - second.end_ms)} ms later. '{last.text}' waited behind it."
@@ -103,42 +103,43 @@ def by_hand(script: dict[str, ConsumeOrderlyStatus]) -> Answer:
     return answer
 
 
-async def manual_commit(stage: Stage) -> None:
+async def manual_commit(cluster: RecordedCluster) -> None:
     """The listener commits by itself: COMMIT at '1', ROLLBACK at '4' the first time, COMMIT at '6', else SUCCESS."""
-    await stage.broker(queues=1)
-    await stage.producer()
-    await stage.consumer("A", work_ms=WORK_MS, answer=by_hand({"1": COMMIT, "4": ROLLBACK, "6": COMMIT}))
-    await stage.at(LATE_MS)
-    await stage.send(7, queue_id=0)
-    await stage.at(20_100)
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("A", work_ms=WORK_MS, answer=by_hand({"1": COMMIT, "4": ROLLBACK, "6": COMMIT}))
+    await cluster.at(LATE_MS)
+    await cluster.send(7, queue_id=0)
+    await cluster.at(20_100)
 
 
-def taken_and_committed(stage: Stage) -> str:
-    texts = " ".join(stage.seen.texts())
-    rolled_back = stage.seen.all[4]
-    again = stage.seen.all[5]
+def taken_and_committed(cluster: RecordedCluster) -> str:
+    texts = " ".join(cluster.seen.texts())
+    rolled_back = cluster.seen.all[4]
+    again = cluster.seen.all[5]
     return (
-        f"Messages were handled as {texts}: ROLLBACK at '{rolled_back.text}' put back all since the COMMIT, and they "
-        f"came again {number(again.begin_ms - rolled_back.end_ms)} ms later. The broker has offset {stage.committed()}."
+        f"Messages were handled as {texts}: ROLLBACK at '{rolled_back.text}' put back all since the COMMIT, and "
+        f"they came again {number(again.begin_ms - rolled_back.end_ms)} ms later. "
+        f"The broker has offset {cluster.committed()}."
     )
 
 
-async def endless_message_is_given_up(stage: Stage) -> None:
+async def endless_message_is_given_up(cluster: RecordedCluster) -> None:
     """'2' never succeeds, and the consumer has max_reconsume_times = 2: it becomes a dead letter, and '3' goes on."""
-    await stage.broker(queues=1)
-    await stage.producer()
-    await stage.consumer(
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer(
         "A", work_ms=WORK_MS, max_reconsume_times=2, answer=lambda message, _: SUSPEND if message.body == b"2" else None
     )
-    await stage.at(LATE_MS)
-    await stage.send(5, queue_id=0)
-    await stage.at(70_000)
+    await cluster.at(LATE_MS)
+    await cluster.send(5, queue_id=0)
+    await cluster.at(70_000)
 
 
-def dead_letter(stage: Stage) -> str:
-    [letter] = stage.stored(topic=f"%DLQ%{GROUP}")
-    tries = [call for call in stage.seen.all if call.text == letter.body.decode()]
-    stored_ms = letter.store_timestamp - stage.world.options.epoch_ms
+def dead_letter(cluster: RecordedCluster) -> str:
+    [letter] = cluster.stored(topic=f"%DLQ%{GROUP}")
+    tries = [call for call in cluster.seen.all if call.text == letter.body.decode()]
+    stored_ms = letter.store_timestamp - cluster.world.options.epoch_ms
     return (
         f"'{tries[0].text}' was tried {len(tries)} times and given up at {number(tries[-1].end_ms)} ms. It "
         f"was in {letter.topic} at {number(stored_ms)} ms: the broker keeps the delay of its retries."

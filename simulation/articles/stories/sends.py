@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from lockstep.client import Message, MessageQueue, Producer
-from lockstep.simulation.articles.stage import Stage, take_all
-from lockstep.simulation.articles.told import number
+from lockstep.simulation.articles.narration import number
 from lockstep.simulation.lab.cluster import PRODUCER
+from lockstep.simulation.lab.recorded_cluster import RecordedCluster, take_all
 
 __all__ = ["one_order_for_all", "one_queue", "orders_by_id", "queues_by_id"]
 
@@ -19,20 +19,20 @@ def _by_order_id(queues: Sequence[MessageQueue], _message: Message, order_id: in
     return queues[order_id % len(queues)]
 
 
-async def one_queue(stage: Stage) -> None:
+async def one_queue(cluster: RecordedCluster) -> None:
     """A topic has one queue, and two members want it. Messages of three keys are sent one after the other."""
-    await stage.broker(queues=1)
-    await stage.producer()
-    await stage.consumer("A", work_ms=100, strategy=take_all)
-    await stage.consumer("B", work_ms=100, strategy=take_all)
-    await stage.at(2_000)
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("A", work_ms=100, strategy=take_all)
+    await cluster.consumer("B", work_ms=100, strategy=take_all)
+    await cluster.at(2_000)
     for _ in range(6):
-        await stage.send(1, keys=3)
-    await stage.at(3_000)
+        await cluster.send(1, keys=3)
+    await cluster.at(3_000)
 
 
-def one_order_for_all(stage: Stage) -> str:
-    calls = stage.seen.all
+def one_order_for_all(cluster: RecordedCluster) -> str:
+    calls = cluster.seen.all
     owners = " and ".join(sorted({call.process for call in calls}))
     took_ms = calls[-1].end_ms - calls[0].begin_ms
     return (
@@ -42,33 +42,33 @@ def one_order_for_all(stage: Stage) -> str:
     )
 
 
-async def orders_by_id(stage: Stage) -> None:
+async def orders_by_id(cluster: RecordedCluster) -> None:
     """Three orders are created, paid and shipped. A selector sends each to the queue of its id modulo 2."""
-    await stage.broker(queues=2)
-    producer = await stage.producer()
-    await stage.consumer("A", work_ms=100)
-    await stage.at(2_000)
-    await stage.world.host(PRODUCER).run(_send_orders(stage, producer))
-    await stage.at(3_500)
+    await cluster.broker(queues=2)
+    producer = await cluster.producer()
+    await cluster.consumer("A", work_ms=100)
+    await cluster.at(2_000)
+    await cluster.world.host(PRODUCER).run(_send_orders(cluster, producer))
+    await cluster.at(3_500)
 
 
-async def _send_orders(stage: Stage, producer: Producer) -> None:
+async def _send_orders(cluster: RecordedCluster, producer: Producer) -> None:
     for step in STEPS:
         for order in ORDERS:
-            message = Message(stage.topic, f"{order} {step}".encode(), tags=step, keys=str(order))
+            message = Message(cluster.topic, f"{order} {step}".encode(), tags=step, keys=str(order))
             result = await producer.send(message, selector=_by_order_id, arg=order)
-            stage.sent.append(message.body.decode())
+            cluster.sent.append(message.body.decode())
             assert result.queue_id == order % 2
             await asyncio.sleep(0.01)
 
 
-def queues_by_id(stage: Stage) -> str:
+def queues_by_id(cluster: RecordedCluster) -> str:
     texts = []
     for queue_id in (0, 1):
-        orders = sorted({call.text.partition(" ")[0] for call in stage.seen.of(queue_id=queue_id)})
+        orders = sorted({call.text.partition(" ")[0] for call in cluster.seen.of(queue_id=queue_id)})
         texts.append(f"q{queue_id} had {' and '.join(orders)}")
     ways = {
-        order: [call.text.partition(" ")[2] for call in stage.seen.all if call.text.startswith(str(order))]
+        order: [call.text.partition(" ")[2] for call in cluster.seen.all if call.text.startswith(str(order))]
         for order in ORDERS
     }
     kept = all(tuple(way) == STEPS for way in ways.values())

@@ -89,7 +89,7 @@ async def test_every_member_handles_every_message(cluster: Cluster) -> None:
         assert isinstance(client, PushConsumer)
         assert [queue.topic for queue in client.assigned_queues] == [TOPIC] * 4, "no retry topic"
     await cluster.world.sleep_ms(30_000)
-    assert {request.name for request in cluster.heard.all}.isdisjoint({*CLUSTERED, "GET_CONSUMER_LIST_BY_GROUP"})
+    assert {request.name for request in cluster.request_log.all}.isdisjoint({*CLUSTERED, "GET_CONSUMER_LIST_BY_GROUP"})
     assert cluster.group(GROUP).message_model is MessageModel.BROADCASTING
     assert [cluster.committed(queue_id) for queue_id in range(4)] == [-1] * 4
     await cluster.end(judge=False)

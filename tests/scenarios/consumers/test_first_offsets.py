@@ -85,7 +85,7 @@ async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
     for where in ConsumeFromWhere:
         await groups.start(where, consume_timestamp_ms=cluster.world.now_ms + 1)
     assert await groups.firsts() == dict.fromkeys(ConsumeFromWhere, 0)
-    heard = {request.name for request in cluster.heard.all}
+    heard = {request.name for request in cluster.request_log.all}
     assert "QUERY_CONSUMER_OFFSET" in heard
     assert heard.isdisjoint({"GET_MAX_OFFSET", "SEARCH_OFFSET_BY_TIMESTAMP"})
     await cluster.end(judge=False)

@@ -17,7 +17,7 @@ from lockstep.client import (
 from lockstep.order import Cause
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
-from lockstep.simulation.articles.calls import Answer
+from lockstep.simulation.lab.calls import Answer
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, TRACE, Cluster, take_all
 from tests.scenarios.scenario import INSTANT, scenario
 

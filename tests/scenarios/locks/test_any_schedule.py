@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt, SerializeType
 from lockstep.order import Kind
-from lockstep.simulation.articles.calls import Call
+from lockstep.simulation.lab.calls import Call
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import ENCODINGS, Mode, Scenario, scenario
 

@@ -204,7 +204,7 @@ async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> Non
     await cluster.at(7_000)
     await two.on_host(lambda: consumer.subscribe(OTHER))
     await cluster.world.sleep_ms(ROUND_TRIPS_MS)
-    [heartbeat, *_] = [at_ms for at_ms in cluster.heard.times_ms("c1", "HEART_BEAT") if at_ms >= 7_000]
+    [heartbeat, *_] = [at_ms for at_ms in cluster.request_log.times_ms("c1", "HEART_BEAT") if at_ms >= 7_000]
     assert heartbeat < 7_000 + ROUND_TRIPS_MS
     assert _owned(cluster, "c1", OTHER) == [0, 1, 2]
     await two.send(OTHER, "b")

@@ -34,7 +34,7 @@ async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) ->
     await cluster.at(200_000)
     expected = list(range(START_MS + 1_000, 200_000, HEARTBEAT_MS))
     for host in ("c1", PRODUCER):
-        times_ms = cluster.heard.times_ms(host, "HEART_BEAT")
+        times_ms = cluster.request_log.times_ms(host, "HEART_BEAT")
         assert [at_ms for at_ms in times_ms if at_ms > START_MS] == expected
         assert times_ms[0] == START_MS
 
@@ -43,7 +43,7 @@ async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) ->
 async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
     """For every topic that the client knows: the subscribed topic and the retry topic."""
     await _alone(cluster, until_ms=200_000)
-    times_ms = cluster.heard.times_ms("c1", "GET_ROUTEINFO_BY_TOPIC")
+    times_ms = cluster.request_log.times_ms("c1", "GET_ROUTEINFO_BY_TOPIC")
     later = [at_ms for at_ms in times_ms if at_ms > START_MS]
     assert later == [at_ms for at_ms in range(START_MS + ROUTE_MS, 200_000, ROUTE_MS) for _ in range(2)]
 
@@ -55,7 +55,7 @@ async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
     RocketMQ asks for each topic.
     """
     await _alone(cluster, until_ms=200_000)
-    times_ms = cluster.heard.times_ms("c1", "GET_CONSUMER_LIST_BY_GROUP")
+    times_ms = cluster.request_log.times_ms("c1", "GET_CONSUMER_LIST_BY_GROUP")
     later = [at_ms for at_ms in times_ms if at_ms > START_MS]
     assert later == list(range(START_MS + REBALANCE_MS, 200_000, REBALANCE_MS))
 
@@ -68,7 +68,7 @@ async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Clust
     await cluster.send(1)
     await cluster.at(100_000)
     stored = cluster.events("offset stored", host=BROKER, queue=f"{TOPIC}@{BROKER}:0", offset=1)
-    times_ms = cluster.heard.times_ms("c1", "UPDATE_CONSUMER_OFFSET")
+    times_ms = cluster.request_log.times_ms("c1", "UPDATE_CONSUMER_OFFSET")
     assert sorted(set(times_ms)) == list(range(START_MS + PERSIST_FIRST_MS, 100_000, PERSIST_MS))
     assert {line.at_ms for line in stored} >= set(times_ms)
 
@@ -78,7 +78,7 @@ async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> No
     """By the first of the broker's sweeps after the deadline, one each 5 s: never a millisecond earlier, at most 5 s
     later. The client pulls again in the same millisecond."""
     await _alone(cluster, until_ms=100_000)
-    pulls = sorted(set(cluster.heard.times_ms("c1", "PULL_MESSAGE")))
+    pulls = sorted(set(cluster.request_log.times_ms("c1", "PULL_MESSAGE")))
     assert pulls[0] == START_MS
     waits_ms = [later - earlier for earlier, later in pairwise(pulls)]
     assert waits_ms[0] == SUSPEND_MS + SWEEP_MS - START_MS  # sweeps are at 15 000 and 20 000 since the broker's start
@@ -119,16 +119,16 @@ async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> 
     await cluster.consumer("c2")
     await cluster.at(START_MS + 1_000 + HEARTBEAT_MS + 500)  # both were heard at 31 500
     cluster.world.partition("c1", BROKER)
-    heard_ms = cluster.heard.times_ms("c1", "HEART_BEAT")[-1]
+    heard_ms = cluster.request_log.times_ms("c1", "HEART_BEAT")[-1]
     assert heard_ms == START_MS + 1_000 + HEARTBEAT_MS
     await cluster.at(heard_ms + SILENCE_MS)
-    asked = len(cluster.heard.of("c2", "GET_CONSUMER_LIST_BY_GROUP"))
+    asked = len(cluster.request_log.of("c2", "GET_CONSUMER_LIST_BY_GROUP"))
     assert len(cluster.members()) == 2
     await cluster.world.until(lambda: len(cluster.members()) == 1, timeout_ms=SCAN_MS, poll_ms=1)
     dropped_ms = cluster.world.elapsed_ms
     assert 0 < dropped_ms - heard_ms - SILENCE_MS <= SCAN_MS
     await cluster.world.sleep_ms(1)
-    assert len(cluster.heard.of("c2", "GET_CONSUMER_LIST_BY_GROUP")) > asked
+    assert len(cluster.request_log.of("c2", "GET_CONSUMER_LIST_BY_GROUP")) > asked
     cluster.world.repair("c1", BROKER)
 
 

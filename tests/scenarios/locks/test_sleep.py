@@ -77,7 +77,7 @@ async def test_what_came_due_in_a_sleep_is_done_on_waking(cluster: Cluster) -> N
     [line] = cluster.events("machine_slept", host="c1")
     assert (line.at_ms, line.fields["slept_ms"]) == (woke_ms + WAKE_SEEN_MS, 40_000)
     for request in ("LOCK_BATCH_MQ", "HEART_BEAT"):
-        heard_ms = [at_ms for at_ms in cluster.heard.times_ms("c1", request) if at_ms > 22_500]
+        heard_ms = [at_ms for at_ms in cluster.request_log.times_ms("c1", request) if at_ms > 22_500]
         assert heard_ms
         assert all(woke_ms + WAKE_SEEN_MS <= at_ms <= woke_ms + WAKE_SEEN_MS + RECEIVED_MS for at_ms in heard_ms)
     assert cluster.owner() == cluster.world.host("c1").address

@@ -3,9 +3,9 @@
 import pytest
 from typer.testing import CliRunner
 
-from lockstep.simulation.articles.play import play, told_text
+from lockstep.simulation.articles.narration import Focus, Line, text_of
+from lockstep.simulation.articles.play import narration_text, play
 from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
-from lockstep.simulation.articles.told import Focus, Line, text_of
 from lockstep.simulation.commands.app import app
 from tests.rules.table import section_titles
 from tests.tidy.source import ROOT
@@ -129,9 +129,9 @@ POINTS = {
 @pytest.mark.parametrize("name", POINTS)
 def test_what_a_story_shows(name: str) -> None:
     """The point of each story, computed from what happened, to the millisecond; and the judge agrees."""
-    told = play(find_section(name))
-    assert told.point == POINTS[name]
-    assert told.judged.startswith(("in order", "not asked"))
+    narration = play(find_section(name))
+    assert narration.point == POINTS[name]
+    assert narration.judged.startswith(("in order", "not asked"))
 
 
 def test_each_point_of_a_story_is_held() -> None:
@@ -150,7 +150,7 @@ def test_the_sections_are_those_of_the_articles() -> None:
 def test_a_story_is_told_alike_each_time() -> None:
     """Two runs of one seed have the same text and the same trace."""
     section = find_section("2/summary")
-    assert list(told_text(section)) == list(told_text(section))
+    assert list(narration_text(section)) == list(narration_text(section))
     assert play(section).trace_hash == play(section).trace_hash
 
 
@@ -161,7 +161,7 @@ def test_another_seed_moves_no_time() -> None:
 
 def test_changes_of_tables_stand_behind_their_cause() -> None:
     """The lock table changes when the broker gives the expired lock to B, and not when it refuses it."""
-    lines = list(told_text(find_section("1/2.2.2")))
+    lines = list(narration_text(find_section("1/2.2.2")))
     given = next(number for number, line in enumerate(lines) if "gives B the lock of q0" in line)
     assert lines[given - 1].split() == ["81", "001", "ms", "B", "asks", "for", "the", "lock", "of", "q0"]
     assert lines[given + 1].strip() == "| lock of q0: A -> B"
@@ -170,7 +170,7 @@ def test_changes_of_tables_stand_behind_their_cause() -> None:
 
 def test_a_section_shows_its_focus() -> None:
     """One story is shown with its sends in one section, and with its listener calls and locks in another."""
-    sends, calls = ("\n".join(told_text(find_section(name))) for name in ("2/queue-order", "1/2.1"))
+    sends, calls = ("\n".join(narration_text(find_section(name))) for name in ("2/queue-order", "1/2.1"))
     assert "sends '1000 paid' to q0" in sends
     assert "calls the listener" not in sends
     assert "calls the listener" in calls
@@ -205,8 +205,8 @@ def test_the_command_lists_and_tells() -> None:
     assert listed.exit_code == 0
     assert len(listed.stdout.splitlines()) == 5 + len(SECTIONS)
     assert "Article 3: RocketMQ消费者之消息消费过程分析" in listed.stdout
-    told = CliRunner().invoke(app, ["article", "1/2.2.2"])
-    assert told.stdout.splitlines() == list(told_text(find_section("1/2.2.2")))
+    result = CliRunner().invoke(app, ["article", "1/2.2.2"])
+    assert result.stdout.splitlines() == list(narration_text(find_section("1/2.2.2")))
     talk = CliRunner().invoke(app, ["article", "5/1"])
     assert "no mechanism" in talk.stdout
 
@@ -228,4 +228,4 @@ def test_the_guide_quotes_a_story() -> None:
     guide = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8").partition("## The articles live")[2]
     quoted = guide.split("```text\n")[1].split("```")[0].splitlines()
     assert len(quoted) > 5
-    assert [line for line in quoted if line not in told_text(find_section("1/2.2.2"))] == []
+    assert [line for line in quoted if line not in narration_text(find_section("1/2.2.2"))] == []

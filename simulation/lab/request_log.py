@@ -9,7 +9,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation.world import World
 
-__all__ = ["Answered", "Heard", "Request"]
+__all__ = ["Answered", "Request", "RequestLog"]
 
 
 class Request(NamedTuple):
@@ -34,7 +34,7 @@ class Answered(NamedTuple):
     waited_ms: int = 0
 
 
-class Heard:
+class RequestLog:
     """`tap(server)` is the interceptor of one server; `all` has the requests of all, in order.
 
     `on_arrival` is called before a server handles a request, `on_request` after it, `on_late_reply` when it answers one
@@ -80,21 +80,21 @@ class Heard:
 
 
 class _Tap:
-    def __init__(self, heard: Heard, server: str) -> None:
-        self._heard = heard
+    def __init__(self, request_log: RequestLog, server: str) -> None:
+        self._log = request_log
         self._server = server
         self._held: dict[tuple[Endpoint, int], Answered] = {}
 
     def intercept(self, on_request: RequestHandler) -> RequestHandler:
         def noted(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
-            request = self._heard.note(self._server, endpoint.address.rpartition(":")[0], command)
-            self._heard.on_arrival()
+            request = self._log.note(self._server, endpoint.address.rpartition(":")[0], command)
+            self._log.on_arrival()
             asked = copy(command)  # a broker strips a command that it holds
             reply = on_request(endpoint, command)
             answered = Answered(request, asked, reply)
             if reply is None and not command.is_one_way:
                 self._held[endpoint, command.opaque] = answered
-            self._heard.on_request(answered)
+            self._log.on_request(answered)
             return reply
 
         return noted
@@ -107,7 +107,7 @@ class _Tap:
             def noted(reply: RemotingCommand) -> None:
                 held = self._held.pop((endpoint, reply.opaque), None)
                 if held is not None:
-                    self._heard.late(held, reply)
+                    self._log.late(held, reply)
                 send(reply)
 
             endpoint.reply = noted  # type: ignore[method-assign]

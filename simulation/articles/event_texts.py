@@ -1,4 +1,4 @@
-"""Sentences for what was logged, asked and answered: one row for each log event, one function for each request."""
+"""The texts of log events, requests and answers in a story: a row for each event, a function for each request."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -20,10 +20,10 @@ from lockstep.protocol.headers.messaging import (
 )
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
-from lockstep.simulation.articles.heard import Answered
+from lockstep.simulation.articles.narration import Focus, number
 from lockstep.simulation.articles.tables import queue_name, queue_text
-from lockstep.simulation.articles.told import Focus, number
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.request_log import Answered
 
 __all__ = ["TEXTS", "Sentence", "sentence_of_event", "sentence_of_late_reply", "sentence_of_request"]
 
@@ -101,8 +101,8 @@ _OF_CLIENTS = ("client_id", "from_client_id", "owner", "peer")
 def sentence_of_event(line: LogLine, who: Who) -> Sentence | None:
     """None: no section is about this event."""
     found = _EVENTS.get(line.event)
-    if found is None:
-        return None
+    if found is None or (line.event == "lock_refused" and "client_id" not in line.fields):
+        return None  # a client also logs a refusal; the answer to its request says the same
     fields = {name: _field(name, value, who) for name, value in line.fields.items()}
     of_retries = is_retry_topic(str(line.fields.get("queue", line.fields.get("topic", ""))))
     return Sentence(

@@ -1,4 +1,4 @@
-"""The stage of the articles' stories: a cluster whose listener calls, requests and log are remembered."""
+"""A cluster that records what happens in it: listener calls, requests, and acts of the story itself."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
@@ -20,15 +20,15 @@ from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableRow
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.simulation.articles.calls import Answer, Calls
-from lockstep.simulation.articles.heard import Heard
+from lockstep.simulation.lab.calls import Answer, Calls
 from lockstep.simulation.lab.cluster import BROKER, Cluster
 from lockstep.simulation.lab.cluster_log import HostLog, LogLine
+from lockstep.simulation.lab.request_log import RequestLog
 from lockstep.simulation.lab.setup import LockMode, Setup
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
 
-__all__ = ["GROUP", "INSTANT", "TOPIC", "Lines", "Stage", "take_all"]
+__all__ = ["GROUP", "INSTANT", "TOPIC", "Lines", "RecordedCluster", "take_all"]
 
 TOPIC, GROUP = "Aircraft", "tower"
 INSTANT: Final = SimulationOptions(latency_us_min=0, latency_us_max=0, loopback_us_max=0)
@@ -50,8 +50,8 @@ class Lines(list[LogLine]):
         self.on_line(line)
 
 
-class Stage(Cluster):
-    """`seen` are all listener calls, `log` all that brokers and clients logged, `heard` all requests that arrived.
+class RecordedCluster(Cluster):
+    """See Cluster. `seen` are all listener calls, `request_log` has all requests that arrived.
 
     Args:
         profile: a name of `client.profiles`, whose settings the consumers have.
@@ -65,9 +65,11 @@ class Stage(Cluster):
         profile: str = "rocketmq",
         lock_mode: LockMode = LockMode.FAITHFUL,
     ) -> None:
-        self.heard = Heard(world)
+        self.request_log = RequestLog(world)
         setup = Setup(lock_mode=lock_mode, consumer=PROFILES[profile])
-        super().__init__(world, setup, serialize_type=serialize_type, topic=TOPIC, group=GROUP, tap=self.heard.tap)
+        super().__init__(
+            world, setup, serialize_type=serialize_type, topic=TOPIC, group=GROUP, tap=self.request_log.tap
+        )
         self.log = Lines()
         self.on_act: Callable[[str, str], object] = lambda _host, _text: None  # the story itself does something
         self.not_judged = ""  # why the judge cannot be asked about this story
