@@ -29,7 +29,8 @@ from tests.tiers import COLLECTED, Tier, begin_turn, select, variants
 
 # How long an example takes is the machine's business: a loaded one is no finding.
 settings.register_profile("lockstep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("dev", settings.get_profile("lockstep"), max_examples=10)
+# A test that draws examples runs in one tier, and `make nightly` draws a hundred of each.
+settings.register_profile("quick", settings.get_profile("lockstep"), max_examples=25)
 settings.load_profile("lockstep")
 
 TESTS = Path(__file__).parent
@@ -56,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     if Tier.of(config) is Tier.QUICK:
-        settings.load_profile("dev")
+        settings.load_profile("quick")
     begin_turn(config)
     config.pluginmanager.register(LeftOut(config))
     config.pluginmanager.register(ProcessorTime(config))

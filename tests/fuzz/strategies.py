@@ -1,7 +1,7 @@
 """Hostile and lawful input for the protocol, and how hard to try.
 
-The examples are the same in every run, so that a green tree stays green; `LOCKSTEP_FUZZ=5000` tries that many new ones
-a test instead.
+The examples are the same in every run, so that a green tree stays green; how many there are says the profile of the
+tier. `LOCKSTEP_FUZZ=5000` tries that many new ones a test instead.
 """
 
 import os
@@ -50,14 +50,14 @@ from lockstep.protocol.model import MessageQueue
 
 _EXAMPLES = int(os.environ.get("LOCKSTEP_FUZZ", "0"))
 fuzz = settings(
-    max_examples=_EXAMPLES or 100,
+    max_examples=_EXAMPLES or settings.default.max_examples,
     derandomize=not _EXAMPLES,
     database=None,
     deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
 )
-fuzz_each = settings(fuzz, max_examples=_EXAMPLES or 30)  # for what is tried on every class
+fuzz_each = settings(fuzz, max_examples=_EXAMPLES or fuzz.max_examples // 3)  # for what is tried on every class
 fuzz_broken = settings(fuzz, max_examples=300, phases=[Phase.generate])  # for canaries: to fail is enough
 
 HEADER_CLASSES = sorted({*REQUEST_HEADERS.values(), *RESPONSE_HEADERS.values()}, key=lambda c: c.__name__)

@@ -43,7 +43,7 @@ def test_many_frames(mode: str) -> None:
     assert sum(report.requests for report in reports) > 10_000
 
 
-@pytest.mark.parametrize("mode", ["plain", "acl", "client", "ports"])
+@pytest.mark.parametrize("mode", ["plain", "acl", "client", pytest.param("ports", marks=pytest.mark.long)])
 def test_the_same_seed_is_the_same_attack(mode: str, tmp_path: Path) -> None:
     """Also when the state is looked at after each frame: so a fault can be shown again, frame by frame."""
     one, other = played(mode, tmp_path), play(mode, 3, 0, FRAMES, tmp_path, look_every=1)

@@ -26,10 +26,11 @@ from tests.fuzz.strategies import (
     with_bytes_changed,
     with_one_change,
 )
+from tests.rows import by_row
 
 JSON, MSGPACK = SerializeType.JSON, SerializeType.MSGPACK
 BODIES = BASIC_BODIES | ADMIN_BODIES
-each_body = pytest.mark.parametrize("body_class", BODIES, ids=lambda c: c.__name__)
+each_body = by_row("body_class", BODIES)
 
 
 def wires(body_class: type[WireBody]) -> st.SearchStrategy[Any]:

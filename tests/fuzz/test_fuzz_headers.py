@@ -23,8 +23,9 @@ from tests.fuzz.strategies import (
     numerals,
     texts,
 )
+from tests.rows import by_row
 
-each_class = pytest.mark.parametrize("header_class", HEADER_CLASSES, ids=lambda c: c.__name__)
+each_class = by_row("header_class", HEADER_CLASSES)
 HeaderClass = type[tuple[Any, ...]]
 
 

@@ -1,11 +1,11 @@
 """JSON headers read by orjson and written in prepared forms, beside the json module: the same, refusals too."""
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,8 +25,9 @@ from tests.fuzz.strategies import (
     texts,
     with_bytes_changed,
 )
+from tests.rows import by_row
 
-each_class = pytest.mark.parametrize("header_class", HEADER_CLASSES, ids=lambda c: c.__name__)
+each_class = by_row("header_class", HEADER_CLASSES)
 HeaderClass = type[tuple[Any, ...]]
 REFUSED = "refused"
 
@@ -88,8 +89,7 @@ def test_a_header_is_read_as_the_json_module_reads_it(data: bytes) -> None:
     check_read(data)
 
 
-@pytest.mark.parametrize("value", _VALUES, ids=lambda value: repr(value)[:24])
-@pytest.mark.parametrize("name", _NAMES, ids=lambda name: repr(name)[:12])
+@by_row("name, value", itertools.product(_NAMES, _VALUES))
 def test_odd_members(name: str, value: str) -> None:
     """Where readers of JSON differ most, in each member and in extFields: ours is the json module."""
     lawful = [("code", "11"), ("opaque", "5")]
