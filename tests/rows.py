@@ -6,6 +6,7 @@ is made once and shared by its rows. `each_row` is for a table inside a test.
 
 import functools
 import inspect
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -15,6 +16,9 @@ import pytest
 __all__ = ["by_row", "each_row"]
 
 SHOWN_MAX = 5  # tracebacks; the names are all there
+_SHORT = reprlib.Repr()  # a row may have a megabyte
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+_SHORT.maxtuple = _SHORT.maxlist = _SHORT.maxdict = 8
 
 
 @contextmanager
@@ -56,20 +60,20 @@ def by_row(
         ids: What the rows are called when they fail; without it their values.
     """
     arguments = [name.strip() for name in names.split(",")]
-    table = [(_name(row), dict(zip(arguments, _values(row, len(arguments)), strict=True))) for row in rows]
-    if ids is not None:
-        table = [(name, values) for name, (_, values) in zip(ids, table, strict=True)]
+    table = list(rows)
+    names_of_rows = ids if ids is not None else list(map(_name, table))
+    values_of_rows = [dict(zip(arguments, _values(row, len(arguments)), strict=True)) for row in table]
 
     def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         def all_rows(**fixtures: Any) -> None:
             with each_row() as row:
-                for name, values in table:
+                for name, values in zip(names_of_rows, values_of_rows, strict=True):
                     with row(name):
                         test(**values, **fixtures)
 
         async def all_rows_async(**fixtures: Any) -> None:
             with each_row() as row:
-                for name, values in table:
+                for name, values in zip(names_of_rows, values_of_rows, strict=True):
                     with row(name):
                         await test(**values, **fixtures)
 
@@ -92,4 +96,4 @@ def _values(row: Any, count: int) -> Sequence[Any]:
 def _name(row: Any) -> str:
     if isinstance(row, type(pytest.param())) and row.id:
         return str(row.id)
-    return getattr(row, "__name__", None) or repr(row)
+    return getattr(row, "__name__", None) or _SHORT.repr(row)

@@ -15,13 +15,14 @@ from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.layout import FILE_END_BYTES
 from tests.broker.helpers import RecordingLog
+from tests.rows import by_row
 from tests.store.stores import record
 
 EVERYWHERE = ("", "0.0.0.0", "0", "::", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0")
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
+@by_row(
+    "changes, said",
     [
         ({"lock_mode": "loose"}, "must be 'faithful' or 'fenced', not 'loose'"),
         ({"fence_legacy": "maybe"}, "must be 'refuse' or 'warn' or 'off', not 'maybe'"),

@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig, LitePullConsumerConfig, MessageModel, ProducerConfig
 from lockstep.remoting.settings import SettingError, as_properties, with_properties
+from tests.rows import by_row
 
 # wire.md 7.3, 12.1 and 12.12, under RocketMQ's own names.
 DEFAULTS: dict[str, Any] = {
@@ -38,7 +39,7 @@ PRODUCER_DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
+@by_row("name", DEFAULTS)
 def test_consumer_defaults_are_rocketmqs(name: str) -> None:
     """Given its default under RocketMQ's name, nothing changes; given another value, something does."""
     config = ConsumerConfig()
@@ -46,8 +47,8 @@ def test_consumer_defaults_are_rocketmqs(name: str) -> None:
     assert with_properties(config, {name: str(DEFAULTS[name] + 1)}) != config
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "field", "value"),
+@by_row(
+    "name, text, field, value",
     [
         ("consumeThreadMin", "5", "consume_threads", 5),
         ("consumeThreadMax", "30", "consume_threads", 30),

@@ -7,10 +7,11 @@ import typing
 import pytest
 
 import lockstep.client
+from tests.rows import by_row
 from tests.tidy.source import modules
 
 
-@pytest.mark.parametrize("name", lockstep.client.__all__)
+@by_row("name", lockstep.client.__all__)
 def test_every_export_is_there(name: str) -> None:
     """Each name of `__all__` is the object of that name in the module that defines it."""
     (module,) = [module for module, names in lockstep.client.EXPORTS.items() if name in names.split()]

@@ -50,7 +50,7 @@ from lockstep.protocol.model import MessageQueue
 
 _EXAMPLES = int(os.environ.get("LOCKSTEP_FUZZ", "0"))
 fuzz = settings(
-    max_examples=_EXAMPLES or settings.default.max_examples,
+    max_examples=_EXAMPLES or settings().max_examples,
     derandomize=not _EXAMPLES,
     database=None,
     deadline=None,

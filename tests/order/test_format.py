@@ -3,13 +3,12 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from lockstep.order.kinds import RULES, Kind, kinds_table
 from lockstep.order.traces.format import EVENTS, FIELDS, Event, trace_page, why_broken
 from tests.client.messages import message_at
 from tests.client.stage import queue_at
 from tests.order.test_trace import Tracing
+from tests.rows import by_row
 
 PAGE = Path(__file__).parents[2] / "docs" / "trace.md"
 
@@ -27,7 +26,7 @@ def test_every_event_names_fields_of_the_table() -> None:
     assert names - used == {"event", "wall_ms", "mono_ns", "v", "machine", "boot", "host"}
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
+@by_row("event", EVENTS)
 def test_a_record_with_all_it_must_have_is_one_and_with_less_it_is_none(event: Event) -> None:
     """Each field is asked for by name."""
     kinds = {field.name: field.kind for field in FIELDS}

@@ -41,6 +41,7 @@ from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, SerializeType
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
+from tests.rows import by_row
 
 QUEUE = MessageQueue("T", "b", 1)
 KEY = '{"brokerName":"b","queueId":1,"topic":"T"}'
@@ -121,7 +122,7 @@ WRITTEN: list[tuple[WireBody, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "text"), WRITTEN, ids=lambda value: type(value).__name__)
+@by_row("body, text", WRITTEN)
 def test_members(body: WireBody, text: str) -> None:
     """The members are RocketMQ's, in its order and spelling, and are read again."""
     assert encode_body(body, SerializeType.JSON) == text.encode()
@@ -148,9 +149,7 @@ def test_the_distance_of_a_group() -> None:
     assert ConsumeStats({QUEUE: OffsetWrapper(9, 4), other: OffsetWrapper(3, 3)}).total_diff == 5
 
 
-@pytest.mark.parametrize(
-    ("body_class", "wire"),
-    [
+@by_row("body_class, wire", [
         (ResetOffsetBody, {"offsetTable": {"T": 1}}),
         (ResetOffsetBody, {"offsetTable": {KEY: None}}),
         (ResetOffsetBody, {"offsetTable": [{"topic": "T"}]}),
@@ -166,8 +165,7 @@ def test_the_distance_of_a_group() -> None:
                                     "dataVersion": {"counter": 0, "timestamp": 0}}),
         (TopicConfigWrapper, {"topicConfigTable": {}}),
         (QueryConsumeTimeSpanBody, {"consumeTimeSpanSet": [{}]}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_wrong_is_a_body_error(body_class: type[WireBody], wire: Any) -> None:
     """A member that is missing, of another kind or out of range is refused."""
     with pytest.raises(BodyError):

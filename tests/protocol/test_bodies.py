@@ -22,6 +22,7 @@ from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableB
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
+from tests.rows import by_row
 
 QUEUE = MessageQueue("TopicO", "broker-a", 3)
 QUEUE_WIRE = {"topic": "TopicO", "brokerName": "broker-a", "queueId": 3}
@@ -46,8 +47,8 @@ BODIES: list[WireBody] = [
 ]
 
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
-@pytest.mark.parametrize("serialize_type", list(SerializeType), ids=lambda t: t.name)
+@by_row("body", BODIES)
+@by_row("serialize_type", list(SerializeType))
 def test_round_trip(body: WireBody, serialize_type: SerializeType) -> None:
     """A body written and read again is equal, behind every kind of header."""
     assert decode_body(type(body), encode_body(body, serialize_type), serialize_type) == body
@@ -86,8 +87,8 @@ def test_unquoted_broker_ids() -> None:
     assert decode_body(TopicRouteData, route, 0).broker_datas == (BrokerData("b", "C", {0: "h:1", 2: "h:2"}),)
 
 
-@pytest.mark.parametrize(
-    ("body_class", "wire"),
+@by_row(
+    "body_class, wire",
     [
         (LockBatchBody, {"clientId": "c", "mqSet": [QUEUE_WIRE]}),
         (LockBatchBody, {"clientId": "c", "consumerGroup": "G", "mqSet": None}),
@@ -111,7 +112,6 @@ def test_unquoted_broker_ids() -> None:
         (TopicConfigs, {"topicConfigSerializeWrapper": {"topicConfigTable": {}}}),
         (TopicConfig, {"topicName": "T", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "order": "yes"}),
     ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
 def test_what_is_wrong_is_a_body_error(body_class: type[WireBody], wire: Any) -> None:
     """A member that is missing, of another kind or out of range is refused."""

@@ -15,6 +15,7 @@ from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.records import record_to_wire
+from tests.rows import by_row
 
 ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK)
 VERSION = DataVersion(3, 1_700_000_000_000)
@@ -47,8 +48,8 @@ def bodies(count: int) -> list[TableBody]:
     ]
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("count", [0, 1, 15, 16, 200, 5000])
+@by_row("encoding", ENCODINGS)
+@by_row("count", [0, 1, 15, 16, 200, 5000])
 def test_tables_of_any_size(count: int, encoding: SerializeType) -> None:
     """JSON has the very bytes, msgpack the same value; a large one takes many steps."""
     for body in bodies(count):

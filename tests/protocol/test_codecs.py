@@ -14,6 +14,7 @@ from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.frame import Frame
 from lockstep.protocol.headers.messaging import QueueRequestHeader
+from tests.rows import by_row
 
 
 class Decoded(NamedTuple):
@@ -123,24 +124,18 @@ def test_json_defaults() -> None:
     assert (decoded.version, decoded.flag) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "members",
+@by_row("members",
     [{"code": ...}, {"code": "11"}, {"code": True}, {"code": 1.0}, {"code": None}, {"opaque": ...}, {"opaque": "5"},
      {"opaque": None}, {"flag": "0"}, {"flag": False}, {"version": None}, {"version": 1.5}, {"extFields": []},
-     {"extFields": "x"}, {"extFields": 5}],
-    ids=str,
-)  # fmt: skip
+     {"extFields": "x"}, {"extFields": 5}])  # fmt: skip
 def test_json_headers_that_are_refused(members: dict[str, Any]) -> None:
     """A header whose numbers are no numbers, or whose extFields are no object, is unreadable."""
     with pytest.raises(HeaderError, match=REFUSED):
         decoded_header(json_header, json_bytes(**members))
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\n", b"null", b"5", b"[]", b'"x"', b"{", b"\xff\xfe", b"{}x", b"\xef\xbb\xbf{}", b"[" * 100_000,
-             b'{"a":' * 50_000, b'{"code":' + b"9" * 5000 + b"}", "{}".encode("utf-16")],
-    ids=lambda data: repr(data)[:16],
-)  # fmt: skip
+@by_row("data", [b"", b"\n", b"null", b"5", b"[]", b'"x"', b"{", b"\xff\xfe", b"{}x", b"\xef\xbb\xbf{}", b"[" * 100_000,
+             b'{"a":' * 50_000, b'{"code":' + b"9" * 5000 + b"}", "{}".encode("utf-16")])  # fmt: skip
 def test_bytes_that_are_no_json_header(data: bytes) -> None:
     """Whatever is wrong with the bytes, depth included, it is a HeaderError."""
     with pytest.raises(HeaderError):
@@ -208,27 +203,20 @@ def test_msgpack_is_the_documented_array() -> None:
     assert (decoded.positional, decoded.ext_fields) == (["TopicO", 3], {"x": "y"})
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [[], [1] * 6, [1] * 8, [1, 0, 1, 409, None, None, None, None], ["1", 0, 1, 409, None, None, None],
+@by_row("parts", [[], [1] * 6, [1] * 8, [1, 0, 1, 409, None, None, None, None], ["1", 0, 1, 409, None, None, None],
      [1, False, 1, 409, None, None, None], [1, 0, 1.0, 409, None, None, None], [1, 0, None, 409, None, None, None],
      [1, 0, 1, 409, 5, None, None], [1, 0, 1, 409, b"r", None, None], [1, 0, 1, 409, None, {}, None],
      [1, 0, 1, 409, None, "x", None], [1, 0, 1, 409, None, None, []],
-     [1, 0, 1, 409, None, None, {b"AccessKey": "a"}], {}, "x", 5, None],
-    ids=repr,
-)  # fmt: skip
+     [1, 0, 1, 409, None, None, {b"AccessKey": "a"}], {}, "x", 5, None])  # fmt: skip
 def test_msgpack_headers_that_are_refused(parts: Any) -> None:
     """Every part has its type; nothing is converted."""
     with pytest.raises(HeaderError, match="the header is not"):
         decoded_header(msgpack_header, msgpack.packb(parts))
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\xc1", b"\x97", b"\x97\x01", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\x91" * 5000,
+@by_row("data", [b"", b"\xc1", b"\x97", b"\x97\x01", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\x91" * 5000,
              b"\xa1\xff", b"\x81\x91\x01\x01", b"\xd7\xff" + b"\xff" * 8, b"\x90\x90",
-             b"\x97\x01\x00\x01\x00\xa3\xed\xa0\x80\xc0\xc0"],
-    ids=lambda data: data[:8].hex(),
-)  # fmt: skip
+             b"\x97\x01\x00\x01\x00\xa3\xed\xa0\x80\xc0\xc0"])  # fmt: skip
 def test_bytes_that_are_no_msgpack_header(data: bytes) -> None:
     """Cut short, nested too deep, lengths that lie, bad UTF-8, bad extension types: HeaderError."""
     with pytest.raises(HeaderError):

@@ -12,6 +12,7 @@ import zstandard
 
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.messages.compression import PLAIN_BYTES_MAX, CompressionType, compress, decompress
+from tests.rows import by_row
 
 MIB = 1024 * 1024
 TEXT = b"the same words over and over, " * 4
@@ -31,8 +32,8 @@ def test_bodies_of_javas_client(sys_flag: int) -> None:
     assert decompress(bytes.fromhex(OF_JAVA[sys_flag | (0x300 if sys_flag == 1 else 0)]), sys_flag) == TEXT
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("body", [b"a", TEXT, TEXT * 100_000, random.Random(1).randbytes(100_000)], ids=len)
+@by_row("kind", KINDS)
+@by_row("body", [b"a", TEXT, TEXT * 100_000, random.Random(1).randbytes(100_000)])
 def test_there_and_back(kind: CompressionType, body: bytes) -> None:
     """Bodies of one step and of many, of one block and of several."""
     assert decompress(compress(body, kind, 5), kind.sys_flag) == body
@@ -66,8 +67,8 @@ def test_a_body_cut_anywhere_is_refused(kind: CompressionType) -> None:
             decompress(packed[:cut], kind.sys_flag)
 
 
-@pytest.mark.parametrize("sys_flag", [0x001, 0x101, 0x201, 0x301])
-@pytest.mark.parametrize("body", [b"", b"plain text, and more of it" * 20, bytes(100)], ids=len)
+@by_row("sys_flag", [0x001, 0x101, 0x201, 0x301])
+@by_row("body", [b"", b"plain text, and more of it" * 20, bytes(100)])
 def test_a_body_that_is_not_what_its_flag_says(sys_flag: int, body: bytes) -> None:
     with pytest.raises(BodyError, match="compressed"):
         decompress(body, sys_flag)

@@ -10,6 +10,7 @@ from lockstep.protocol.bodies.heartbeat import HeartbeatData
 from lockstep.protocol.bodies.queue_tables import as_queue_offsets, queue_from_key, queue_key, queue_table
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
+from tests.rows import by_row
 
 QUEUE = MessageQueue("T", "b", 0)
 
@@ -32,11 +33,9 @@ def test_the_dialect(text: str, value: Any) -> None:
     assert loads(text.encode()) == value
 
 
-@pytest.mark.parametrize(
-    "text",
+@by_row("text",
     ["{{{a:1}:2}:3}", "{a:01x}", "{a:nul}", "{a 1}", "{a:}", "{:1}", "{a:1}b", "'a", "{a:'b}", "[1", "{a:1]", "{null}",
-     "{[1]:2}", "{a:+}", "{'a\\", "[" * 201, '{"a":\'\\ud800\'}'],
-)  # fmt: skip
+     "{[1]:2}", "{a:+}", "{'a\\", "[" * 201, '{"a":\'\\ud800\'}'])  # fmt: skip
 def test_what_is_no_dialect(text: str) -> None:
     """The rest is refused, names inside names too: each level would double what stands in the one below."""
     with pytest.raises(ValueError, match=r"character|Invalid|column|surrogate|nested deeper"):

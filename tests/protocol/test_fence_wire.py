@@ -31,6 +31,7 @@ from lockstep.protocol.headers.messaging import (
 )
 from lockstep.protocol.headers.spec import Int32, spec_of
 from lockstep.protocol.model import MessageQueue
+from tests.rows import by_row
 
 R = RequestCode
 BOOT = 1_795_208_639_549
@@ -82,17 +83,15 @@ def test_epochs_as_texts() -> None:
     assert parse_epoch(0) == parse_epoch("0-0") == 0
 
 
-@pytest.mark.parametrize(
-    "value", ["", "7", "7-", "-7", "7-8-9", "a-b", "1-\u0663", "9" * 30 + "-1", -1, 1 << 63, True, 1.0, None]
-)
+@by_row("value", ["", "7", "7-", "-7", "7-8-9", "a-b", "1-\u0663", "9" * 30 + "-1", -1, 1 << 63, True, 1.0, None])
 def test_values_that_are_no_epoch(value: Any) -> None:
     """Texts of other shapes, numbers out of range and other types."""
     with pytest.raises(ValueError, match="epoch"):
         parse_epoch(value)
 
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
-@pytest.mark.parametrize("serialize_type", list(SerializeType), ids=lambda t: t.name)
+@by_row("body", BODIES)
+@by_row("serialize_type", list(SerializeType))
 def test_bodies_round_trip(body: WireBody, serialize_type: SerializeType) -> None:
     """A body written and read again is equal, behind every kind of header."""
     assert decode_body(type(body), encode_body(body, serialize_type), serialize_type) == body
@@ -153,8 +152,8 @@ def through(command: RemotingCommand) -> RemotingCommand:
     return decode_command(frame)
 
 
-@pytest.mark.parametrize("code", list(HEADERS), ids=lambda code: code.name)
-@pytest.mark.parametrize("serialize_type", list(SerializeType), ids=lambda t: t.name)
+@by_row("code", list(HEADERS))
+@by_row("serialize_type", list(SerializeType))
 def test_headers_round_trip(code: RequestCode, serialize_type: SerializeType) -> None:
     """Epoch, client id and queue arrive as typed fields."""
     header = HEADERS[code]

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.filter import FilterError, java_string_hash, parse_tags, tags_code
+from tests.rows import by_row
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@by_row(
+    "text, value",
     [
         ("", 0),
         ("a", 97),

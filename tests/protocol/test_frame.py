@@ -11,6 +11,7 @@ import pytest
 from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, PROPERTIES_BYTES_MAX
 from lockstep.protocol.errors import FrameError, LocalProtocolError
 from lockstep.protocol.frame import Frame, FrameDecoder, encode_frame_head
+from tests.rows import by_row
 
 FRAMES = [
     Frame(0, b'{"code":11}', b"body"),
@@ -39,7 +40,7 @@ def read_in_pieces(data: bytes, size: int) -> list[Frame]:
     return frames
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 9, 64, 1000, 5000, len(STREAM)])
+@by_row("size", [1, 2, 3, 4, 5, 7, 8, 9, 64, 1000, 5000, len(STREAM)])
 def test_any_piece_size_gives_the_same_frames(size: int) -> None:
     """Frames do not depend on how many bytes a read returns, down to one at a time."""
     assert read_in_pieces(STREAM, size) == FRAMES

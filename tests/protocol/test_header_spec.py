@@ -19,6 +19,7 @@ from lockstep.protocol.headers.messaging import (
     UnregisterClientRequestHeader,
 )
 from lockstep.protocol.headers.spec import Int32, rename_on_wire, spec_of, stand_in
+from tests.rows import by_row
 
 
 class Sample(NamedTuple):
@@ -67,12 +68,9 @@ def test_a_missing_field_is_named(name: str) -> None:
         SPEC.from_ext_fields(with_text(name, None))
 
 
-@pytest.mark.parametrize(
-    "text",
+@by_row("text",
     ["", " ", "x", "1x", "0x10", "1.0", "1e3", "1_000", " 1", "1 ", "\u0661", "--1", "+", "-", "9" * 5000, [], {}, [1],
-     1.5, 2.0, True, float("nan"), float("inf")],
-    ids=lambda value: repr(value)[:12],
-)  # fmt: skip
+     1.5, 2.0, True, float("nan"), float("inf")])  # fmt: skip
 def test_a_field_that_is_not_a_number(text: Any) -> None:
     """A number is ASCII digits with a sign, as Java's parser takes it; nothing else is guessed at."""
     for name in ("queueId", "queueOffset"):
@@ -111,11 +109,8 @@ def test_a_nullable_integer_keeps_to_its_width_too() -> None:
         SPEC.from_positional(with_value(5, 2**31))
 
 
-@pytest.mark.parametrize(
-    ("value", "wanted"),
-    [("true", True), ("TRUE", True), ("True", True), ("false", False), ("1", False), ("0", False), ("yes", False),
-     ("", False), (True, True), (False, False), (1, False), (0, False)],
-)  # fmt: skip
+@by_row("value, wanted", [("true", True), ("TRUE", True), ("True", True), ("false", False), ("1", False), ("0", False),
+     ("yes", False), ("", False), (True, True), (False, False), (1, False), (0, False)])  # fmt: skip
 def test_booleans_by_javas_rule(value: Any, wanted: bool) -> None:
     """Only the text true, in any case, and a raw true are true; "1" is false (wire.md 1.2)."""
     assert SPEC.from_ext_fields(with_text("order", value))[3] is wanted
@@ -147,11 +142,9 @@ def test_an_error_does_not_repeat_the_peers_megabytes() -> None:
         assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize(
-    ("index", "value"),
-    [(0, 1), (0, b"G"), (0, None), (0, ["G"]), (1, "3"), (1, 3.0), (1, True), (1, None), (1, {}), (2, "5"), (3, 1),
-     (3, "true"), (3, None), (4, 5), (4, b"r"), (5, "1"), (5, False), (6, None.__class__), (6, "7")],
-)  # fmt: skip
+@by_row("index, value", [(0, 1), (0, b"G"), (0, None), (0, ["G"]), (1, "3"), (1, 3.0), (1, True), (1, None), (1, {}),
+     (2, "5"), (3, 1), (3, "true"), (3, None), (4, 5), (4, b"r"), (5, "1"), (5, False), (6, None.__class__),
+     (6, "7")])  # fmt: skip
 def test_positional_values_have_their_type(index: int, value: Any) -> None:
     """MSGPACK is typed: nothing is converted, and None passes only where the field may be absent."""
     with pytest.raises(HeaderError, match="must be of type"):
@@ -266,7 +259,7 @@ def test_one_spec_a_class() -> None:
     assert spec_of(SendMessageRequestHeader) is not spec_of(SendMessageRequestHeaderV2)
 
 
-@pytest.mark.parametrize("header_class", sorted({*REQUEST_HEADERS.values(), *RESPONSE_HEADERS.values()}, key=str))
+@by_row("header_class", sorted({*REQUEST_HEADERS.values(), *RESPONSE_HEADERS.values()}, key=str))
 def test_every_header_class_has_a_sound_table(header_class: type[tuple[Any, ...]]) -> None:
     """Kinds are int, str or bool; wire names are unique; no required field stands behind an optional one."""
     fields = spec_of(header_class).fields

@@ -10,6 +10,7 @@ from lockstep.protocol.messages.ids import (
     encode_offset_message_id,
     pack_host,
 )
+from tests.rows import by_row
 
 
 def epoch_ms(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> int:
@@ -23,9 +24,9 @@ def test_offset_id_of_a_real_broker() -> None:
     assert decode_offset_message_id(message_id) == (b"\x7f\0\0\1", 10911, 0x106A2C20)
 
 
-@pytest.mark.parametrize("host", [bytes(4), b"\xff" * 4, bytes(range(16))])
-@pytest.mark.parametrize("port", [0, 65535, 2**31 - 1, -1, -(2**31)])
-@pytest.mark.parametrize("offset", [0, 2**63 - 1, -1, -(2**63)])
+@by_row("host", [bytes(4), b"\xff" * 4, bytes(range(16))])
+@by_row("port", [0, 65535, 2**31 - 1, -1, -(2**31)])
+@by_row("offset", [0, 2**63 - 1, -1, -(2**63)])
 def test_offset_ids_go_there_and_back(host: bytes, port: int, offset: int) -> None:
     """32 or 56 hex characters whatever the numbers are, also those that only a hostile record has."""
     message_id = encode_offset_message_id(host, port, offset)

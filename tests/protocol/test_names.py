@@ -12,6 +12,7 @@ from lockstep.protocol.names import (
     is_system_topic,
     retry_topic,
 )
+from tests.rows import by_row
 
 ILLEGAL = ["", "a b", "a.b", "a/b", "ä", "a\n", "\n", "a$", "T\0", "a:b", "\uff41", "\u0661"]
 
@@ -23,7 +24,7 @@ def test_legal_names(name: str) -> None:
     check_group(name)
 
 
-@pytest.mark.parametrize("name", ILLEGAL, ids=repr)
+@by_row("name", ILLEGAL)
 def test_illegal_characters(name: str) -> None:
     """Anything else, line ends and digits of other scripts included, is refused with a line that says what may be."""
     for check in (check_topic, check_group):

@@ -12,6 +12,7 @@ from lockstep.protocol.messages.properties import (
     encode_properties,
     find_property,
 )
+from tests.rows import by_row
 
 
 @pytest.mark.parametrize(
@@ -54,11 +55,10 @@ def test_user_properties_that_pass() -> None:
     check_user_properties({"color": "rot", "SHARDING_KEY": "N123", "keys": "lower case is another name"})
 
 
-@pytest.mark.parametrize(
+@by_row(
     "properties",
     [{name: "x"} for name in sorted(RESERVED_PROPERTIES)]
     + [{"": "x"}, {"a": ""}, {"a\x01": "b"}, {"a": "b\x02"}, {"fine": "x", "a": "\x01"}],
-    ids=repr,
 )
 def test_user_properties_that_are_refused(properties: dict[str, str]) -> None:
     """RocketMQ's own names, empty ones, and separators within would be misread by the receiver."""

@@ -12,6 +12,7 @@ from lockstep.protocol.command import RemotingCommand, decode_command, encode_co
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from lockstep.protocol.signature import SIGNATURE, Credentials, field_texts, sign, signature_of, signed_bytes
+from tests.rows import by_row
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "signatures-4.9.8.json").read_text("utf-8"))
 ACCOUNT = Credentials("account1", "secret-1234")
@@ -19,7 +20,7 @@ PULL = PullMessageRequestHeader("G", "orders", 3, 17, 32, 2, 0, 15_000, 1, "*")
 SEND = SendMessageRequestHeaderV2("P", "orders", "TBW102", 4, 0, 0, 1_700_000_000_000, 0, unit_mode=False, batch=True)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=[vector["name"] for vector in VECTORS])
+@by_row("vector", VECTORS, ids=[vector["name"] for vector in VECTORS])
 def test_signs_as_java(vector: dict[str, Any]) -> None:
     """A request has the signature that RocketMQ's Java client gives it."""
     account = Credentials(vector["accessKey"], vector["secretKey"], vector["token"])

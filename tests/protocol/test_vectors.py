@@ -47,6 +47,7 @@ from tests.protocol.recorded import (
     group_of,
     recorded_in,
 )
+from tests.rows import by_row
 
 R = RequestCode
 FRAMES_COVERED = 664  # every frame there is
@@ -191,9 +192,7 @@ def test_no_field_of_a_header_is_lost(file: str, code: RequestCode, direction: s
         assert {name: written.get(name) for name in wanted} == wanted
 
 
-@pytest.mark.parametrize(
-    ("file", "code", "direction"), [group for group in GROUPS if (group.values[1], group.values[2]) in BODIES]
-)
+@by_row("file, code, direction", [group for group in GROUPS if (group.values[1], group.values[2]) in BODIES])
 def test_structured_bodies(file: str, code: RequestCode, direction: str) -> None:
     """A body read and written again has the bytes it came with, or exactly those that OTHER_SPELLING explains."""
     body_class = BODIES[code, direction]

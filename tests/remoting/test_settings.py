@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lockstep.client.config import ConsumerConfig
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.remoting.settings import Address, SettingError, parse_address, parse_addresses, setting, with_properties
+from tests.rows import by_row
 
 
 class Colour(Enum):
@@ -51,7 +52,7 @@ _WRONG = ("", ":", "host", "host:", ":80", "host:x", "host:65536", "host:-1", "h
 _WRONG_IPV6 = ("[::1]", "[]:80", "[host]:80", "[::1:80", "::1]:80", "[[::1]]:80", "a:b:80", "[::1]80", "[1::2::3]:80")
 
 
-@pytest.mark.parametrize("text", _WRONG + _WRONG_IPV6)
+@by_row("text", _WRONG + _WRONG_IPV6)
 def test_what_is_no_address_is_named(text: str) -> None:
     """The error shows the text and an example of a right one."""
     with pytest.raises(SettingError, match="write host:port, for example"):

@@ -26,6 +26,7 @@ from time import time as imported_time
 import pytest
 
 from lockstep.simulation import NondeterminismError, World, simulate
+from tests.rows import by_row
 
 nap = vars(time)["sleep"]
 
@@ -72,7 +73,7 @@ NONDETERMINISTIC: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", NONDETERMINISTIC)
+@by_row("name", NONDETERMINISTIC)
 def test_a_violation_fails_the_run_though_it_is_swallowed(name: str) -> None:
     """Each way out raises where it is taken, and the run fails with it whatever the code does then."""
     raised: list[Exception] = []
@@ -130,7 +131,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@by_row("name", WRITTEN)
 def test_a_violation_names_what_was_written(name: str) -> None:
     """Not the function deep inside of the standard library that was refused. The cure is for what was written."""
     call, cure = WRITTEN[name]

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lockstep.simulation import World, simulate
+from tests.rows import by_row
 
 Story = Callable[[], Awaitable[None]]
 
@@ -100,7 +101,7 @@ STEPS: dict[Story, int] = {
 }
 
 
-@pytest.mark.parametrize(("story", "steps"), STEPS.items(), ids=[story.__name__ for story in STEPS])
+@by_row("story, steps", STEPS.items(), ids=[story.__name__ for story in STEPS])
 def test_waiting_takes_equal_turns(story: Story, steps: int) -> None:
     """The callbacks from the first to the last are as many as with Python 3.11."""
 

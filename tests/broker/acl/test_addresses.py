@@ -4,10 +4,11 @@ import pytest
 
 from lockstep.broker.acl.addresses import address_pattern
 from lockstep.broker.acl.errors import RuleError
+from tests.rows import by_row
 
 
-@pytest.mark.parametrize(
-    ("pattern", "inside", "outside"),
+@by_row(
+    "pattern, inside, outside",
     [
         ("*", ["10.0.0.1", "::1", "host"], []),
         ("*.*.*.*", ["10.0.0.1"], []),
@@ -35,7 +36,7 @@ def test_patterns(pattern: str | None, inside: list[str], outside: list[str]) ->
     assert [host for host in outside if fits(host)] == []
 
 
-@pytest.mark.parametrize(
+@by_row(
     "pattern",
     [
         *("1.2", "10.0.0", "10.0.0.0.1", "10.0.0.256", "10.0.0.9-1", "10.0.0.-1", "host", "10.0.0.x"),

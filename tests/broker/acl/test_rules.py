@@ -6,6 +6,7 @@ from lockstep.broker.acl.errors import RuleError
 from lockstep.broker.acl.permissions import DENY, PUB, SUB
 from lockstep.broker.acl.rules import parse_file
 from tests.broker.acl.accounts import RULES
+from tests.rows import by_row
 
 
 def test_all_fields() -> None:
@@ -33,8 +34,8 @@ def test_defaults() -> None:
     assert parse_file(b"").accounts == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
+@by_row(
+    "text, says",
     [
         ("accounts: [", "not YAML in line 1"),
         ("- a\n- b", "must be a map"),

@@ -27,6 +27,7 @@ from lockstep.protocol.headers.admin import (
 from lockstep.protocol.headers.messaging import ListLocksRequestHeader
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, Peer, consumer
+from tests.rows import by_row
 
 R = RequestCode
 GROUPS = 2000
@@ -86,7 +87,7 @@ def filled() -> Peer:
     return peer
 
 
-@pytest.mark.parametrize("code", LARGE)
+@by_row("code", LARGE)
 def test_a_large_answer_takes_many_turns_of_the_loop(code: RequestCode) -> None:
     """None of them has more than its few steps; the answer is that of a broker without a loop."""
     peer = filled()

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies.broker import TopicConfigs
@@ -16,6 +14,7 @@ from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, heartbeat_of, over_the_wire
+from tests.rows import by_row
 
 R = RequestCode
 RECORDING = Path(__file__).parents[2] / "vectors" / "mqadmin-4.9.8.jsonl"
@@ -101,9 +100,7 @@ def ask(peer: Peer, server: NameServer, exchange: Exchange) -> RemotingCommand:
     return over_the_wire(reply)
 
 
-@pytest.mark.parametrize(
-    "exchange", REPLIES, ids=[f"{i}-{request_name(exchange.request.code)}" for i, exchange in enumerate(REPLIES)]
-)
+@by_row("exchange", REPLIES, ids=[f"{i}-{request_name(exchange.request.code)}" for i, exchange in enumerate(REPLIES)])
 def test_a_recorded_request_is_answered_as_rocketmq_did(exchange: Exchange) -> None:
     """The same code, the same extFields, a remark where there was one, the same members in the body."""
     peer, server = world()

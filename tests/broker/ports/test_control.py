@@ -28,6 +28,7 @@ from tests.broker.helpers import (
     pull_header,
     send_header,
 )
+from tests.rows import by_row
 from tests.simulation.peers import Recorder
 
 R = RequestCode
@@ -281,8 +282,8 @@ def test_a_long_answer_that_is_not_read_stops_the_reading() -> None:
     on_stage(story)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "words"),
+@by_row(
+    "name, arguments, words",
     [
         ("adv", {}, "unknown call 'adv'; the calls are advance, "),
         ("advance", {"second": 1}, "advance takes heartbeats, seconds, not second"),

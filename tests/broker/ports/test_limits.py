@@ -16,6 +16,7 @@ from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UnregisterClientRequestHeader
 from lockstep.remoting.limit_log import LimitLog
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of, queues_of
+from tests.rows import by_row
 
 R = RequestCode
 T = SubscriptionData.parse("T", "*", 1)
@@ -202,7 +203,7 @@ _OTHERS = {"pull_bytes_max", "pull_messages_max", "transaction_check_max", "data
 _NAMES = [field.name for field in fields(BrokerConfig) if field.name.endswith("_max")]
 
 
-@pytest.mark.parametrize("name", [name for name in _NAMES if name not in _OTHERS])
+@by_row("name", [name for name in _NAMES if name not in _OTHERS])
 def test_every_bound_is_in_the_documentation_with_its_default(name: str) -> None:
     """One row names its setting; its default stands there as a number, or in KiB or MiB. 0 is one that depends."""
     rows = [row for row in _PAGE.read_text().splitlines() if row.startswith("|") and f"`{name}`" in row]

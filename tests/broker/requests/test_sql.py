@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.broker.sql.parser import compile_sql
 from lockstep.protocol.filter import FilterError
+from tests.rows import by_row
 
 RECORDED = json.loads((Path(__file__).parents[2] / "vectors" / "sql-4.9.7.json").read_text("utf-8"))
 PROPERTIES: list[dict[str, str]] = RECORDED["properties"]
@@ -35,8 +36,8 @@ def test_every_recorded_expression_is_answered_alike() -> None:
     assert kinds == set("TFNE"), "or the recording shows nothing"
 
 
-@pytest.mark.parametrize(
-    ("expression", "answer"),
+@by_row(
+    "expression, answer",
     [
         ("size = 5", True),
         ("size <> 5", False),
@@ -74,8 +75,8 @@ def test_what_an_expression_means(expression: str, answer: bool | str | None) ->
         assert compile_sql(expression)(FLIGHT) is answer
 
 
-@pytest.mark.parametrize(
-    ("expression", "reason"),
+@by_row(
+    "expression, reason",
     [
         ("", "the expression ends where"),
         ("size >", "the expression ends where"),

@@ -9,6 +9,7 @@ from lockstep.broker.state.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
 from tests.broker.helpers import NOW_MS
+from tests.rows import by_row
 
 
 class Topics:
@@ -129,7 +130,7 @@ def test_system_topics_are_rocketmqs_and_those_named_after_the_broker_and_its_cl
     assert not Topics().manager.is_system("T")
 
 
-@pytest.mark.parametrize(
+@by_row(
     "config",
     [
         TopicConfig(""),

@@ -19,6 +19,7 @@ from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.remoting.errors import RequestRefused
 from tests.client.messages import message_at, stored_bytes
 from tests.client.stage import PORT, TOPIC, FakeBroker, Stage, on_stage, queue_at
+from tests.rows import by_row
 
 R, T = RequestCode, TrackType
 KEYS, TAGS, UNIQ = "KEYS", "TAGS", "UNIQ_KEY"
@@ -157,8 +158,8 @@ def at(offset: int) -> ConsumeStats:
 OFFLINE, BROKEN = ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR
 
 
-@pytest.mark.parametrize(
-    ("members", "progress", "expected"),
+@by_row(
+    "members, progress, expected",
     [
         (OFFLINE, at(9), T.NOT_ONLINE),
         (online(ConsumeType.CONSUME_ACTIVELY), at(9), T.PULL),

@@ -15,6 +15,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.errors import RequestRefused, RequestTimeout
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+from tests.rows import by_row
 
 NAMES = ("broker-a", "broker-b", "broker-c")
 IDS, STATS = RequestCode.GET_CONSUMER_LIST_BY_GROUP, RequestCode.GET_TOPIC_STATS_INFO
@@ -47,7 +48,7 @@ async def three_brokers(stage: Stage) -> list[FakeBroker]:
     return brokers
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@by_row("name", QUESTIONS)
 def test_a_silent_broker_keeps_no_other_from_being_asked(name: str) -> None:
     """All have the request before any answers. The call fails after the patience for one answer, with the first."""
     code, ask = QUESTIONS[name]

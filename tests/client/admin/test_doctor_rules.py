@@ -16,6 +16,7 @@ from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import TRACE_TOPIC
+from tests.rows import by_row
 
 NOW_MS = 1_700_000_000_000
 TOPIC, GROUP = "orders", "shop"
@@ -108,7 +109,7 @@ def test_a_healthy_cluster_is_silent() -> None:
     assert examine(cluster(members=(), locks={})) == []
 
 
-@pytest.mark.parametrize("rule", RULES)
+@by_row("rule", RULES)
 def test_each_rule_fires_on_its_bad_case(rule: str) -> None:
     """With evidence that names the group, topic or broker; other rules may see the same trouble."""
     found = [finding for finding in examine(BAD[rule]) if finding.rule == rule]

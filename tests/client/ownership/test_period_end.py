@@ -17,6 +17,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.remoting.errors import RequestRefused
 from tests.client.ownership.fenced_stage import LEASE_MS, RIVAL, Fenced, FencedTable, fenced_on, requests
 from tests.client.stage import FakeBroker, Stage, on_stage, queue_at
+from tests.rows import by_row
 
 ORDER_MD = Path(__file__).parents[3] / "docs" / "order.md"
 QUEUE = queue_at(0)
@@ -64,8 +65,8 @@ def refused(code: int) -> RequestRefused:
     return RequestRefused("broker-a", "PULL_MESSAGE", code, "owned by somebody")
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("answer", ANSWERS.values(), ids=lambda cause: cause.name)
+@by_row("state", STATES)
+@by_row("answer", ANSWERS.values())
 def test_each_answer_in_each_state(answer: EndCause, state: str) -> None:
     """It ends the period of its epoch and no other one: no commit, no unlock, and on_lost is called once."""
 

@@ -2,14 +2,13 @@
 
 import random
 
-import pytest
-
 from lockstep.client import Message, ProducerConfig
 from lockstep.client.producer.round_robin import FaultLatency
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from tests.client.producer.send_stage import SEND, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage
+from tests.rows import by_row
 
 QUEUES = [MessageQueue("T", name, i) for name in ("a", "b", "c") for i in range(2)]
 # The table of wire.md 12.11: a latency, and how long its broker is left alone; then each step's last millisecond.
@@ -32,7 +31,7 @@ def faults() -> FaultLatency:
     return FaultLatency(random.Random(1))
 
 
-@pytest.mark.parametrize(("latency_ms", "pause_ms"), STEPS.items())
+@by_row("latency_ms, pause_ms", STEPS.items())
 def test_how_long_a_slow_broker_is_left_alone(latency_ms: int, pause_ms: int) -> None:
     """To the millisecond."""
     known = faults()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lockstep.client import Message, MessageQueue, select_by_hash, select_by_machine_room, select_by_random
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import java_string_hash
+from tests.rows import by_row
 
 
 def queues(count: int) -> list[MessageQueue]:
@@ -20,8 +21,8 @@ def chosen(arg: object, count: int) -> int:
 
 
 # Values of String.hashCode in Java 8 to 21.
-@pytest.mark.parametrize(
-    ("text", "java_hash"),
+@by_row(
+    "text, java_hash",
     [
         ("", 0),
         ("a", 97),
@@ -42,8 +43,8 @@ def test_hashes_are_javas(text: str, java_hash: int) -> None:
         assert chosen(text, count) == abs(java_hash) % count
 
 
-@pytest.mark.parametrize(
-    ("arg", "count", "queue_id"),
+@by_row(
+    "arg, count, queue_id",
     [
         (-1, 4, 1),  # Java: -1 % 4 is -1, abs 1; Python's -1 % 4 would be 3
         (-5, 3, 2),
