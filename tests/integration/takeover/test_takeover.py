@@ -73,8 +73,11 @@ def check_expiry(broker: Broker, victim: ConsumerProcess, queues: set[MessageQue
 
 
 @pytest.mark.long
-@pytest.mark.smoke
-@pytest.mark.parametrize("serialize_type", [SerializeType.MSGPACK, SerializeType.JSON], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "serialize_type",
+    [pytest.param(SerializeType.MSGPACK, marks=pytest.mark.smoke), SerializeType.JSON],
+    ids=lambda kind: kind.name,
+)
 async def test_a_killed_consumer_loses_its_queues_to_the_others(
     processes: Processes, serialize_type: SerializeType
 ) -> None:

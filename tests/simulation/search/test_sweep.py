@@ -51,6 +51,7 @@ def _hashes(hash_seed: int, first: int, end: int) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.long
 def test_a_seed_makes_the_same_world_in_every_process() -> None:
     """Two processes with different PYTHONHASHSEED get the same trace hash for each seed."""
     with _hashes(1, 1, 3) as one, _hashes(2, 1, 3) as other:
@@ -102,6 +103,7 @@ def test_what_never_happened_is_said() -> None:
     assert "takeovers" not in [name for _, name, _ in summary.too_rare()]
 
 
+@pytest.mark.long
 def test_the_command_sweeps_and_replays(tmp_path: Path) -> None:
     """`lockstep-sim sweep` counts kinds and happenings; `replay` tells the story of one seed."""
     run = CliRunner().invoke
