@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "java" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-        if item.path.is_relative_to(TESTS / "integration"):
+        if item.path.is_relative_to(TESTS / "integration") and "[simulated" not in item.name:
             item.add_marker("process")
         if item.path.name == "test_determinism.py":
             item.add_marker("determinism")

@@ -1,4 +1,4 @@
-"""Tests against real processes over localhost."""
+"""Tests against real processes over localhost; hostile bytes also go to a broker on the simulated network."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -14,13 +14,6 @@ from tests.integration.harness.processes import Processes
 def processes(tmp_path: Path) -> Iterator[Processes]:
     """Starts processes; all of them are ended after the test, and shown if it failed."""
     with Processes(tmp_path) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def module_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """As `processes`, for a process that a whole module shares."""
-    with Processes(tmp_path_factory.mktemp("processes")) as started:
         yield started
 
 
