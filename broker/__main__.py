@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from lockstep.broker.fault_api.server import ControlServer
-    from lockstep.broker.many.link import CommandLink
     from lockstep.broker.metrics.server import MetricsServer
+    from lockstep.broker.multi_process.link import CommandLink
     from lockstep.broker.options import Options
     from lockstep.broker.server import BrokerServer
     from lockstep.broker.start_log import StartLog
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     options = parse_options(given)
     if options.member:
-        from lockstep.broker.many.plan import as_member  # imported here: other brokers do not need it
+        from lockstep.broker.multi_process.plan import as_member  # imported here: other brokers do not need it
 
         options = as_member(options)
     log = StartLog()
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
         _print_line(str(error), **_process_field(options))
         status = 1
         if options.member and isinstance(error, CannotListen) and error.in_use:
-            from lockstep.broker.many.supervisor import PORT_IN_USE
+            from lockstep.broker.multi_process.supervisor import PORT_IN_USE
 
             status = PORT_IN_USE
     sys.exit(status)
@@ -118,7 +118,7 @@ async def _until_stopped(options: "Options") -> "asyncio.Future[int]":
 
 async def _serve_many(options: "Options", arguments: list[str], log: "StartLog") -> int:
     """A name server in this process, and each broker in a process of its own."""
-    from lockstep.broker.many.command import ManyBrokers  # imported here: one broker does not need it
+    from lockstep.broker.multi_process.command import ManyBrokers  # imported here: one broker does not need it
     from lockstep.remoting.host.runtime import AsyncioRuntime
 
     stopped = await _until_stopped(options)
@@ -179,8 +179,8 @@ async def _serve(options: "Options", log: "StartLog") -> int:
 
 
 async def _open_link(options: "Options", stopped: "asyncio.Future[int]") -> "CommandLink":
-    from lockstep.broker.many.link import CommandLink
-    from lockstep.broker.many.plan import decode_member
+    from lockstep.broker.multi_process.link import CommandLink
+    from lockstep.broker.multi_process.plan import decode_member
     from lockstep.remoting.host.runtime import AsyncioRuntime
 
     waits = decode_member(options.member).waits
@@ -202,7 +202,9 @@ def _make_servers(
     runtime = AsyncioRuntime(host=options.config.advertised_host)
     on_progress = partial(_print_line, **_process_field(options))
     if options.config.data_dir and not options.member:
-        from lockstep.broker.many.folders import store_folders  # imported here: a broker in memory does not need it
+        from lockstep.broker.multi_process.folders import (
+            store_folders,  # imported here: a broker in memory does not need it
+        )
 
         store_folders(runtime.storage, options.config.data_dir, [options.config.broker_name])
     control: ControlServer | None = None

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lockstep.console import formats
 from lockstep.console.console import Console, console_of
-from lockstep.console.words.choose import LANGUAGES, Texts, choose_language
+from lockstep.console.translations.choose import LANGUAGES, Texts, choose_language
 
 __all__ = ["PAGES", "compile_templates", "html_of", "language_of", "query_url", "render", "static_text"]
 

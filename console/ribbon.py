@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from lockstep.console.formats import clock
 from lockstep.console.model import RIBBON_MS, Mark, MarkKind, Span
-from lockstep.console.words.choose import Texts
+from lockstep.console.translations.choose import Texts
 from lockstep.order.page.markup import tag
 from lockstep.order.page.pieces import COLOURS
 from lockstep.protocol.epochs import epoch_text

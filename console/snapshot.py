@@ -9,7 +9,7 @@ from lockstep.console.console import Console
 from lockstep.console.gather import gather_once
 from lockstep.console.pages.order import order_view
 from lockstep.console.render import html_of, static_text
-from lockstep.console.words.choose import Texts
+from lockstep.console.translations.choose import Texts
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import EventLog
 

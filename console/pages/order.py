@@ -15,7 +15,7 @@ from lockstep.console.console import console_of
 from lockstep.console.model import RIBBON_MS, Handover, Mark, MarkKind, QueueKey, QueueState
 from lockstep.console.render import language_of, query_url, render
 from lockstep.console.ribbon import Owner, axis, legend_shape, owner_of, ribbon
-from lockstep.console.words.choose import Texts
+from lockstep.console.translations.choose import Texts
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import counter_of, epoch_text

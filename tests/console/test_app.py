@@ -7,7 +7,7 @@ from lockstep.console.collector import Collector
 from lockstep.console.formats import date_time
 from lockstep.console.guard import is_trusted_host
 from lockstep.console.render import PAGES
-from lockstep.console.words.choose import TEXTS, Texts, choose_language
+from lockstep.console.translations.choose import TEXTS, Texts, choose_language
 from tests.console.pages_inside import ask, make_console
 from tests.rows import by_row
 

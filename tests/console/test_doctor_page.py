@@ -5,7 +5,7 @@ import pytest
 from lockstep.client.doctor.rules import RULES, Finding
 from lockstep.console.pages import doctor
 from lockstep.console.pages.doctor import Desk, Examination
-from lockstep.console.words.choose import TEXTS
+from lockstep.console.translations.choose import TEXTS
 from tests.console.pages_inside import ask, make_console
 from tests.console.readings import NOW_MS
 

@@ -12,7 +12,7 @@ from lockstep.console.model import RIBBON_MS, BrokerState, GroupReading, Mark, M
 from lockstep.console.pages.order import Call, order_view
 from lockstep.console.ribbon import WIDTH, owner_of, ribbon
 from lockstep.console.snapshot import snapshot_html
-from lockstep.console.words.choose import Texts
+from lockstep.console.translations.choose import Texts
 from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, ProcessQueueInfo
 from tests.console.locks_made import GROUP, NOW_MS, change, queue_at, row

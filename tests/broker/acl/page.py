@@ -1,4 +1,4 @@
-"""The page of permissions: what each request code wants in RocketMQ's and in strict mode."""
+"""The page of permissions: what each request code requires in RocketMQ's and in strict mode."""
 
 from lockstep.broker.acl.required_permissions import NAME_SERVER_ADMIN, REQUIRED_PERMISSIONS
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
@@ -7,7 +7,12 @@ from lockstep.protocol.codes import RequestCode
 
 def permissions() -> str:
     """The rows of the codes that a broker serves, and then those of a name server."""
-    lines = ["# What each request wants", "", "| code | request to a broker | RocketMQ | strict |", "|---|---|---|---|"]
+    lines = [
+        "# What each request requires",
+        "",
+        "| code | request to a broker | RocketMQ | strict |",
+        "|---|---|---|---|",
+    ]
     for code in sorted(RequestCode):
         if code in BROKER_HANDLERS:
             rocketmq, strict = REQUIRED_PERMISSIONS[code]

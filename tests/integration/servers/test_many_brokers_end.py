@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from lockstep.broker.many.command import ManyBrokers
+from lockstep.broker.multi_process.command import ManyBrokers
 from lockstep.broker.options import parse_options
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.helpers import RecordingLog

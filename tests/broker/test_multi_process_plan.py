@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.broker.many.folders import store_folders
-from lockstep.broker.many.pipe import Lines, Said, decode_said, encode_said
-from lockstep.broker.many.plan import Member, as_member, encode_member, local_host, name_server_config, plan
-from lockstep.broker.many.topics import SharedTopics
+from lockstep.broker.multi_process.folders import store_folders
+from lockstep.broker.multi_process.pipe import Lines, Said, decode_said, encode_said
+from lockstep.broker.multi_process.plan import Member, as_member, encode_member, local_host, name_server_config, plan
+from lockstep.broker.multi_process.topics import SharedTopics
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.broker.options import Options, parse_options
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs

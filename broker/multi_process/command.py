@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from lockstep.broker.many.pipe import Said
-from lockstep.broker.many.plan import Member, encode_member, local_host, name_server_config, plan
-from lockstep.broker.many.process import BrokerProcess
-from lockstep.broker.many.supervisor import END_WITHIN_MS, PORT_IN_USE, TELL_AFTER_MS, Action, Supervisor
-from lockstep.broker.many.topics import SharedTopics
+from lockstep.broker.multi_process.pipe import Said
+from lockstep.broker.multi_process.plan import Member, encode_member, local_host, name_server_config, plan
+from lockstep.broker.multi_process.process import BrokerProcess
+from lockstep.broker.multi_process.supervisor import END_WITHIN_MS, PORT_IN_USE, TELL_AFTER_MS, Action, Supervisor
+from lockstep.broker.multi_process.topics import SharedTopics
 from lockstep.broker.options import Options
 from lockstep.broker.server import BrokerServer
 from lockstep.remoting.host.runtime import Runtime, TimerHandle

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from lockstep.broker.many.link import CommandLink
-from lockstep.broker.many.pipe import Said, decode_said, encode_said
+from lockstep.broker.multi_process.link import CommandLink
+from lockstep.broker.multi_process.pipe import Said, decode_said, encode_said
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.helpers import Peer

@@ -3,8 +3,8 @@
 import asyncio
 import os
 
-from lockstep.broker.many.pipe import Said, encode_said
-from lockstep.broker.many.process import BrokerProcess
+from lockstep.broker.multi_process.pipe import Said, encode_said
+from lockstep.broker.multi_process.process import BrokerProcess
 from lockstep.protocol.bodies.broker import TopicConfig
 
 MADE = TopicConfig("made")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.many.supervisor import (
+from lockstep.broker.multi_process.supervisor import (
     END_WITHIN_MS,
     PORT_IN_USE,
     PORT_WITHIN_MS,

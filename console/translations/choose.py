@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
-from lockstep.console.words import actions, brokers, common, doctor, groups, messages, order, topics
+from lockstep.console.translations import actions, brokers, common, doctor, groups, messages, order, topics
 
 __all__ = ["LANGUAGES", "TEXTS", "Texts", "choose_language"]
 

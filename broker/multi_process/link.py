@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lockstep.broker.many.pipe import Lines, Said, decode_said, encode_said
+from lockstep.broker.multi_process.pipe import Lines, Said, decode_said, encode_said
 from lockstep.broker.server import BrokerServer
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig

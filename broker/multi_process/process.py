@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from lockstep.broker.many.pipe import Lines, Said, decode_said, encode_said
-from lockstep.broker.many.supervisor import Action
+from lockstep.broker.multi_process.pipe import Lines, Said, decode_said, encode_said
+from lockstep.broker.multi_process.supervisor import Action
 from lockstep.protocol.bodies.broker import TopicConfig
 
 __all__ = ["BrokerProcess"]
