@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lockstep.simulation.lab.experiment import LockMode, Outcome
-from lockstep.simulation.museum.found import Found, kept_of
+from lockstep.simulation.museum.found import Found, found_of
 from lockstep.simulation.museum.house import House
 from lockstep.simulation.museum.plan import MuseumPlan, Swarm, draw_plan
 from lockstep.simulation.museum.variant import Variant
@@ -60,11 +60,7 @@ class Exhibit:
     @property
     def found(self) -> Found | None:
         """Where a sweep from seed 1 on found it."""
-        kept = kept_of(self.key)
-        if kept is None:
-            return None
-        seed, shrunk = kept
-        return Found(seed, replace(self.draw(seed, self.mode), **shrunk))
+        return found_of(self.key, self.mode)
 
     def draw(self, seed: int, mode: LockMode) -> MuseumPlan:
         return draw_plan(self.swarm, self.key, seed, mode)

@@ -1,15 +1,19 @@
-"""Where the sweep found the exhibits: the first seed, and the plan that `shrink` made of it."""
+"""Where the sweep found the exhibits: the first seed, and the plan that `shrink` made of it.
+
+The whole plan is kept, so that it stays when seeds draw other plans.
+"""
 
 import json
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from lockstep.simulation.lab.setup import FaultEvent
+from lockstep.simulation.lab.setup import FaultEvent, LockMode
 from lockstep.simulation.museum.plan import MuseumPlan
 
-__all__ = ["FOUND", "Found", "kept_of"]
+__all__ = ["FOUND", "Found", "found_of"]
 
-FOUND: Final = "found.json"  # key -> [seed, fields of the plan]; `python -m tests.simulation.museum.find` writes it
+# Key -> [seed, fields of the plan that differ from defaults]; `python -m tests.simulation.museum.find` writes it.
+FOUND: Final = "found.json"
 
 
 class Found(NamedTuple):
@@ -24,13 +28,12 @@ class Found(NamedTuple):
     plan: MuseumPlan
 
 
-def kept_of(key: str) -> tuple[int, dict[str, Any]] | None:
-    """The seed of an exhibit, and the fields of its plan that were made simpler; None: it was not found yet."""
+def found_of(key: str, mode: LockMode) -> Found | None:
+    """What was found of an exhibit; None: nothing yet."""
     kept = json.loads(files(__package__).joinpath(FOUND).read_text(encoding="utf-8")).get(key)
     if kept is None:
         return None
-    seed, shrunk = kept
-    for name, made in (("events", FaultEvent._make), ("sends", tuple)):
-        if name in shrunk:
-            shrunk[name] = tuple(made(one) for one in shrunk[name])
-    return seed, shrunk
+    seed, plan = kept
+    events = tuple(FaultEvent._make(one) for one in plan.pop("events", ()))
+    sends = tuple((at_ms, count) for at_ms, count in plan.pop("sends"))
+    return Found(seed, MuseumPlan(seed=seed, lock_mode=mode, events=events, sends=sends, **plan))

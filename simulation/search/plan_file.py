@@ -1,11 +1,12 @@
 """A plan as a JSON file: what `shrink` writes, and `replay`, `explain` and the timeline read.
 
 The file names the experiment, the seed and the lock mode, and all fields of the plan, so it also runs when a later
-version draws other plans from the seed.
+version draws other plans from the seed. A field that a later version added has its default, where it has one: what
+worlds were before it.
 """
 
 import json
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from enum import Enum
 from pathlib import Path
 from types import UnionType
@@ -15,11 +16,13 @@ from lockstep.simulation.lab.experiment import Experiment, LockMode, Plan
 from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
 from lockstep.simulation.search.plan_limits import WrongPlanError, check_plan
 
-__all__ = ["PlanFileError", "SavedPlan", "read_plan", "write_plan"]
+__all__ = ["PlanFileError", "SavedPlan", "parse_plan", "plan_text", "read_plan", "write_plan"]
 
 _HEAD: Final = {"experiment": str, "seed": int, "lock_mode": str, "kind": str, "plan": dict}
 _KINDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", dict: "an object"}
 _SHOWN_MAX: Final = 40
+_NO_PLAN: Final = "{} is no plan that `lockstep-sim shrink` wrote: {}"
+_NO_JSON: Final = "{} is no plan that `lockstep-sim shrink` wrote: it is no JSON"
 
 
 class PlanFileError(ValueError):
@@ -37,27 +40,41 @@ class SavedPlan(NamedTuple):
 
 def write_plan(path: Path, name: str, plan: Plan, kind: str) -> None:
     """Write a plan of the experiment with this name. Raises OSError."""
+    path.write_text(plan_text(name, plan, kind, indent=2) + "\n", encoding="utf-8")
+
+
+def plan_text(name: str, plan: Plan, kind: str, *, indent: int | None = None) -> str:
+    """A plan of the experiment with this name, in one line without `indent`."""
     values = {field.name: getattr(plan, field.name) for field in fields(plan)}
     head = (name, plan.seed, plan.lock_mode, kind, values)
-    path.write_text(json.dumps(dict(zip(_HEAD, head, strict=True)), indent=2) + "\n", encoding="utf-8")
+    separators = (",", ":") if indent is None else None
+    return json.dumps(dict(zip(_HEAD, head, strict=True)), indent=indent, separators=separators)
 
 
 def read_plan(path: Path) -> SavedPlan:
     """Read a plan. Raises PlanFileError."""
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_object)
+        return parse_plan(path.read_text(encoding="utf-8"), path)
     except OSError as error:
         raise PlanFileError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise PlanFileError(_NO_JSON.format(path)) from None
+
+
+def parse_plan(text: str, path: Path) -> SavedPlan:
+    """Read a plan from the text that `plan_text` made. Raises PlanFileError, which names the path."""
+    try:
+        saved = json.loads(text, object_pairs_hook=_object)
     except _Wrong as error:
-        raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: {error}") from None
+        raise PlanFileError(_NO_PLAN.format(path, error)) from None
     except (ValueError, RecursionError):
-        raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: it is no JSON") from None
+        raise PlanFileError(_NO_JSON.format(path)) from None
     try:
         return _read(saved)
     except UnknownExperimentError as error:
         raise PlanFileError(f"{path}: {error}") from None
     except (_Wrong, WrongPlanError) as error:
-        raise PlanFileError(f"{path} is no plan that `lockstep-sim shrink` wrote: {error}") from None
+        raise PlanFileError(_NO_PLAN.format(path, error)) from None
 
 
 class _Wrong(ValueError):
@@ -92,7 +109,10 @@ def _read(saved: Any) -> SavedPlan:
     unknown = [key for key in values if key not in hints]
     if unknown:
         raise _Wrong(f"a plan of {name} has no field {unknown[0]!r}: another version may have written it")
-    read = replace(plan, **{key: _decoded(f"plan.{key}", hints[key], value) for key, value in values.items()})
+    added = {field.name: field.default for field in fields(plan) if field.default is not MISSING}
+    read = replace(
+        plan, **{**added, **{key: _decoded(f"plan.{key}", hints[key], value) for key, value in values.items()}}
+    )
     for key, of_head in (("seed", seed), ("lock_mode", LockMode(mode))):
         if getattr(read, key) != of_head:
             raise _Wrong(f"plan.{key} is {getattr(read, key)}, and {key!r} is {of_head}: they are equal in a plan")

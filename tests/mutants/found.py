@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.protections import PROTECTIONS, ROOT
+from tests.simulation.worlds.kept import FAILED_ONCE, Case, held_seeds, keep
 
-__all__ = ["Found", "protections", "read_found", "write_found"]
+__all__ = ["Found", "keep_all", "kept_cases", "protections", "read_found", "write_found"]
 
 _FILE: Final = ROOT / "tests" / "mutants" / "found.json"
 
@@ -30,6 +31,10 @@ class Found(NamedTuple):
     kinds: tuple[str, ...]
     seeds: int
     excess: str
+
+    @property
+    def case(self) -> Case:
+        return Case(self.experiment, self.mode, self.seed)
 
     @property
     def is_found(self) -> bool:
@@ -75,5 +80,17 @@ def protections() -> str:
 
 
 def write_found(found: Mapping[str, Found]) -> None:
+    """Write found.json, and the plans of its worlds."""
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in found.items())
     _FILE.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")
+    keep_all()
+
+
+def kept_cases() -> set[Case]:
+    """All worlds that must stay what they were."""
+    held = [Case("worlds", "fenced", seed) for seed in held_seeds().values()]
+    return {*held, *FAILED_ONCE, *(one.case for one in read_found().values() if one.seed)}
+
+
+def keep_all() -> None:
+    keep(kept_cases())

@@ -1,7 +1,5 @@
 """The worlds that found a protection missing find it again, and are silent with it."""
 
-import subprocess
-import sys
 from typing import Final
 
 import pytest
@@ -11,29 +9,33 @@ from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.worlds.focused import FOCUSED
 from lockstep.simulation.worlds.producing.producers_world import PRODUCERS_WORLDS
-from tests.mutants.found import Found, read_found
-from tests.mutants.protections import ROOT
+from tests.mutants.found import Found, kept_cases, read_found
+from tests.mutants.worlds import find_again, is_decisive
+from tests.simulation.worlds.kept import Case, kept_plans, run_case
 
 BY_ONE_WORLD: Final = {name: found for name, found in read_found().items() if found.seed}
-BY_FOCUSED: Final = sorted({found[:3] for found in BY_ONE_WORLD.values() if found.experiment != "worlds"})
+BY_FOCUSED: Final = sorted({found.case for found in BY_ONE_WORLD.values() if found.experiment != "worlds"})
 
 
-@pytest.mark.long
+@pytest.mark.rotating
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BY_ONE_WORLD)
 def test_a_world_finds_it_again(name: str) -> None:
-    """The seed of found.json, in a process without the protection."""
-    command = [sys.executable, "-m", "tests.mutants.worlds", "--replay", name]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """The plan that is kept, without the protection."""
+    found, known = find_again(name), BY_ONE_WORLD[name].kinds
+    assert is_decisive(found), f"found {found.kinds}, and found.json has {known}"
 
 
-@pytest.mark.parametrize(("experiment", "mode", "seed"), BY_FOCUSED)
-def test_with_all_protections_the_same_world_is_silent(experiment: str, mode: str, seed: int) -> None:
+@pytest.mark.parametrize("case", BY_FOCUSED, ids=str)
+def test_with_all_protections_the_same_world_is_silent(case: Case) -> None:
     """Else it has proved nothing."""
-    world = find_experiment(experiment)
-    outcome = run_seed(world, seed, LockMode(mode))
-    assert not world.fails(outcome), outcome.texts
+    outcome = run_case(case)
+    assert not find_experiment(case.experiment).fails(outcome), outcome.texts
+
+
+def test_the_worlds_of_this_table_are_kept() -> None:
+    """Their plans, so that no new draw makes other worlds of them; and no others. `python -m tests.mutants.anew`."""
+    assert set(kept_plans()) == kept_cases()
 
 
 @pytest.mark.timeout(600)

@@ -22,12 +22,13 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import Outcome
 from lockstep.simulation.lab.registry import find_experiment
-from lockstep.simulation.lab.runner import run_seed
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.found import Found, read_found, write_found
 from tests.mutants.protections import BY_NAME, PROTECTIONS, ROOT
+from tests.simulation.worlds import kept
+from tests.simulation.worlds.kept import Case
 
 STATE: Final = ROOT / "build" / "mutants"
 HEALTHY: Final = "healthy"
@@ -54,8 +55,6 @@ SEEDS_MAX: Final = 5000
 _AT_ONCE: Final = 8
 _WORLD_CPU_S: Final = 20  # a world with all protections takes less than a second
 
-Case = tuple[str, str, int]  # experiment, lock mode, seed
-
 
 class Seen(NamedTuple):
     """The violations of a world; its error counts as one."""
@@ -67,7 +66,7 @@ class Seen(NamedTuple):
 
     @property
     def case(self) -> Case:
-        return self.experiment, self.mode, self.seed
+        return Case(self.experiment, self.mode, self.seed)
 
 
 def state_of(name: str) -> dict[Case, Seen]:
@@ -79,11 +78,11 @@ def state_of(name: str) -> dict[Case, Seen]:
 
 def cases(recorded: Found | None, seeds: int, experiments: Sequence[str]) -> Iterator[Case]:
     if recorded is not None and recorded.seed:
-        yield recorded.experiment, recorded.mode, recorded.seed
+        yield recorded.case
     for seed in range(1, seeds + 1):
         for experiment in experiments:
             for mode in MODES:
-                yield experiment, mode, seed
+                yield Case(experiment, mode, seed)
 
 
 class NoEndError(KeyboardInterrupt):
@@ -100,13 +99,14 @@ def without(name: str) -> Iterator[None]:
         yield
 
 
-def run_case(experiment: str, mode: str, seed: int) -> Seen:
+def run_case(case: Case) -> Seen:
+    """Run a world: with the plan that is kept, else with what its seed draws."""
     before = signal.signal(signal.SIGVTALRM, _no_end)
     signal.setitimer(signal.ITIMER_VIRTUAL, _WORLD_CPU_S, 1)
     try:
-        return seen_in(experiment, run_seed(find_experiment(experiment), seed, LockMode(mode)))
+        return seen_in(case.experiment, kept.run_case(case))
     except NoEndError:
-        return Seen(experiment, mode, seed, (f"error: no end within {_WORLD_CPU_S} s of processor time",))
+        return Seen(*case, (f"error: no end within {_WORLD_CPU_S} s of processor time",))
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
@@ -120,7 +120,7 @@ def child(name: str, seeds: int, seconds: float, experiments: Sequence[str]) -> 
         for count, case in enumerate(
             case for case in cases(read_found().get(name), seeds, experiments) if case not in known
         ):
-            one = known[case] = run_case(*case)
+            one = known[case] = run_case(case)
             file.write(json.dumps(one) + "\n")
             file.flush()
             if name != HEALTHY and (is_decisive(one) or excess(known.values(), healthy)):
@@ -131,12 +131,16 @@ def child(name: str, seeds: int, seconds: float, experiments: Sequence[str]) -> 
                 return
 
 
-def replay(name: str) -> int:
-    """Run the world of found.json without the protection. Returns an exit status: 0, it finds it again."""
-    found = read_found()[name]
+def find_again(name: str) -> Seen:
+    """Run the world of found.json without the protection."""
     with without(name):
-        one = run_case(found.experiment, found.mode, found.seed)
-    print(f"{name}: {', '.join(one.kinds) or 'nothing'}, and found.json has {', '.join(found.kinds)}")
+        return run_case(read_found()[name].case)
+
+
+def replay(name: str) -> int:
+    """Find a protection again, and say so. Returns an exit status: 0, it was found."""
+    one = find_again(name)
+    print(f"{name}: {', '.join(one.kinds) or 'nothing'}, and found.json has {', '.join(read_found()[name].kinds)}")
     return 0 if is_decisive(one) else 1
 
 

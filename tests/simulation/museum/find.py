@@ -10,7 +10,7 @@ import gc
 import json
 import sys
 import time
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +72,18 @@ def _smallest(exhibit: Exhibit, plan: MuseumPlan) -> MuseumPlan:
     return plan
 
 
-def shrunk_fields(exhibit: Exhibit, seed: int) -> dict[str, Any]:
-    """The fields in which the smallest plan differs from that of the seed."""
-    drawn = exhibit.draw(seed, exhibit.mode)
-    plan = _smallest(exhibit, drawn)
-    changed = {field.name: getattr(plan, field.name) for field in fields(plan)}
-    return {name: value for name, value in changed.items() if value != getattr(drawn, name)}
+def kept_fields(plan: MuseumPlan) -> dict[str, Any]:
+    """What found.json has of a plan: what differs from the defaults. Seed and lock mode stand elsewhere."""
+    kept = {}
+    for field in fields(plan):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if field.name not in ("seed", "lock_mode") and getattr(plan, field.name) != default:
+            kept[field.name] = getattr(plan, field.name)
+    return kept
 
 
-def _write(key: str, seed: int, shrunk: dict[str, Any]) -> None:
-    known = json.loads(_FILE.read_text(encoding="utf-8")) | {key: [seed, shrunk]}
+def _write(key: str, seed: int, plan: dict[str, Any]) -> None:
+    known = json.loads(_FILE.read_text(encoding="utf-8")) | {key: [seed, plan]}
     ordered = {name: known[name] for name in EXHIBITS if name in known and known[name][0]}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in ordered.items())
     _FILE.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
@@ -94,7 +96,8 @@ def _main() -> None:
         seed = first_seed(exhibit)
         known = _is_known(exhibit, seed)
         if not known:
-            _write(key, seed, shrunk_fields(exhibit, seed) if seed else {})
+            smallest = _smallest(exhibit, exhibit.draw(seed, exhibit.mode)) if seed else None
+            _write(key, seed, kept_fields(smallest) if smallest else {})
         told = "as before, " if known else ""
         print(f"{key}: seed {seed}, {told}{time.monotonic() - began:.0f} s", flush=True)
 

@@ -17,7 +17,7 @@ from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.museum.variant import replaced, variant
 from lockstep.simulation.search.healed import Healed
 from lockstep.simulation.virtual_time.loop import VirtualLoop
-from tests.simulation.museum.find import SEEDS_MAX, first_seed
+from tests.simulation.museum.find import first_seed
 
 ROOT: Final = Path(__file__).parents[3]
 AGAIN: Final = "python -m tests.simulation.museum.find"
@@ -34,18 +34,7 @@ def test_it_replays(key: str) -> None:
     assert seen.replays
 
 
-@pytest.mark.parametrize("key", EXHIBITS)
-def test_the_seed_of_the_sweep_shows_it(key: str) -> None:
-    """The plan that was drawn from the seed has the violation too."""
-    exhibit = EXHIBITS[key]
-    assert exhibit.found is not None
-    assert exhibit.found.seed <= SEEDS_MAX
-    drawn = exhibit.draw(exhibit.found.seed, exhibit.mode)
-    assert exhibit.kind in outcome_of(run_plan(exhibit, drawn)).wrong
-    assert outcome_of(run_plan(exhibit.mended(), drawn)).wrong == {}
-
-
-@pytest.mark.long
+@pytest.mark.rotating
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("key", EXHIBITS)
 def test_the_sweep_finds_it(key: str) -> None:

@@ -11,7 +11,6 @@ from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.lab.registry import find_experiment
-from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.asked import Asked
 from lockstep.simulation.worlds.owners import Grant, Owners
@@ -148,10 +147,3 @@ def test_a_broker_in_memory_that_started_again_knows_no_owner() -> None:
 def _of_memory() -> int:
     draw = cast("Any", find_experiment("worlds/restarts")).draw
     return next(seed for seed in range(1, 100) if draw(seed, LockMode.FENCED).store == "memory")
-
-
-def test_a_late_pull_of_a_free_queue_is_no_alarm() -> None:
-    """A world in which one was served."""
-    outcome = run_seed(find_experiment("worlds/mixed"), 3039, LockMode.FENCED)
-    assert outcome.texts == []
-    assert outcome.error == ""
