@@ -13,7 +13,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Target
 from lockstep.console import resets
 from lockstep.console.console import Console, console_of
-from lockstep.console.pages.asked import form_of, moment_ms, queue_of, text_of
+from lockstep.console.pages.parameters import form_of, moment_ms, queue_of, text_of
 from lockstep.console.render import render
 from lockstep.console.resets import Done, Plan, planned, reset, route_of
 from lockstep.protocol.bodies.locks import LockTableRow

@@ -56,7 +56,7 @@ class Limits:
         self._met[name] = LimitMet(name, maximum, peer[:TEXT_MAX], now_ms)
         self._log.met(f"console.{name}", maximum, now_ms, peer[:TEXT_MAX])
 
-    def shown(self, now_ms: int) -> list[LimitMet]:
+    def recent(self, now_ms: int) -> list[LimitMet]:
         """Return those of the last 15 minutes, by name."""
         return [self._met[name] for name in sorted(self._met) if now_ms - self._met[name].at_ms < _SHOWN_MS]
 

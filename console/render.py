@@ -65,7 +65,7 @@ def html_of(console: Console, template: str, language: str, context: dict[str, A
         "layout": "base.html",
         "brokers": console.collector.brokers(),
         "groups_unnamed": console.collector.groups_unnamed,
-        "limits": console.collector.limits.shown(now_ms),
+        "limits": console.collector.limits.recent(now_ms),
         "name_server": console.name_server,
         "now_ms": now_ms,
         "token": console.token,

@@ -4,7 +4,7 @@ import json
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["Shown", "View", "excerpt", "shown"]
+__all__ = ["FormattedBody", "View", "excerpt", "format_body"]
 
 _TEXT_MAX: Final = 65_536
 _HEX_MAX: Final = 16_384
@@ -19,7 +19,7 @@ class View(StrEnum):
     HEX = "hex"
 
 
-class Shown(NamedTuple):
+class FormattedBody(NamedTuple):
     """
     Args:
         view: How it is shown; None was wanted: JSON when it is JSON, then text, then hex.
@@ -33,21 +33,21 @@ class Shown(NamedTuple):
     is_wanted: bool = True
 
 
-def shown(body: bytes, wanted: View | None = None) -> Shown:
+def format_body(body: bytes, wanted: View | None = None) -> FormattedBody:
     """The body in the wanted view, or in the best one that it has."""
     if wanted in (None, View.JSON):
         pretty = _json(body)
         if pretty is not None:
-            return Shown(View.JSON, pretty, 0)
+            return FormattedBody(View.JSON, pretty, 0)
     if wanted is not View.HEX:
         try:
             text = body[:_TEXT_MAX].decode("utf-8", "strict" if len(body) <= _TEXT_MAX else "ignore")
         except UnicodeDecodeError:
             if wanted is View.TEXT:
-                return Shown(View.TEXT, body.decode("utf-8", "backslashreplace"), 0)
+                return FormattedBody(View.TEXT, body.decode("utf-8", "backslashreplace"), 0)
         else:
-            return Shown(View.TEXT, text, max(len(body) - _TEXT_MAX, 0), wanted is not View.JSON)
-    return Shown(View.HEX, _hex(body[:_HEX_MAX]), max(len(body) - _HEX_MAX, 0), wanted in (None, View.HEX))
+            return FormattedBody(View.TEXT, text, max(len(body) - _TEXT_MAX, 0), wanted is not View.JSON)
+    return FormattedBody(View.HEX, _hex(body[:_HEX_MAX]), max(len(body) - _HEX_MAX, 0), wanted in (None, View.HEX))
 
 
 def _json(body: bytes) -> str | None:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from lockstep.console.console import console_of
 from lockstep.console.model import BrokerState
-from lockstep.console.pages.asked import text_of
+from lockstep.console.pages.parameters import text_of
 from lockstep.console.pages.questions import answer_of, answers_of
 from lockstep.console.render import render
 

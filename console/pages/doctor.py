@@ -12,7 +12,7 @@ from lockstep.client.doctor.gather import gather
 from lockstep.client.doctor.rules import RULES, Finding, Severity, examine
 from lockstep.client.errors import ClientError
 from lockstep.console.console import Console, console_of
-from lockstep.console.pages.asked import text_of
+from lockstep.console.pages.parameters import text_of
 from lockstep.console.render import query_url, render
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.names import check_group
@@ -29,7 +29,7 @@ class Examination(NamedTuple):
     Args:
         at_ms: When it ended, epoch ms.
         groups_count: That had members or offsets.
-        error: Why there is no finding to show; "" when the cluster was looked at.
+        error: Why there is no finding to show; "" after an examination.
     """
 
     at_ms: int

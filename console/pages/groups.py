@@ -12,7 +12,7 @@ from lockstep.client.admin.group_why import Group, why_rows
 from lockstep.console.collector import Collector
 from lockstep.console.console import console_of
 from lockstep.console.model import GroupReading, GroupState
-from lockstep.console.pages.asked import rows_of, text_of
+from lockstep.console.pages.parameters import rows_of, text_of
 from lockstep.console.pages.questions import dead_letters
 from lockstep.console.render import render
 from lockstep.protocol.bodies.client import Connection, ConsumerRunningInfo

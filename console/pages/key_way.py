@@ -7,7 +7,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.tolerance import FAILURES
 from lockstep.console.collector import Collector
 from lockstep.console.model import QueueState
-from lockstep.console.pages.looked import Looked, newest
+from lockstep.console.pages.message_search import SearchResult, newest
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
@@ -47,7 +47,7 @@ class KeyWay(NamedTuple):
     looked_at: int
 
 
-async def find_key(admin: AdminClient, topic: str, key: str) -> tuple[Looked, int]:
+async def find_key(admin: AdminClient, topic: str, key: str) -> tuple[SearchResult, int]:
     """Messages with this sharding key or this word among their keys, oldest first, and how many were looked at.
 
     The brokers index the words of KEYS; a sharding key is looked for in the topic's last messages.
@@ -60,7 +60,7 @@ async def find_key(admin: AdminClient, topic: str, key: str) -> tuple[Looked, in
     with_key = [one for one in recent.messages if key == one.sharding_key or key in (one.keys or "").split(" ")]
     found = {(one.broker_name, one.queue_id, one.queue_offset): one for one in (*indexed, *with_key)}
     in_order = sorted(found.values(), key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset))
-    return Looked(in_order[-_STEPS_MAX:], recent.queues_left_out), len(recent.messages)
+    return SearchResult(in_order[-_STEPS_MAX:], recent.queues_left_out), len(recent.messages)
 
 
 def key_way(messages: Iterable[MessageExt], looked_at: int, group: str, collector: Collector) -> KeyWay:

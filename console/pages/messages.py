@@ -13,10 +13,10 @@ from lockstep.client.admin.message_track import track_message
 from lockstep.client.admin.messages import id_address
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.console.console import Console, console_of
-from lockstep.console.pages.asked import moment_ms, number_of, queue_of, text_of
-from lockstep.console.pages.bodies import View, excerpt, shown
+from lockstep.console.pages.bodies import View, excerpt, format_body
 from lockstep.console.pages.key_way import find_key, key_way
-from lockstep.console.pages.looked import Looked, first_from, newest
+from lockstep.console.pages.message_search import SearchResult, first_from, newest
+from lockstep.console.pages.parameters import moment_ms, number_of, queue_of, text_of
 from lockstep.console.pages.questions import answer_of, whole_answer
 from lockstep.console.pages.topics import consumer_rows
 from lockstep.console.render import render
@@ -30,7 +30,7 @@ WAYS: Final = ("tail", "key", "id", "time")
 _COUNT: Final = 50
 
 
-async def find(admin: AdminClient, topic: str, way: str, text: str) -> Looked:
+async def find(admin: AdminClient, topic: str, way: str, text: str) -> SearchResult:
     """Messages of a topic, oldest first, at most 50.
 
     Args:
@@ -42,9 +42,9 @@ async def find(admin: AdminClient, topic: str, way: str, text: str) -> Looked:
         TopicNotFoundError: For "tail" and "time".
     """
     if way == "key":
-        return Looked(await admin.query_messages(topic, text, count_max=_COUNT))
+        return SearchResult(await admin.query_messages(topic, text, count_max=_COUNT))
     if way == "id":
-        return Looked(await _by_id(admin, topic, text))
+        return SearchResult(await _by_id(admin, topic, text))
     if way == "tail":
         return await newest(admin, topic, _COUNT)
     from_ms = moment_ms(text)
@@ -82,16 +82,16 @@ async def _messages(request: Request) -> Response:
         check_topic(topic)
     topics: Sequence[str] = await answer_of(console.admin.user_topics()) or ()
     admin = console.tolerant_admin()
-    looked, problem = await _found(admin, topic, way, text)
-    found = looked.messages if looked is not None else None
+    result, problem = await _found(admin, topic, way, text)
+    found = result.messages if result is not None else None
     return render(
         request, "messages.html", page="messages", is_live=way == "tail" and bool(found), found=found,
         problem=problem, topics=topics, topic=topic, way=way, text=text, ways=WAYS, excerpt=excerpt,
-        queues_left_out=looked.queues_left_out if looked is not None else 0, left_out=console.left_out(admin),
+        queues_left_out=result.queues_left_out if result is not None else 0, left_out=console.left_out(admin),
     )  # fmt: skip
 
 
-async def _found(admin: AdminClient, topic: str, way: str, text: str) -> tuple[Looked | None, str]:
+async def _found(admin: AdminClient, topic: str, way: str, text: str) -> tuple[SearchResult | None, str]:
     """What was found, None before anything was looked for; and what is wrong with what was asked."""
     if not topic and way != "id":
         return None, ""
@@ -118,7 +118,7 @@ async def _message(request: Request) -> Response:
             request, "message_gone.html", page="messages", status=404, queue=queue, offset=offset, bounds=bounds
         )
     tracks = await whole_answer(console, lambda admin: track_message(admin, message))
-    body = shown(message.body, View(wanted) if wanted else None)
+    body = format_body(message.body, View(wanted) if wanted else None)
     return render(
         request, "message.html", page="messages", message=message, queue=queue, body=body, views=list(View),
         tracks=tracks, key=_key_of(message),
@@ -138,11 +138,11 @@ async def _key(request: Request) -> Response:
     groups = _groups_of(console, topic)
     group = group or (groups[0] if groups else "")
     admin = console.tolerant_admin()
-    looked, looked_at = await find_key(admin, topic, key)
-    way = key_way(looked.messages, looked_at, group, console.collector)
+    result, looked_at = await find_key(admin, topic, key)
+    way = key_way(result.messages, looked_at, group, console.collector)
     return render(
         request, "key.html", page="messages", topic=topic, key=key, way=way, groups=groups, excerpt=excerpt,
-        queues_left_out=looked.queues_left_out, left_out=console.left_out(admin),
+        queues_left_out=result.queues_left_out, left_out=console.left_out(admin),
     )  # fmt: skip
 
 

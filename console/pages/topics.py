@@ -10,7 +10,7 @@ from starlette.routing import Route
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.console.collector import Collector
 from lockstep.console.console import console_of
-from lockstep.console.pages.asked import Rows, rows_of, text_of
+from lockstep.console.pages.parameters import Rows, rows_of, text_of
 from lockstep.console.pages.questions import answers_of
 from lockstep.console.render import render
 from lockstep.protocol.bodies.admin import TopicOffset

@@ -72,7 +72,7 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "messages.track.UNKNOWN": ("unknown", "未知"),
     "messages.way": ("The way of key {key}", "键 {key} 的经过"),
     "messages.looked_at": (
-        "Looked at the index of keys and at the last {count} messages of",
+        "SearchResult at the index of keys and at the last {count} messages of",
         "查找了键索引和最近 {count} 条消息，主题：",
     ),
     "messages.several_queues": (

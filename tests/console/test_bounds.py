@@ -42,7 +42,7 @@ def limited(**options: Any) -> tuple[Collector, RecordingLog]:
 
 
 def names_of(collector: Collector) -> list[str]:
-    return [one.name for one in collector.limits.shown(NOW_MS)]
+    return [one.name for one in collector.limits.recent(NOW_MS)]
 
 
 def answer(body: bytes, kind: SerializeType = SerializeType.JSON) -> RemotingCommand:
@@ -207,9 +207,9 @@ def test_a_limit_is_shown_for_a_quarter_of_an_hour_and_logged_once_a_minute() ->
     for number in range(100):
         limits.met("names", TEXT_MAX, NOW_MS + number, "p" * 10_000)
     assert len(settings_of(log)) == 1
-    (shown,) = limits.shown(NOW_MS + 900_000)
+    (shown,) = limits.recent(NOW_MS + 900_000)
     assert (shown.at_ms, len(shown.peer)) == (NOW_MS + 99, TEXT_MAX)
-    assert limits.shown(NOW_MS + 900_099) == []
+    assert limits.recent(NOW_MS + 900_099) == []
 
 
 # What is asked ------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ async def test_an_answer_that_is_too_large_is_told_on_each_page(what: str) -> No
     page = await ask(console, "/groups")
     assert page.status == 200
     assert f"{what} is too large. The last time was" in page.text
-    (met,) = console.collector.limits.shown(console.runtime.now_ms())
+    (met,) = console.collector.limits.recent(console.runtime.now_ms())
     assert met.maximum == (LOOK_BYTES_MAX if what in ("brokers", "runtime") else READ_BYTES_MAX)
     kept = console.collector.groups.get(GROUP)
     assert (kept is not None) is (what in ("topics", "info"))
@@ -298,7 +298,7 @@ async def test_whole_answers_meet_no_bound() -> None:
     await gather_once(console)
     assert console.collector.groups[GROUP].reading.infos == reading().infos
     assert console.collector.groups[GROUP].reading.offsets == reading().offsets
-    assert console.collector.limits.shown(console.runtime.now_ms()) == []
+    assert console.collector.limits.recent(console.runtime.now_ms()) == []
     assert len(admin.bounds or ()) == 5  # the brokers, one look, the groups, the topics, one group
 
 

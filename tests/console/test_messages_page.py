@@ -8,10 +8,10 @@ import pytest
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.messages import QueueSlice
 from lockstep.console.model import QueueState, Span
-from lockstep.console.pages import looked
-from lockstep.console.pages.asked import moment_ms
-from lockstep.console.pages.bodies import Shown, View, excerpt, shown
+from lockstep.console.pages import message_search
+from lockstep.console.pages.bodies import FormattedBody, View, excerpt, format_body
 from lockstep.console.pages.key_way import key_way
+from lockstep.console.pages.parameters import moment_ms
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import BrokerData, TopicRouteData
 from lockstep.protocol.messages.message import MessageExt, Record, encode_stored_message
@@ -24,28 +24,28 @@ from tests.rows import by_row
 
 def test_a_body_is_shown_as_what_it_is() -> None:
     """JSON indented, else text, else hex; a wish that cannot be met is told."""
-    assert shown(b'{"a":1}') == Shown(View.JSON, '{\n  "a": 1\n}', 0)
-    assert shown(b'{"a":1}', View.TEXT) == Shown(View.TEXT, '{"a":1}', 0)
-    assert shown(b"7") == Shown(View.TEXT, "7", 0)
-    assert shown("é".encode()) == Shown(View.TEXT, "é", 0)
-    assert shown(b"{no", View.JSON) == Shown(View.TEXT, "{no", 0, is_wanted=False)
-    assert shown(b"\xff\x00", View.JSON).is_wanted is False
-    assert shown(b"\xff\x00").text == f"00000000  {'ff 00':<48} .."
-    assert shown(b"\xffa", View.TEXT).text == "\\xffa"
-    assert shown(b"[" * 5000).view is View.TEXT, "too deep to be read as JSON"
+    assert format_body(b'{"a":1}') == FormattedBody(View.JSON, '{\n  "a": 1\n}', 0)
+    assert format_body(b'{"a":1}', View.TEXT) == FormattedBody(View.TEXT, '{"a":1}', 0)
+    assert format_body(b"7") == FormattedBody(View.TEXT, "7", 0)
+    assert format_body("é".encode()) == FormattedBody(View.TEXT, "é", 0)
+    assert format_body(b"{no", View.JSON) == FormattedBody(View.TEXT, "{no", 0, is_wanted=False)
+    assert format_body(b"\xff\x00", View.JSON).is_wanted is False
+    assert format_body(b"\xff\x00").text == f"00000000  {'ff 00':<48} .."
+    assert format_body(b"\xffa", View.TEXT).text == "\\xffa"
+    assert format_body(b"[" * 5000).view is View.TEXT, "too deep to be read as JSON"
 
 
 def test_deep_json_is_not_indented_without_bound() -> None:
     """A message of 64 KiB would be a page of 58 MB."""
     deep = b"[" + b",".join([b"[" * 900 + b"]" * 900] * 36) + b"]"
-    assert shown(deep) == Shown(View.TEXT, deep.decode(), 0)
+    assert format_body(deep) == FormattedBody(View.TEXT, deep.decode(), 0)
 
 
 def test_a_large_body_is_cut() -> None:
     """In each view, and the page says how much is left out."""
-    assert shown(b"x" * 70_000).cut == 70_000 - 65_536
-    assert shown(("é" * 40_000).encode()).view is View.TEXT
-    assert shown(b"x" * 70_000, View.HEX).cut == 70_000 - 16_384
+    assert format_body(b"x" * 70_000).cut == 70_000 - 65_536
+    assert format_body(("é" * 40_000).encode()).view is View.TEXT
+    assert format_body(b"x" * 70_000, View.HEX).cut == 70_000 - 16_384
     assert len(excerpt(b"y" * 1000)) == 90
     assert excerpt(b"a\n\tb\x00\xff").startswith("a b")
 
@@ -135,7 +135,7 @@ class Endless(AdminClient):
 @by_row("path", ["/messages?topic=T", "/messages?topic=T&by=time&text=1", "/key?topic=T&key=k"])
 async def test_a_page_looks_through_queues_for_a_bounded_time(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows what was found, and says how many queues are missing."""
-    monkeypatch.setattr(looked, "_LOOK_S", 0)
+    monkeypatch.setattr(message_search, "_LOOK_S", 0)
     answer = await ask(make_console(admin=Endless(name_server=NOWHERE)), path)
     assert answer.status == 200
     assert "broker-a:0" in answer.text

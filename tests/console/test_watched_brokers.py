@@ -94,7 +94,7 @@ def watch(admin: AdminClient) -> tuple[gathering._Gather, Console, Clock]:
 
 
 def met(console: Console) -> list[str]:
-    return [one.name for one in console.collector.limits.shown(console.runtime.now_ms())]
+    return [one.name for one in console.collector.limits.recent(console.runtime.now_ms())]
 
 
 async def wait_for_ever() -> None:

@@ -9,25 +9,25 @@ from lockstep.client.admin.stored_messages import Bounds, last_messages_so_far, 
 from lockstep.console.bounds import MESSAGE_BYTES_MAX
 from lockstep.protocol.messages.message import MessageExt
 
-__all__ = ["Looked", "first_from", "newest"]
+__all__ = ["SearchResult", "first_from", "newest"]
 
 _LOOK_S: Final = 5.0
 
 
-class Looked(NamedTuple):
+class SearchResult(NamedTuple):
     """What was found, oldest first, and how many queues were left out because time was over."""
 
     messages: Sequence[MessageExt]
     queues_left_out: int = 0
 
 
-async def newest(admin: AdminClient, topic: str, count: int) -> Looked:
+async def newest(admin: AdminClient, topic: str, count: int) -> SearchResult:
     """The last messages of a topic. Raises TopicNotFoundError."""
     bounds = await _bounds(admin, topic)
     return await _in_time(last_messages_so_far(admin, bounds, count, bytes_max=MESSAGE_BYTES_MAX), len(bounds))
 
 
-async def first_from(admin: AdminClient, topic: str, from_ms: int, count: int) -> Looked:
+async def first_from(admin: AdminClient, topic: str, from_ms: int, count: int) -> SearchResult:
     """The first messages that were stored at `from_ms` or later. Raises TopicNotFoundError."""
     bounds = await _bounds(admin, topic)
     return await _in_time(_first_so_far(admin, bounds, from_ms, count), len(bounds))
@@ -40,7 +40,7 @@ async def _bounds(admin: AdminClient, topic: str) -> Bounds:
     return {queue: (max(of.min_offset, 0), of.max_offset) for queue, of in in_turn}
 
 
-async def _in_time(found_so_far: AsyncIterator[list[MessageExt]], queues_count: int) -> Looked:
+async def _in_time(found_so_far: AsyncIterator[list[MessageExt]], queues_count: int) -> SearchResult:
     found, left = list[MessageExt](), queues_count
     try:
         async with asyncio.timeout(_LOOK_S):
@@ -48,7 +48,7 @@ async def _in_time(found_so_far: AsyncIterator[list[MessageExt]], queues_count: 
                 found, left = so_far, left - 1
     except TimeoutError:
         pass  # the page says how many are left
-    return Looked(found, left)
+    return SearchResult(found, left)
 
 
 async def _first_so_far(
