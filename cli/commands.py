@@ -168,7 +168,7 @@ def _status(
 
     Exit status: 0: all is well, 3: something is not, 1: no name server answers.
     """
-    from lockstep.cli.status.command import status
+    from lockstep.cli.status import status
 
     return status(name_server, behind, output)
 

@@ -2,8 +2,8 @@
 
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, json_line, note, write_out
 from lockstep.client.admin.client import AdminClient
-from lockstep.client.doctor.gather import gather
-from lockstep.client.doctor.rules import RULES, Finding, Severity, examine, not_looked_at
+from lockstep.client.diagnosis.gather import gather
+from lockstep.client.diagnosis.rules import RULES, Finding, Severity, examine, not_looked_at
 from lockstep.protocol.names import check_group
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import printable

@@ -18,8 +18,8 @@ from lockstep.cli.output import (
 )
 from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient, NotLockstepError
-from lockstep.client.admin.group_why import COLUMNS, Group, why_rows
 from lockstep.client.admin.groups import GroupProgress
+from lockstep.client.diagnosis.why import COLUMNS, Group, why_rows
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.bodies.locks import LockTableRow

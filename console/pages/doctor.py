@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from lockstep.client.doctor.gather import gather
-from lockstep.client.doctor.rules import RULES, Finding, Severity, examine
+from lockstep.client.diagnosis.gather import gather
+from lockstep.client.diagnosis.rules import RULES, Finding, Severity, examine
 from lockstep.client.errors import ClientError
 from lockstep.console.console import Console, console_of
 from lockstep.console.pages.parameters import text_of

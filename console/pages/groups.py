@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lockstep.client.admin.group_why import Group, why_rows
+from lockstep.client.diagnosis.why import Group, why_rows
 from lockstep.console.collector import Collector
 from lockstep.console.console import console_of
 from lockstep.console.model import GroupReading, GroupState

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from lockstep.client.doctor.rules import RULES
+from lockstep.client.diagnosis.rules import RULES
 
 __all__ = ["TEXTS"]
 

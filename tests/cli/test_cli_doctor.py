@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from lockstep.client.doctor.rules import RULES
+from lockstep.client.diagnosis.rules import RULES
 from tests.commands import Lockstep, running_broker
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.client.doctor.rules import RULES, Finding
+from lockstep.client.diagnosis.rules import RULES, Finding
 from lockstep.console.pages import doctor
 from lockstep.console.pages.doctor import Desk, Examination
 from lockstep.console.translations.choose import TEXTS

@@ -6,7 +6,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import GroupProgress
 from lockstep.client.admin.message_track import TrackType, track_message
 from lockstep.client.admin.messages import QueueSlice
-from lockstep.client.doctor.gather import gather
+from lockstep.client.diagnosis.gather import gather
 from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.broker import BrokerData, QueueData, TopicRouteData
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
@@ -51,8 +51,8 @@ class Cluster(ApacheCluster):
     async def route(self, topic: str) -> Any:
         return await self.routes()
 
-    async def members(self, group: str) -> ConsumerConnection:
-        return MEMBERS
+    async def connections(self, group: str) -> Any:
+        return {"broker-a:1": MEMBERS}
 
     async def running_infos(self, *_: object, **__: object) -> Any:
         return await self.infos()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
-from lockstep.client.doctor.gather import without_cut_ones
-from lockstep.client.doctor.rules import RULES, examine
+from lockstep.client.diagnosis.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
+from lockstep.client.diagnosis.gather import without_cut_ones
+from lockstep.client.diagnosis.rules import RULES, examine
 from lockstep.protocol.bodies.client import Connection, ConsumeStatus, ProcessQueueInfo
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow

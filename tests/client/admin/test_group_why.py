@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.client.admin.group_why import Group, why_rows
 from lockstep.client.consumer.ownership.explained import PROPERTY
+from lockstep.client.diagnosis.why import Group, why_rows
 from lockstep.protocol.bodies.client import ConsumerRunningInfo
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from lockstep.client.admin.budget import AnswerTooLargeError
-from lockstep.client.doctor.gather import gather
+from lockstep.client.diagnosis.gather import gather
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.codes import LanguageCode
 from lockstep.remoting.errors import RequestRefused
@@ -47,8 +47,9 @@ class Cluster(Admin):
     async def brokers(self) -> Any:
         return [SimpleNamespace(broker_name="broker-a", master_addr=None)]
 
-    async def members(self, group: str) -> ConsumerConnection:
-        return ConsumerConnection(tuple(Connection(one, "127.0.0.1:1", LanguageCode.PYTHON, 409) for one in "abc"), {})
+    async def connections(self, group: str) -> Any:
+        members = tuple(Connection(one, "127.0.0.1:1", LanguageCode.PYTHON, 409) for one in "abc")
+        return {"broker-a:1": ConsumerConnection(members, {})}
 
     async def progress(self, group: str, topic: str | None = None) -> Any:
         return SimpleNamespace(offsets={})

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from lockstep.client.doctor.cluster import limits_met as limits_of
-from lockstep.client.doctor.gather import gather
+from lockstep.client.diagnosis.gather import gather
+from lockstep.client.diagnosis.rules import limits_met as limits_of
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.testing.peer import ONE_WAY, json_request
 from tests.integration.harness.attacked import BOTH_PORTS, CLIENT_HOSTS, Attack, Attacked, admin_of, limits_met

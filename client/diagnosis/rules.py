@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from lockstep.client.doctor.cluster import Evidence, clocks_apart, limits_met, queues_changed, queues_differ
-from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, MemberFacts
+from lockstep.client.diagnosis.facts import ClusterFacts, GroupFacts, MemberFacts
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import TRACE_TOPIC
 from lockstep.remoting.texts import counted, seconds
 
-__all__ = ["RULES", "Finding", "Rule", "Severity", "examine", "not_looked_at"]
+__all__ = ["RULES", "Evidence", "Finding", "Rule", "Severity", "examine", "limits_met", "not_looked_at"]
 
 _HOUR_MS: Final = 3_600_000
 _FLAP_WINDOW_MS: Final = 900_000
@@ -22,6 +21,10 @@ _SETTINGS: Final = (  # that all members of an ordered group should share
     "suspendCurrentQueueTimeMillis", "allocateMessageQueueStrategy",
 )  # fmt: skip
 _SHOWN_MAX: Final = 3
+_CLOCK_WARN_MS: Final = 1000
+_LIMIT_WINDOW_MS: Final = 900_000
+
+Evidence = Iterator[tuple[str, str]]  # where, what was seen
 
 
 class Severity(IntEnum):
@@ -259,6 +262,49 @@ def _not_ordered_at_broker(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
         yield "consumeMessageOrderly is false on a broker of RocketMQ 5"
 
 
+# Brokers and topics, in all groups together ------------------------------------------------------------------
+
+
+def _queues_differ(facts: ClusterFacts) -> Evidence:
+    ordered = {queue.topic for group in facts.groups if group.is_ordered for queue in group.queues}
+    for topic in sorted(ordered & set(facts.topics)):
+        of = facts.topics[topic].queues
+        if len({write for _, write in of.values()}) > 1:
+            yield f"topic {topic}", ", ".join(f"{broker}: {write}" for broker, (_, write) in sorted(of.items()))
+
+
+def _queues_changed(facts: ClusterFacts) -> Evidence:
+    ordered = {queue.topic for group in facts.groups if group.is_ordered for queue in group.queues}
+    for topic in sorted(ordered & set(facts.topics)):
+        for broker, (read, write) in sorted(facts.topics[topic].queues.items()):
+            if read != write:
+                yield f"topic {topic}", f"{broker} has {read} queues for reading and {write} for writing"
+
+
+def _clocks_apart(facts: ClusterFacts) -> Evidence:
+    for what, ahead_ms in sorted(facts.clocks.items()):
+        if abs(ahead_ms) > _CLOCK_WARN_MS:
+            side = "ahead of" if ahead_ms > 0 else "behind"
+            yield what, f"its clock is {seconds(abs(ahead_ms))} {side} this machine's"
+    for producer, ahead_ms in sorted(facts.producers_ahead.items()):
+        if ahead_ms > _CLOCK_WARN_MS:
+            yield f"producer {producer}", f"its messages were stored {seconds(ahead_ms)} before they were sent"
+    for member in (member for group in facts.groups for member in group.members):
+        newest_ms = max((info.last_pull_timestamp for info in member.process_queues.values()), default=0)
+        if (ahead_ms := newest_ms - facts.now_ms) > _CLOCK_WARN_MS:
+            yield f"client {member.client_id}", f"its clock is {seconds(ahead_ms)} ahead of this machine's"
+
+
+def limits_met(facts: ClusterFacts) -> Evidence:
+    """Limits of brokers that were reached within 15 minutes."""
+    for broker, limits in sorted(facts.limits.items()):
+        for setting, (count, last_ms) in sorted(limits.items()):
+            ago_ms = facts.now_ms - last_ms
+            if ago_ms <= _LIMIT_WINDOW_MS:
+                last = f"the last one {seconds(max(ago_ms, 0))} ago"
+                yield broker, f"{setting} was reached {counted(count, 'time')} since its start, {last}"
+
+
 _W, _B = Severity.WARNING, Severity.BREAKS_ORDER
 RULES: Final[Mapping[str, Rule]] = {
     "mixed-order": Rule(
@@ -287,12 +333,12 @@ RULES: Final[Mapping[str, Rule]] = {
         "Send with the same key always to the same queue; do not change the number of queues.",
     ),
     "queues-changed": Rule(
-        _B, queues_changed,
+        _B, _queues_changed,
         "Keys move to other queues: new messages overtake those that wait in the old ones.",
         "Let consumers finish the old queues, then set both numbers to the same value.",
     ),
     "queues-differ-over-brokers": Rule(
-        _W, queues_differ,
+        _W, _queues_differ,
         "Shares of members are unequal, and keys move when a broker is away.",
         "Give the topic the same number of queues on each broker.",
     ),
@@ -347,7 +393,7 @@ RULES: Final[Mapping[str, Rule]] = {
         "Start a member, or delete the group.",
     ),
     "clocks-apart": Rule(
-        _W, clocks_apart,
+        _W, _clocks_apart,
         "Delays, offsets by time and the times in logs and traces disagree.",
         "Let NTP set the clocks.",
     ),

@@ -1,4 +1,4 @@
-"""What the doctor knows of a cluster: read once, then rules look at it. Plain data, so that tests can write it down."""
+"""What is known of a cluster: read once, then rules look at it. Plain data, so that tests can write it down."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.texts import whole_number
 
-__all__ = ["ClusterFacts", "GroupFacts", "KeySpread", "MemberFacts", "QueueFacts", "TopicFacts"]
+__all__ = ["BrokerFacts", "ClusterFacts", "GroupFacts", "KeySpread", "MemberFacts", "QueueFacts", "TopicFacts"]
 
 _STRATEGIES: Final = {  # as Java shows them, without package and hash -> their names in RocketMQ
     "AllocateMessageQueueAveragely": "AVG",
@@ -84,6 +84,30 @@ class QueueFacts(NamedTuple):
         return max(self.end - max(self.committed, 0), 0)
 
 
+class BrokerFacts(NamedTuple):
+    """A broker that the name servers know.
+
+    Args:
+        is_lockstep: None: it did not answer.
+        up_ms: Since its start; 0: unknown.
+        stored_tps, pulled_tps: Messages a second in its last ten seconds.
+        store_ratio: The used share of its disk, or of its memory limit.
+        error: Why it did not answer.
+    """
+
+    name: str
+    address: str
+    cluster: str = ""
+    is_master: bool = True
+    is_lockstep: bool | None = None
+    version: str = ""
+    up_ms: int = 0
+    stored_tps: float = 0
+    pulled_tps: float = 0
+    store_ratio: float = 0
+    error: str | None = None
+
+
 class KeySpread(NamedTuple):
     """A sharding key of which recent messages are in several queues."""
 
@@ -100,6 +124,7 @@ class GroupFacts:
         queues: Of the topics it subscribes to, without retry topics.
         locks, changes: The lock table, and the last changes of owners; None: the brokers are not Lockstep's.
         retry_lag: Messages of its retry topic that it has not consumed.
+        oldest_ms: When the oldest message was stored that it has not consumed, epoch ms; 0: unknown, or there is none.
         dead_letter_ms: When its newest dead letter was stored; 0: there is none.
         ordered_at_broker: Its setting for clients of RocketMQ 5; None: the brokers are not of RocketMQ 5.
     """
@@ -112,6 +137,7 @@ class GroupFacts:
     locks: Mapping[MessageQueue, LockTableRow] | None = None
     changes: tuple[LockChange, ...] | None = None
     retry_lag: int = 0
+    oldest_ms: int = 0
     dead_letter_ms: int = 0
     dead_letter_count: int = 0
     spreads: tuple[KeySpread, ...] = ()
@@ -121,6 +147,22 @@ class GroupFacts:
     def is_ordered(self) -> bool:
         """A member consumes in order, or a queue of the group was locked."""
         return any(member.orderly for member in self.members) or bool(self.locks)
+
+    @property
+    def lag(self) -> int | None:
+        """Messages that are stored and not consumed; None: members count themselves (broadcasting)."""
+        return None if self.broadcasting else sum(of.lag for of in self.queues.values()) + self.retry_lag
+
+    @property
+    def held(self) -> list[MessageQueue] | None:
+        """Queues that members have locked; None: the brokers do not list locks."""
+        return None if self.locks is None else [queue for queue, row in self.locks.items() if row.remaining_ms >= 0]
+
+    @property
+    def unowned(self) -> tuple[MessageQueue, ...]:
+        """Queues with lag that no member has locked, of a group that locks its queues."""
+        held = self.held if self.locks else None
+        return () if held is None else tuple(q for q, of in sorted(self.queues.items()) if of.lag and q not in held)
 
 
 class TopicFacts(NamedTuple):
@@ -138,6 +180,10 @@ class ClusterFacts:
         clocks: What -> how many ms its clock is ahead of this machine's.
         producers_ahead: Address of a producer -> how many ms before they were sent its messages were stored.
         limits: Broker -> setting of a limit that it reached -> how often, and when last, epoch ms.
+        topics_count: Of users.
+        lists_locks: The brokers list their locks.
+        unread: Why groups and locks could not be read.
+        behind_ms: A message that waits longer is not well.
     """
 
     now_ms: int
@@ -147,3 +193,8 @@ class ClusterFacts:
     clocks: Mapping[str, int] = field(default_factory=dict)
     producers_ahead: Mapping[str, int] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    brokers: tuple[BrokerFacts, ...] = ()
+    topics_count: int = 0
+    lists_locks: bool = False
+    unread: str | None = None
+    behind_ms: int = 60_000

@@ -1,1 +1,0 @@
-"""`lockstep status`: one look at a cluster, and what is not well."""
