@@ -103,36 +103,37 @@ class _Place(NamedTuple):
     node: _Function
 
 
-def edited(where: str, old: str, new: str) -> Variant:
+def edited(module: str, function: str, old: str, new: str) -> Variant:
     """A function runs with a part of its code changed, wherever it is called from.
 
     The code is compared as trees: lines, spaces, quotes and comments do not matter, nor does the rest of the function.
 
     Args:
-        where: module and function, as `lockstep.store.base:MessageStore.append`.
+        module: its full name.
+        function: its name in the module: `Class.method`.
         old: an expression, or statements that follow each other. It stands once in the body of the function.
         new: what is there instead; empty for statements that are left out.
     """
 
     @contextmanager
     def begin() -> Iterator[None]:
-        place = _find(where)
-        _edit(place.node, old, new, where)
-        function, original = place.function, place.function.__code__
-        function.__code__ = _compiled(place)
+        place = _find(module, function)
+        _edit(place.node, old, new, f"{module}:{function}")
+        changed, original = place.function, place.function.__code__
+        changed.__code__ = _compiled(place)
         try:
             yield
         finally:
-            function.__code__ = original
+            changed.__code__ = original
 
     return begin
 
 
-def _find(where: str) -> _Place:
+def _find(module: str, path: str) -> _Place:
     """Raises VariantError when there is no such function."""
-    module_name, _, path = where.partition(":")
+    where = f"{module}:{path}"
     *owners, name = path.split(".")
-    found: Any = import_module(module_name)
+    found: Any = import_module(module)
     try:
         for part in owners:
             found = getattr(found, part)

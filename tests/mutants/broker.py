@@ -7,6 +7,23 @@ from tests.mutants.protection import Protection
 
 __all__ = ["BROKER"]
 
+# Modules
+SERVICE: Final = "lockstep.broker.delays.service"
+CHECKS: Final = "lockstep.broker.fence.checks"
+INDEX: Final = "lockstep.broker.fence.index"
+PERIOD: Final = "lockstep.broker.fence.period"
+WAITERS: Final = "lockstep.broker.fence.waiters"
+CONFIG_FILES: Final = "lockstep.broker.persistence.config_files"
+DURABLE_REPLIES: Final = "lockstep.broker.persistence.durable_replies"
+DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
+SEND: Final = "lockstep.broker.processors.send"
+BROKER_BROKER: Final = "lockstep.broker.state.broker"
+BROKER_FENCED_LOCKS: Final = "lockstep.broker.state.fenced_locks"
+HELD_PULLS: Final = "lockstep.broker.state.held_pulls"
+LOCKS: Final = "lockstep.broker.state.locks"
+MEMBERS: Final = "lockstep.broker.state.members"
+SEND_SEQUENCES: Final = "lockstep.broker.state.send_sequences"
+
 ONE_READ: Final = ("tests/broker/requests/test_send_run.py",)
 WRITTEN: Final = ("tests/broker/kept/test_table_writer.py",)
 FENCED_LOCKS: Final = ("tests/broker/fence/test_fenced_locks.py",)
@@ -16,42 +33,39 @@ BROKER: Final = (
     Protection(
         "broker-lock-age-of-takeover",
         "A lock that was taken over is forgotten ten lives after the last renewal of the owner before.",
-        edited("lockstep.broker.state.locks:RebalanceLockManager._put", "queue in entries", "False"),
+        edited(LOCKS, "RebalanceLockManager._put", "queue in entries", "False"),
         ("tests/broker/state/test_lock_manager.py",),
     ),
     Protection(
         "sequence-of-present-connection",
         "The broker forgets the send sequence of a producer that has connected again.",
-        edited("lockstep.broker.state.send_sequences:SendSequences.refusal", "entry.connection = connection", ""),
+        edited(SEND_SEQUENCES, "SendSequences.refusal", "entry.connection = connection", ""),
         ("tests/broker/requests/test_send_sequences.py",),
     ),
     Protection(
         "numbered-sends-one-by-one",
         "Of numbered sends of one read a later one is stored though the store refused an earlier one.",
-        edited("lockstep.broker.processors.send:_store_one", "header.send_sequence is None", "True"),
+        edited(SEND, "_store_one", "header.send_sequence is None", "True"),
         ONE_READ,
     ),
     Protection(
         "sends-before-a-batch",
         "A batch overtakes the sends that came before it with the same read.",
-        edited("lockstep.broker.state.broker:Broker.put_all", "self.send_run.store()", ""),
+        edited(BROKER_BROKER, "Broker.put_all", "self.send_run.store()", ""),
         ONE_READ,
     ),
     Protection(
         "sends-before-a-look",
         "A request does not see the messages of sends that came before it with the same read.",
-        edited(
-            "lockstep.broker.persistence.durable_replies:DurableReplies.answer_when_safe",
-            "store_waiting(broker, command)",
-            "",
-        ),
+        edited(DURABLE_REPLIES, "DurableReplies.answer_when_safe", "store_waiting(broker, command)", ""),
         ONE_READ,
     ),
     Protection(
         "kept-with-new-topic",
         "A message is acknowledged when its new topic is on the disk, and it is not.",
         edited(
-            "lockstep.broker.persistence.durable_replies:DurableReplies._after_tables",
+            DURABLE_REPLIES,
+            "DurableReplies._after_tables",
             ("self._after_log(connection, command, reply)\nself.flusher.check()"),
             "_send(connection, command, reply)",
         ),
@@ -61,7 +75,8 @@ BROKER: Final = (
         "group-kept-before-answer",
         "A group is acknowledged to who made it before it is on the disk.",
         edited(
-            "lockstep.broker.persistence.durable_replies:DurableReplies._after_tables",
+            DURABLE_REPLIES,
+            "DurableReplies._after_tables",
             "self._group_writer.when_written(groups_written)",
             "groups_written('')",
         ),
@@ -70,20 +85,21 @@ BROKER: Final = (
     Protection(
         "hold-of-others",
         "When the owner of a queue changes, the held pulls of other groups are never answered.",
-        edited("lockstep.broker.state.held_pulls:PullHold.take", ("if kept:\n    self._held[key] = kept"), ""),
+        edited(HELD_PULLS, "PullHold.take", ("if kept:\n    self._held[key] = kept"), ""),
         ("tests/broker/requests/test_pull_hold.py",),
     ),
     Protection(
         "fence-delay-noticed",
         "Who waits for a queue is told at the end of its lease, and not when the lock delay is over.",
-        edited("lockstep.broker.state.fenced_locks:FencedLocks.connection_ended", "self._watch(lock)", ""),
+        edited(BROKER_FENCED_LOCKS, "FencedLocks.connection_ended", "self._watch(lock)", ""),
         ("tests/broker/fence/test_fenced_ends.py",),
     ),
     Protection(
         "fence-release-within-lease",
         "The unlock of an unmodified client lengthens its lease by up to a second.",
         edited(
-            "lockstep.broker.state.fenced_locks:FencedLocks.unlock_batch",
+            BROKER_FENCED_LOCKS,
+            "FencedLocks.unlock_batch",
             "min(lock.ends_ms, now_ms + _LEGACY_UNLOCK_MS)",
             "now_ms + _LEGACY_UNLOCK_MS",
         ),
@@ -92,20 +108,21 @@ BROKER: Final = (
     Protection(
         "fence-told-of-each-end",
         "Of two ends of a lock in one turn of the loop, those who waited for the second are not told.",
-        edited("lockstep.broker.fence.waiters:LockWaiters.wake", "self._woken[place] |= waiting", ""),
+        edited(WAITERS, "LockWaiters.wake", "self._woken[place] |= waiting", ""),
         ("tests/broker/fence/test_fenced_locks.py",),
     ),
     Protection(
         "fence-silent-in-its-group",
         "A client that is silent in one group stays its member while it holds a lock of another.",
-        edited("lockstep.broker.fence.index:LockIndex.any_live", "lock.consumer_group == consumer_group", "True"),
+        edited(INDEX, "LockIndex.any_live", "lock.consumer_group == consumer_group", "True"),
         ("tests/broker/fence/test_fenced_requests.py",),
     ),
     Protection(
         "fence-offsets-before-their-epoch",
         "A period loses the offset of its begin because offsets count as written that are not.",
         edited(
-            "lockstep.broker.persistence.config_files:ConfigFiles._write_offsets",
+            CONFIG_FILES,
+            "ConfigFiles._write_offsets",
             (
                 "self._write(OFFSETS, ConsumerOffsetTable(table, log_offset))\n"
                 "if lock_epoch is not None:\n"
@@ -122,54 +139,51 @@ BROKER: Final = (
     Protection(
         "fence-ended-stays-ended",
         "A request that was read before the end of a lease renews it when others have been told already.",
-        edited("lockstep.broker.fence.period:FencedLock.is_live", "self.state is not _ENDED", "True"),
+        edited(PERIOD, "FencedLock.is_live", "self.state is not _ENDED", "True"),
         FENCED_LOCKS,
     ),
     Protection(
         "fence-many-renewed-in-time",
         "A request that renews many queues at once renews a period that has ended.",
-        edited("lockstep.broker.fence.index:LockIndex.held", "now_ms >= lock.ends_ms", "False"),
+        edited(INDEX, "LockIndex.held", "now_ms >= lock.ends_ms", "False"),
         FENCED_LOCKS,
     ),
     Protection(
         "fence-told-leave-room",
         "Clients that were told still count as waiting, and others find no room to wait.",
-        edited("lockstep.broker.fence.waiters:LockWaiters.wake", "self._count -= len(waiting)", ""),
+        edited(WAITERS, "LockWaiters.wake", "self._count -= len(waiting)", ""),
         FENCED_LOCKS,
     ),
     Protection(
         "fence-nothing-begun-after-end",
         "A pull that was read before the end of a lease is served when others have been told already.",
-        edited("lockstep.broker.fence.checks:FenceChecks.deny", "lock.state is _HELD", "True"),
+        edited(CHECKS, "FenceChecks.deny", "lock.state is _HELD", "True"),
         FENCE_EPOCHS,
     ),
     Protection(
         "fence-epoch-of-its-client",
         "Any client may do what the owner may, if it presents the epoch.",
-        edited("lockstep.broker.fence.checks:FenceChecks.deny", "lock.client_id == claim.lock_client_id", "True"),
+        edited(CHECKS, "FenceChecks.deny", "lock.client_id == claim.lock_client_id", "True"),
         FENCE_EPOCHS,
     ),
     Protection(
         "fence-commit-of-its-client",
         "Any client may commit what the owner may, if it presents the epoch.",
-        edited(
-            "lockstep.broker.fence.checks:FenceChecks.deny_commit", "lock.client_id == claim.lock_client_id", "True"
-        ),
+        edited(CHECKS, "FenceChecks.deny_commit", "lock.client_id == claim.lock_client_id", "True"),
         FENCE_EPOCHS,
     ),
     Protection(
         "members-told-of-new-name",
         "The members are not told when a client of a known connection has another id.",
-        edited(
-            "lockstep.broker.state.members:ConsumerManager.register", "known.client_id != channel.client_id", "False"
-        ),
+        edited(MEMBERS, "ConsumerManager.register", "known.client_id != channel.client_id", "False"),
         ("tests/broker/state/test_consumer_manager.py",),
     ),
     Protection(
         "nothing-after-lost-send",
         "Number 0 of a generation is stored again after a later number of it was lost.",
         edited(
-            "lockstep.broker.state.send_sequences:SendSequences.refusal",
+            SEND_SEQUENCES,
+            "SendSequences.refusal",
             "expected = entry.next_sequence",
             "expected = max(entry.next_sequence, 0)",
         ),
@@ -179,7 +193,8 @@ BROKER: Final = (
         "delayed-not-passed-over",
         "A delayed message that is still searched for is passed over and never delivered.",
         edited(
-            "lockstep.broker.delays.service:DelayService.due",
+            SERVICE,
+            "DelayService.due",
             ("is_damaged = True\nbreak"),
             ("is_damaged = True\nself._offsets[level] = offset + 1\ncontinue"),
         ),
@@ -188,17 +203,13 @@ BROKER: Final = (
     Protection(
         "delayed-by-repaired-entry",
         "A delayed message whose entry was damaged comes before its time.",
-        edited("lockstep.broker.delays.service:DelayService.due", "not self._is_due(level, now_ms)", "False"),
+        edited(SERVICE, "DelayService.due", "not self._is_due(level, now_ms)", "False"),
         ("tests/broker/kept/test_delay_recovery.py",),
     ),
     Protection(
         "delayed-late-on-disk",
         "A delayed message that reaches the disk after its time waits for the next one.",
-        edited(
-            "lockstep.broker.persistence.durable_store:DurableStore._on_arrived",
-            "self._broker_tables.delays.waits(code)",
-            "",
-        ),
+        edited(DURABLE_STORE, "DurableStore._on_arrived", "self._broker_tables.delays.waits(code)", ""),
         ("tests/broker/kept/test_delay_recovery.py",),
     ),
 )

@@ -7,6 +7,17 @@ from tests.mutants.protection import Protection
 
 __all__ = ["CONSUMING"]
 
+# Modules
+BASE: Final = "lockstep.client.consumer.dispatch.base"
+ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
+MEMBER: Final = "lockstep.client.consumer.member"
+OFFSET_MAP: Final = "lockstep.client.consumer.offset_map"
+STORE: Final = "lockstep.client.consumer.offsets.store"
+CLIENT_REBALANCE: Final = "lockstep.client.consumer.ownership.rebalance"
+PROCESS_QUEUE: Final = "lockstep.client.consumer.process_queue"
+PULL_LOOP: Final = "lockstep.client.consumer.pull_loop"
+PUSH_MEMBER: Final = "lockstep.client.consumer.push_member"
+
 TAKEOVER: Final = ("tests/scenarios/locks/test_takeover.py", "tests/scenarios/locks/test_partitions.py")
 OWNERSHIP: Final = ("tests/client/dispatch/test_consume_ownership.py",)
 REBALANCE: Final = ("tests/client/ownership/test_rebalance.py",)
@@ -16,18 +27,15 @@ CONSUMING: Final = (
     Protection(
         "one-generation-at-a-time",
         "The listener runs for two generations of one queue at once.",
-        edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._consume",
-            "not mutex.is_free_for(process_queue)",
-            "False",
-        ),
+        edited(ORDERLY, "ConsumeMessageOrderlyService._consume", "not mutex.is_free_for(process_queue)", "False"),
         OWNERSHIP,
     ),
     Protection(
         "lock-between-calls",
         "The lock is not looked at between the calls of one run.",
         edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._consume_run",
+            ORDERLY,
+            "ConsumeMessageOrderlyService._consume_run",
             "not process_queue.holds_lock(now_ms, lock_ms)",
             "False",
         ),
@@ -36,18 +44,15 @@ CONSUMING: Final = (
     Protection(
         "dropped-commits-nothing",
         "A dropped queue still moves its offset.",
-        edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._store_offset",
-            "not process_queue.dropped",
-            "True",
-        ),
+        edited(ORDERLY, "ConsumeMessageOrderlyService._store_offset", "not process_queue.dropped", "True"),
         OWNERSHIP,
     ),
     Protection(
         "handled-before-offset",
         "The offset may be committed before the trace says that the message was handled.",
         edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._consume_batch",
+            ORDERLY,
+            "ConsumeMessageOrderlyService._consume_batch",
             "self._trace.handled",
             "lambda *record: self._runtime.call_later_ms(0, self._trace.handled, *record)",
         ),
@@ -57,7 +62,8 @@ CONSUMING: Final = (
         "suspended-message-comes-again",
         "A message whose listener suspended its queue is skipped.",
         edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._suspend",
+            ORDERLY,
+            "ConsumeMessageOrderlyService._suspend",
             "process_queue.make_messages_to_consume_again(messages)",
             "",
         ),
@@ -67,7 +73,8 @@ CONSUMING: Final = (
         "suspended-without-lock-comes-again",
         "A message is skipped when its lock was lost while its listener suspended the queue.",
         edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._suspend",
+            ORDERLY,
+            "ConsumeMessageOrderlyService._suspend",
             "process_queue.make_messages_to_consume_again(messages)",
             (
                 "if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):\n"
@@ -80,24 +87,21 @@ CONSUMING: Final = (
     Protection(
         "no-commit-after-expiry",
         "The commit timer stores offsets of a queue whose lock has run out.",
-        edited("lockstep.client.consumer.member:GroupMember._persist_all", "pq.holds_lock(now_ms, live_ms)", "True"),
+        edited(MEMBER, "GroupMember._persist_all", "pq.holds_lock(now_ms, live_ms)", "True"),
         TAKEOVER,
     ),
     Protection(
         "no-commit-of-lost-queue",
         "A rebalance stores the offset of a queue whose lock has run out.",
-        edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._persist",
-            "self._member.holds_lock(process_queue)",
-            "True",
-        ),
+        edited(CLIENT_REBALANCE, "Rebalance._persist", "self._member.holds_lock(process_queue)", "True"),
         (*REBALANCE, *TAKEOVER),
     ),
     Protection(
         "offsets-before-unlock",
         "A shutdown frees the queues before it stores their offsets.",
         edited(
-            "lockstep.client.consumer.member:GroupMember.stop",
+            MEMBER,
+            "GroupMember.stop",
             "await self._persist_last()",
             ("await self._locks.unlock_all(held)\nawait self._persist_last()"),
         ),
@@ -107,7 +111,8 @@ CONSUMING: Final = (
         "error-is-no-offset",
         'Any error is taken for "no offset", and the queue begins somewhere else.',
         edited(
-            "lockstep.client.consumer.offsets.store:RemoteBrokerOffsetStore._read_kept",
+            STORE,
+            "RemoteBrokerOffsetStore._read_kept",
             "reply.code == ResponseCode.QUERY_NOT_FOUND",
             "reply.code != ResponseCode.SUCCESS",
         ),
@@ -117,7 +122,8 @@ CONSUMING: Final = (
         "offset-query-timeout",
         "A query of the stored offset waits for the 3 s of other requests, not for 5 s.",
         edited(
-            "lockstep.client.consumer.offsets.store:RemoteBrokerOffsetStore._read_kept",
+            STORE,
+            "RemoteBrokerOffsetStore._read_kept",
             "self._instance.call_address(address, code, header, timeout_ms=5000)",
             "self._instance.call_address(address, code, header)",
         ),
@@ -126,29 +132,25 @@ CONSUMING: Final = (
     Protection(
         "position-under-lock",
         "A queue is pulled without its lock.",
-        edited(
-            "lockstep.client.consumer.pull_loop:PullLoop._pull_once",
-            "not self._member.holds_lock(process_queue)",
-            "False",
-        ),
+        edited(PULL_LOOP, "PullLoop._pull_once", "not self._member.holds_lock(process_queue)", "False"),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "offset-of-earlier-period",
         "A new period commits the offset that an earlier one left in memory.",
-        edited("lockstep.client.consumer.ownership.rebalance:Rebalance._add", "self._offsets.forget(queue)", ""),
+        edited(CLIENT_REBALANCE, "Rebalance._add", "self._offsets.forget(queue)", ""),
         REBALANCE,
     ),
     Protection(
         "pulled-for-dropped-queue",
         "What is pulled for a dropped queue is handed to the listener.",
-        edited("lockstep.client.consumer.pull_loop:PullLoop._take", "return", ""),
+        edited(PULL_LOOP, "PullLoop._take", "return", ""),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "accumulation-guard",
         "A pull that reached the end sets the accumulated count to 0, which RocketMQ keeps.",
-        edited("lockstep.client.consumer.pull_loop:PullLoop._take", "behind > 0", "behind >= 0"),
+        edited(PULL_LOOP, "PullLoop._take", "behind > 0", "behind >= 0"),
         ("tests/client/pulls/test_pull_flow.py",),
     ),
     # Rebalance
@@ -156,7 +158,8 @@ CONSUMING: Final = (
         "missing-member-keeps",
         "A client that is missing from the member list drops its queues.",
         edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._share",
+            CLIENT_REBALANCE,
+            "Rebalance._share",
             ("self._members_at.clear()\nreturn None"),
             ("self._members_at.clear()\nreturn []"),
         ),
@@ -165,30 +168,29 @@ CONSUMING: Final = (
     Protection(
         "group-of-strategy",
         "A strategy is not given the consumer group.",
-        edited("lockstep.client.consumer.ownership.rebalance:Rebalance._share", "self._member.group", "''"),
+        edited(CLIENT_REBALANCE, "Rebalance._share", "self._member.group", "''"),
         ("tests/client/ownership/test_rebalance_strategies.py",),
     ),
     Protection(
         "listener-before-unlock",
         "A rebalance frees a queue under a running listener.",
         edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._remove",
-            "not await process_queue.listener_idle(_LISTENER_WAIT_MS)",
-            "False",
+            CLIENT_REBALANCE, "Rebalance._remove", "not await process_queue.listener_idle(_LISTENER_WAIT_MS)", "False"
         ),
         (*REBALANCE, "tests/scenarios/locks/test_rebalance.py"),
     ),
     Protection(
         "consume-lock-1000-ms",
         "A rebalance waits for a running listener longer than RocketMQ's 1,000 ms.",
-        put("lockstep.client.consumer.ownership.rebalance", "_LISTENER_WAIT_MS", "1002"),
+        put(CLIENT_REBALANCE, "_LISTENER_WAIT_MS", "1002"),
         REBALANCE,
     ),
     Protection(
         "rebalance-lock-refused",
         "A queue whose lock was refused is consumed all the same.",
         edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._acquire",
+            CLIENT_REBALANCE,
+            "Rebalance._acquire",
             "granted = await self._locks.lock(wanted) if wanted else {}",
             (
                 "granted = await self._locks.lock(wanted) if wanted else {}\n"
@@ -201,7 +203,8 @@ CONSUMING: Final = (
         "rebalance-one-period",
         "A rebalance begins another period of a queue that it has already.",
         edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._update",
+            CLIENT_REBALANCE,
+            "Rebalance._update",
             "[queue for queue in dict.fromkeys(mine) if queue not in self._table]",
             "list(dict.fromkeys(mine))",
         ),
@@ -210,14 +213,15 @@ CONSUMING: Final = (
     Protection(
         "rebalance-fresh-members",
         "A rebalance shares the queues among the members of an earlier round.",
-        edited("lockstep.client.consumer.ownership.rebalance:Rebalance.run", "self._members_at.clear()", ""),
+        edited(CLIENT_REBALANCE, "Rebalance.run", "self._members_at.clear()", ""),
         ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "rebalance-stores-last",
         "A queue is given away without its last offset: it is forgotten before it is stored.",
         edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._remove",
+            CLIENT_REBALANCE,
+            "Rebalance._remove",
             ("self._persist(process_queue)\nself._offsets.forget(queue)"),
             ("self._offsets.forget(queue)\nself._persist(process_queue)"),
         ),
@@ -227,7 +231,8 @@ CONSUMING: Final = (
         "rebalance-drops-first",
         "A queue is dropped after its listener has ended, not before.",
         edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._remove",
+            CLIENT_REBALANCE,
+            "Rebalance._remove",
             (
                 "self.drop(process_queue, why)\n"
                 "if not await process_queue.listener_idle(_LISTENER_WAIT_MS):\n"
@@ -251,28 +256,27 @@ CONSUMING: Final = (
     Protection(
         "pull-commits-handled",
         "A pull commits the offset up to which messages were pulled, not handled.",
-        edited(
-            "lockstep.client.consumer.pull_loop:PullLoop._pull", "offsets.in_memory(queue)", "process_queue.next_offset"
-        ),
+        edited(PULL_LOOP, "PullLoop._pull", "offsets.in_memory(queue)", "process_queue.next_offset"),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "pull-finds-nothing",
         "A pull that finds nothing commits the end of the queue over messages that wait.",
-        edited("lockstep.client.consumer.push_member:PushMember.nothing_found", "process_queue.is_empty", "True"),
+        edited(PUSH_MEMBER, "PushMember.nothing_found", "process_queue.is_empty", "True"),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "pull-illegal-offset",
         "A queue whose offset does not exist goes on with the messages that it has.",
-        edited("lockstep.client.consumer.push_member:PushMember.offset_illegal", "process_queue.dropped = True", ""),
+        edited(PUSH_MEMBER, "PushMember.offset_illegal", "process_queue.dropped = True", ""),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "pull-goes-on",
         "A pull goes on from the last message and not behind it.",
         edited(
-            "lockstep.client.consumer.pull_loop:PullLoop._take",
+            PULL_LOOP,
+            "PullLoop._take",
             "process_queue.next_offset = result.next_begin_offset",
             "process_queue.next_offset = max(result.next_begin_offset - 1, 0)",
         ),
@@ -281,30 +285,27 @@ CONSUMING: Final = (
     Protection(
         "commit-behind-handled",
         "The offset of the last handled message is committed, not the one behind it.",
-        edited("lockstep.client.consumer.process_queue:ProcessQueue.commit", "max(in_hand) + 1", "max(in_hand)"),
+        edited(PROCESS_QUEUE, "ProcessQueue.commit", "max(in_hand) + 1", "max(in_hand)"),
         ("tests/client/pulls/test_process_queue.py",),
     ),
     Protection(
         "put-back-in-order",
         "A message that is put back comes behind those that wait.",
-        edited(
-            "lockstep.client.consumer.offset_map:OffsetMap.put",
-            "bool(new and offsets and (new[0] <= offsets[-1]))",
-            "False",
-        ),
+        edited(OFFSET_MAP, "OffsetMap.put", "bool(new and offsets and (new[0] <= offsets[-1]))", "False"),
         ("tests/client/offsets/test_offset_map.py",),
     ),
     Protection(
         "consuming-begins-again",
         "A queue that was empty once is not consumed again.",
-        edited("lockstep.client.consumer.process_queue:ProcessQueue.take_messages", "not taken", "False"),
+        edited(PROCESS_QUEUE, "ProcessQueue.take_messages", "not taken", "False"),
         ("tests/client/pulls/test_process_queue.py",),
     ),
     Protection(
         "stop-waits-for-calls",
         "A shutdown frees a queue while its listener runs.",
         edited(
-            "lockstep.client.consumer.dispatch.base:OrderedService.stop",
+            BASE,
+            "OrderedService.stop",
             "[process_queue for process_queue in self._running if process_queue.listener_running]",
             "[]",
         ),
@@ -313,24 +314,21 @@ CONSUMING: Final = (
     Protection(
         "stop-stores",
         "A shutdown stores no offsets.",
-        edited("lockstep.client.consumer.member:GroupMember.stop", "await self._persist_last()", ""),
+        edited(MEMBER, "GroupMember.stop", "await self._persist_last()", ""),
         ("tests/scenarios/test_shutdown.py",),
     ),
     Protection(
         "dead-letter-sent",
         "A message at its limit of attempts is given up without a dead letter.",
-        edited(
-            "lockstep.client.consumer.dispatch.base:OrderedService._give_up",
-            "await self._dead_letters.send(process_queue, message, limit)",
-            "",
-        ),
+        edited(BASE, "OrderedService._give_up", "await self._dead_letters.send(process_queue, message, limit)", ""),
         ("tests/client/dispatch/test_consume_orderly.py",),
     ),
     Protection(
         "dead-letter-refused",
         "A message whose dead letter was not stored is given up.",
         edited(
-            "lockstep.client.consumer.dispatch.base:OrderedService._give_up",
+            BASE,
+            "OrderedService._give_up",
             "self._log.warning('dead_letter_not_sent', queue=str(process_queue.queue), error=str(error))",
             (
                 "dead.append(message)\n"
@@ -343,7 +341,8 @@ CONSUMING: Final = (
         "dead-letters-of-all",
         "A batch of which one message became a dead letter is given up with all others.",
         edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._suspend",
+            ORDERLY,
+            "ConsumeMessageOrderlyService._suspend",
             "len(await self._give_up(process_queue, messages)) == len(messages)",
             "await self._give_up(process_queue, messages)",
         ),
@@ -352,65 +351,43 @@ CONSUMING: Final = (
     Protection(
         "rebalance-stays-locked",
         "A queue that is asked for again in the same round is unlocked meanwhile.",
-        edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._remove",
-            "process_queue.is_empty and not stays",
-            "process_queue.is_empty",
-        ),
+        edited(CLIENT_REBALANCE, "Rebalance._remove", "process_queue.is_empty and not stays", "process_queue.is_empty"),
         ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "rebalance-gives-away",
         "A member keeps queues that are another's share.",
-        edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._update",
-            "_MOVED if queue not in mine else ''",
-            "''",
-        ),
+        edited(CLIENT_REBALANCE, "Rebalance._update", "_MOVED if queue not in mine else ''", "''"),
         ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "dead-letter-lock",
         "A message is given up after the lock was lost.",
-        edited("lockstep.client.consumer.dispatch.base:OrderedService._give_up", "process_queue.lost", "False"),
+        edited(BASE, "OrderedService._give_up", "process_queue.lost", "False"),
         ("tests/client/dispatch/test_fenced_calls.py",),
     ),
     Protection(
         "pull-ends-with-period",
         "A dropped queue is pulled on.",
-        edited(
-            "lockstep.client.consumer.pull_loop:PullLoop.run",
-            "not (process_queue.dropped or process_queue.draining)",
-            "True",
-        ),
+        edited(PULL_LOOP, "PullLoop.run", "not (process_queue.dropped or process_queue.draining)", "True"),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "lost-lock-comes-back",
         "A queue whose lock had run out is not taken again by its owner.",
-        edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._update",
-            "not why and process_queue.outlived_lock",
-            "False",
-        ),
+        edited(CLIENT_REBALANCE, "Rebalance._update", "not why and process_queue.outlived_lock", "False"),
         ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "members-in-one-order",
         "A member shares the queues in the order in which its broker lists the members.",
-        edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._share", "sorted(client_ids)", "list(client_ids)"
-        ),
+        edited(CLIENT_REBALANCE, "Rebalance._share", "sorted(client_ids)", "list(client_ids)"),
         ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
         "one-run-a-queue",
         "A queue that is resumed while it runs has two runs, and two calls at once.",
-        edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._start",
-            "process_queue in self._running",
-            "False",
-        ),
+        edited(ORDERLY, "ConsumeMessageOrderlyService._start", "process_queue in self._running", "False"),
         ("tests/client/dispatch/test_consume_ownership.py",),
     ),
 )

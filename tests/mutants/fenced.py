@@ -7,6 +7,28 @@ from tests.mutants.protection import Protection
 
 __all__ = ["FENCED"]
 
+# Modules
+BROKER_CHECKS: Final = "lockstep.broker.fence.checks"
+FENCED_PULLS: Final = "lockstep.broker.fence.fenced_pulls"
+INDEX: Final = "lockstep.broker.fence.index"
+PERIOD: Final = "lockstep.broker.fence.period"
+STATES: Final = "lockstep.broker.fence.states"
+DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
+LOCK_TABLE: Final = "lockstep.broker.persistence.lock_table"
+DURABLE_ANSWER: Final = "lockstep.broker.processors.durable_answer"
+OFFSET: Final = "lockstep.broker.processors.offset"
+PULL: Final = "lockstep.broker.processors.pull"
+SEND: Final = "lockstep.broker.processors.send"
+BROKER_FENCED_LOCKS: Final = "lockstep.broker.state.fenced_locks"
+ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
+FENCING: Final = "lockstep.client.consumer.fencing"
+CLIENT_FENCED_LOCKS: Final = "lockstep.client.consumer.ownership.fenced_locks"
+LEASE_WATCH: Final = "lockstep.client.consumer.ownership.lease_watch"
+LOCK_STATES: Final = "lockstep.client.consumer.ownership.lock_states"
+CLIENT_LOCKS: Final = "lockstep.client.consumer.ownership.locks"
+PERIOD_END: Final = "lockstep.client.consumer.ownership.period_end"
+PROCESS_QUEUE: Final = "lockstep.client.consumer.process_queue"
+
 CHECKS: Final = "broker/fence/checks.py"
 LOCKS: Final = "broker/state/fenced_locks.py"
 WORLDS: Final = ("tests/simulation/worlds/test_fenced_worlds.py::test_seeds_that_find_a_missing_protection",)
@@ -17,7 +39,8 @@ FENCED: Final = (
         "fence-commit-epoch",
         "A commit of a period that another has followed is stored.",
         edited(
-            "lockstep.broker.fence.checks:FenceChecks.deny_commit",
+            BROKER_CHECKS,
+            "FenceChecks.deny_commit",
             "denial = self._of_owner(connection, claim, now_ms) if alone else None",
             "denial: Denial | None = None",
         ),
@@ -27,7 +50,8 @@ FENCED: Final = (
         "fence-pull-epoch",
         "A pull of a period that another has followed is served.",
         edited(
-            "lockstep.broker.fence.checks:FenceChecks.deny",
+            BROKER_CHECKS,
+            "FenceChecks.deny",
             "denial = self._of_owner(connection, claim, now_ms, needs_lease=act in _NEED_LEASE)",
             (
                 "if act is Act.PULL:\n"
@@ -41,7 +65,8 @@ FENCED: Final = (
         "fence-held-pull",
         "A pull that was held when its owner changed is answered with messages.",
         edited(
-            "lockstep.broker.fence.fenced_pulls:FencedPulls.has_ended",
+            FENCED_PULLS,
+            "FencedPulls.has_ended",
             ("denial = self._denial(pull, now_ms)\nif denial is None:\n    return False"),
             "return False",
         ),
@@ -50,18 +75,15 @@ FENCED: Final = (
     Protection(
         "fence-dead-letter-epoch",
         "A dead letter of a period that another has followed is stored.",
-        edited(
-            "lockstep.broker.processors.send:_check_dead_letter",
-            "check_owner(broker, connection, claim, Act.DEAD_LETTER, now_ms)",
-            "",
-        ),
+        edited(SEND, "_check_dead_letter", "check_owner(broker, connection, claim, Act.DEAD_LETTER, now_ms)", ""),
         ("tests/broker/fence/test_fence_epochs.py",),
     ),
     Protection(
         "fence-unmodified",
         "An unmodified client may pull and commit a queue of another client.",
         edited(
-            "lockstep.broker.fence.checks:FenceChecks._of_owner",
+            BROKER_CHECKS,
+            "FenceChecks._of_owner",
             "lock is None or (is_its_client and not lock.fenced) or self._broadcasts(group)",
             "True",
         ),
@@ -71,7 +93,8 @@ FENCED: Final = (
         "fence-commit-of-refused-pull",
         "The offset in a refused pull of an unmodified client is stored.",
         edited(
-            "lockstep.broker.processors.pull:pull_message",
+            PULL,
+            "pull_message",
             "return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)",
             (
                 "if header.sys_flag & _COMMIT:\n"
@@ -85,53 +108,40 @@ FENCED: Final = (
     Protection(
         "fence-commits-forward",
         "The owner may store any offset, also one below the stored one or over a reset.",
-        edited(
-            "lockstep.broker.fence.checks:FenceChecks.deny_commit",
-            "self._of_offset(claim, offset, stored, now_ms)",
-            "None",
-        ),
+        edited(BROKER_CHECKS, "FenceChecks.deny_commit", "self._of_offset(claim, offset, stored, now_ms)", "None"),
         WORLDS,
     ),
     Protection(
         "fence-reset-mark",
         "A commit that was under way undoes an administrator's reset.",
-        edited(
-            "lockstep.broker.fence.checks:FenceChecks._of_offset",
-            "self.resets.forbids(_key(claim), offset, now_ms)",
-            "False",
-        ),
+        edited(BROKER_CHECKS, "FenceChecks._of_offset", "self.resets.forbids(_key(claim), offset, now_ms)", "False"),
         WORLDS,
     ),
     # Periods and leases in the broker
     Protection(
         "fence-epoch-of-renewal",
         "A renewal begins a new epoch.",
-        edited(
-            "lockstep.broker.fence.index:LockIndex.renew", "to_youngest(lock)", ("to_youngest(lock)\nlock.epoch += 1")
-        ),
+        edited(INDEX, "LockIndex.renew", "to_youngest(lock)", ("to_youngest(lock)\nlock.epoch += 1")),
         WORLDS,
     ),
     Protection(
         "fence-lease",
         "A queue is given to another client while the lease of its owner runs.",
-        edited("lockstep.broker.state.fenced_locks:FencedLocks._claim", "lock.state is LockState.ENDED", "True"),
+        edited(BROKER_FENCED_LOCKS, "FencedLocks._claim", "lock.state is LockState.ENDED", "True"),
         WORLDS,
     ),
     Protection(
         "fence-client-id-claims",
         "A claim without the epoch is granted to the client id of the owner.",
-        edited(
-            "lockstep.broker.state.fenced_locks:FencedLocks._claim",
-            "same and not lock.fenced and not asker.fenced",
-            "same",
-        ),
+        edited(BROKER_FENCED_LOCKS, "FencedLocks._claim", "same and not lock.fenced and not asker.fenced", "same"),
         WORLDS,
     ),
     Protection(
         "fence-stale-unlock",
         "A late unlock of an earlier period frees the queue of its owner.",
         edited(
-            "lockstep.broker.state.fenced_locks:FencedLocks.unlock_batch",
+            BROKER_FENCED_LOCKS,
+            "FencedLocks.unlock_batch",
             "self._check(lock, client_id, epoch, now_ms)",
             "FenceAnswer.OK",
         ),
@@ -141,7 +151,8 @@ FENCED: Final = (
         "fence-lock-delay",
         "A queue is given away as soon as the connection of its owner ends, while its calls run.",
         edited(
-            "lockstep.broker.fence.period:FencedLock.ends_after_delay",
+            PERIOD,
+            "FencedLock.ends_after_delay",
             "now_ms + settings.delay_ms if self.fenced else self.renewed_ms + settings.delay_legacy_ms",
             "now_ms",
         ),
@@ -151,29 +162,25 @@ FENCED: Final = (
     Protection(
         "fence-table",
         "A broker that starts again has forgotten who owns which queue.",
-        edited("lockstep.broker.persistence.durable_store:DurableStore._restore_locks", "kept.locks.values()", "[]"),
+        edited(DURABLE_STORE, "DurableStore._restore_locks", "kept.locks.values()", "[]"),
         WORLDS,
     ),
     Protection(
         "fence-grace",
         "A broker that lost its table gives queues away while their owners hold them.",
-        edited("lockstep.broker.persistence.durable_store:DurableStore._restore_locks", "lost and grace_ms", "False"),
+        edited(DURABLE_STORE, "DurableStore._restore_locks", "lost and grace_ms", "False"),
         WORLDS,
     ),
     Protection(
         "fence-boot",
         "After a clock was set back, a broker that starts again gives epochs below those of its last run.",
-        edited("lockstep.broker.state.fenced_locks:FencedLocks.restore", "self.epochs.go_above_boot(boot)", ""),
+        edited(BROKER_FENCED_LOCKS, "FencedLocks.restore", "self.epochs.go_above_boot(boot)", ""),
         WORLDS,
     ),
     Protection(
         "fence-kept-grant",
         "A grant is answered before it is on the disk: after a power cut nobody knows of it.",
-        edited(
-            "lockstep.broker.processors.durable_answer:answer_when_durable",
-            "persistence is None or persistence.is_durable",
-            "True",
-        ),
+        edited(DURABLE_ANSWER, "answer_when_durable", "persistence is None or persistence.is_durable", "True"),
         ("tests/broker/fence/test_lock_persistence.py",),
     ),
     # The client
@@ -181,7 +188,8 @@ FENCED: Final = (
         "fence-lease-from-request",
         "A client counts its lease from the answer of the broker, not from its request.",
         edited(
-            "lockstep.client.consumer.ownership.locks:QueueLocks._lock_part",
+            CLIENT_LOCKS,
+            "QueueLocks._lock_part",
             "Grant(asked_ms, *reply.grants[queue])",
             "Grant(self._runtime.now_ms(), *reply.grants[queue])",
         ),
@@ -191,7 +199,8 @@ FENCED: Final = (
         "fence-own-lease",
         "A client begins calls after its lease has ended.",
         edited(
-            "lockstep.client.consumer.process_queue:ProcessQueue.holds_lock",
+            PROCESS_QUEUE,
+            "ProcessQueue.holds_lock",
             "now_ms - self.last_lock_ms <= (self._trusted_ms or lock_max_live_time_ms)",
             "True",
         ),
@@ -200,38 +209,27 @@ FENCED: Final = (
     Protection(
         "fence-drain",
         "A queue is given away while a call of it runs.",
-        edited(
-            "lockstep.client.consumer.ownership.period_end:PeriodEnds._finish",
-            "not await process_queue.listener_idle(_LISTENER_WAIT_MS)",
-            "False",
-        ),
+        edited(PERIOD_END, "PeriodEnds._finish", "not await process_queue.listener_idle(_LISTENER_WAIT_MS)", "False"),
         WORLDS,
     ),
     Protection(
         "fence-last-commit",
         "A queue is given away before what was handled is committed: it is handled twice.",
-        put(
-            "lockstep.client.consumer.ownership.period_end",
-            "CAUSES[EndCause.HANDOVER]",
-            "PeriodEnd(cancels=False, stores=False, unlocks=True, asks=True)",
-        ),
+        put(PERIOD_END, "CAUSES[EndCause.HANDOVER]", "PeriodEnd(cancels=False, stores=False, unlocks=True, asks=True)"),
         ("tests/scenarios/locks/test_fenced.py",),
     ),
     Protection(
         "fence-margin",
         "A fenced lock is trusted to the end of its lease, without a margin for drift.",
-        edited(
-            "lockstep.client.consumer.process_queue:ProcessQueue.granted",
-            "lease_ms - lease_ms // _MARGIN_PARTS",
-            "lease_ms",
-        ),
+        edited(PROCESS_QUEUE, "ProcessQueue.granted", "lease_ms - lease_ms // _MARGIN_PARTS", "lease_ms"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-stored-before-unlock",
         "A queue is unlocked before the broker has answered that its last offset is stored.",
         edited(
-            "lockstep.client.consumer.ownership.period_end:PeriodEnds._finish",
+            PERIOD_END,
+            "PeriodEnds._finish",
             "await self._acts.store_last(process_queue)",
             "self.start(self._acts.store_last(process_queue), 'store')",
         ),
@@ -240,28 +238,21 @@ FENCED: Final = (
     Protection(
         "fence-drains-first",
         "Calls of a queue begin while it is handed over.",
-        edited(
-            "lockstep.client.consumer.ownership.period_end:PeriodEnds.begin",
-            "process_queue.draining = True",
-            "process_queue.draining = end.cancels",
-        ),
+        edited(PERIOD_END, "PeriodEnds.begin", "process_queue.draining = True", "process_queue.draining = end.cancels"),
         ("tests/client/ownership/test_period_end.py",),
     ),
     Protection(
         "fence-acquired-told",
         "A period begins without a call of the user's on_acquired.",
-        edited(
-            "lockstep.client.consumer.fencing:Fencing.acquired",
-            "self._parts.on_acquired is None or not process_queue.epoch",
-            "True",
-        ),
+        edited(FENCING, "Fencing.acquired", "self._parts.on_acquired is None or not process_queue.epoch", "True"),
         ("tests/scenarios/locks/test_fenced.py",),
     ),
     Protection(
         "fence-reset-epoch",
         "The owner's reset begins no new epoch.",
         edited(
-            "lockstep.broker.state.fenced_locks:FencedLocks.begin_epoch",
+            BROKER_FENCED_LOCKS,
+            "FencedLocks.begin_epoch",
             "lock.epoch, lock.acquired_ms = (self.epochs.next(), now_ms)",
             "lock.acquired_ms = now_ms",
         ),
@@ -271,7 +262,8 @@ FENCED: Final = (
         "fence-commit-beyond-end",
         "A commit beyond the end of the queue is stored: new messages get offsets below it.",
         edited(
-            "lockstep.broker.fence.checks:FenceChecks.deny_commit",
+            BROKER_CHECKS,
+            "FenceChecks.deny_commit",
             "stored < offset <= self._max_offset(claim.topic, claim.queue_id)",
             "stored < offset",
         ),
@@ -281,113 +273,82 @@ FENCED: Final = (
         "fence-table-of-takeovers",
         "A queue that was taken over is free at the broker's next start.",
         edited(
-            "lockstep.broker.persistence.lock_table:DiskLockPersistence.owner_changed",
-            "change.new is not None",
-            "change.cause.name == 'GRANTED'",
+            LOCK_TABLE, "DiskLockPersistence.owner_changed", "change.new is not None", "change.cause.name == 'GRANTED'"
         ),
         ("tests/broker/fence/test_lock_persistence.py",),
     ),
     Protection(
         "fence-bound-connection",
         "Any connection speaks for the unmodified owner of a queue.",
-        edited(
-            "lockstep.broker.fence.checks:FenceChecks._of_owner",
-            "self.clients.has(connection, group, lock.client_id)",
-            "True",
-        ),
+        edited(BROKER_CHECKS, "FenceChecks._of_owner", "self.clients.has(connection, group, lock.client_id)", "True"),
         ("tests/broker/fence/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-offsets-of-periods",
         "After a power cut an owner begins below the offset at which its period began.",
-        edited(
-            "lockstep.broker.persistence.durable_store:DurableStore._open",
-            "kept_locks is not None and self.data_dir.crashed",
-            "False",
-        ),
+        edited(DURABLE_STORE, "DurableStore._open", "kept_locks is not None and self.data_dir.crashed", "False"),
         ("tests/broker/fence/test_lock_persistence.py",),
     ),
     Protection(
         "fence-trust-cut",
         "A client goes on with calls after the connection of its lock has ended.",
-        edited(
-            "lockstep.client.consumer.ownership.fenced_locks:FencedLocks.connection_ended",
-            "process_queue.locked = False",
-            "",
-        ),
+        edited(CLIENT_FENCED_LOCKS, "FencedLocks.connection_ended", "process_queue.locked = False", ""),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-lease-end-noticed",
         "A client does not notice the end of its lease.",
-        edited(
-            "lockstep.client.consumer.ownership.lease_watch:LeaseWatch.look",
-            "now_ms >= process_queue.lease_end_ms",
-            "False",
-        ),
+        edited(LEASE_WATCH, "LeaseWatch.look", "now_ms >= process_queue.lease_end_ms", "False"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-pull-lease",
         "A pull is served after the lease has ended.",
-        put("lockstep.broker.fence.checks", "_NEED_LEASE", "(Act.RESET,)"),
+        put(BROKER_CHECKS, "_NEED_LEASE", "(Act.RESET,)"),
         ("tests/broker/fence/test_fence_epochs.py",),
     ),
     Protection(
         "fence-legacy-release",
         "The unlock of an unmodified client frees the queue before its last commit.",
-        put("lockstep.broker.fence.states", "TRANSITIONS[_S.HELD, _E.LEGACY_UNLOCK]", "_T(_S.FREE, _C.UNLOCKED)"),
+        put(STATES, "TRANSITIONS[_S.HELD, _E.LEGACY_UNLOCK]", "_T(_S.FREE, _C.UNLOCKED)"),
         ("tests/broker/fence/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-old-connection",
         "The end of an old connection begins the lock delay of a lock that was renewed over a new one.",
-        edited(
-            "lockstep.broker.fence.index:LockIndex.renew",
-            "lock.connection is not connection",
-            "lock.connection is None",
-        ),
+        edited(INDEX, "LockIndex.renew", "lock.connection is not connection", "lock.connection is None"),
         ("tests/broker/fence/test_fenced_ends.py",),
     ),
     Protection(
         "fence-reclaim-in-grace",
         "A lock that is gone is granted again under its old epoch at any time.",
-        edited("lockstep.broker.state.fenced_locks:FencedLocks._renew_or_reclaim", "self.in_grace(now_ms)", "True"),
+        edited(BROKER_FENCED_LOCKS, "FencedLocks._renew_or_reclaim", "self.in_grace(now_ms)", "True"),
         ("tests/broker/fence/test_fenced_restarts.py",),
     ),
     Protection(
         "fence-cancelled-comes-again",
         "A message whose call was cancelled counts as handled.",
-        edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._consume_batch",
-            "begun = False",
-            "status = _Status.SUCCESS",
-        ),
+        edited(ORDERLY, "ConsumeMessageOrderlyService._consume_batch", "begun = False", "status = _Status.SUCCESS"),
         ("tests/client/dispatch/test_fenced_calls.py",),
     ),
     Protection(
         "fence-reset-owner",
         "A reset of a period that another has followed is stored.",
-        edited(
-            "lockstep.broker.processors.offset:reset_own_offset",
-            "check_owner(broker, connection, header, Act.RESET, now_ms)",
-            "",
-        ),
+        edited(OFFSET, "reset_own_offset", "check_owner(broker, connection, header, Act.RESET, now_ms)", ""),
         ("tests/broker/fence/test_fence_epochs.py",),
     ),
     Protection(
         "fence-answer-of-ended-connection",
         "The answer of a connection that has ended renews a lock.",
-        edited(
-            "lockstep.client.consumer.ownership.fenced_locks:FencedLocks._granted", "reply.endpoint.is_open", "True"
-        ),
+        edited(CLIENT_FENCED_LOCKS, "FencedLocks._granted", "reply.endpoint.is_open", "True"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-grant-of-ended-connection",
         "A period begins with a grant over a connection that has ended.",
         edited(
-            "lockstep.client.consumer.ownership.fenced_locks:FencedLocks._is_usable",
+            CLIENT_FENCED_LOCKS,
+            "FencedLocks._is_usable",
             "connected and self._runtime.now_ms() < grant.asked_ms + grant.lease_ms",
             "self._runtime.now_ms() < grant.asked_ms + grant.lease_ms",
         ),
@@ -397,7 +358,8 @@ FENCED: Final = (
         "fence-ended-epoch",
         "A lock request presents the epoch of a period that has ended here.",
         edited(
-            "lockstep.client.consumer.ownership.fenced_locks:FencedLocks._epoch_to_renew",
+            CLIENT_FENCED_LOCKS,
+            "FencedLocks._epoch_to_renew",
             "epoch if runs or epoch != self._ended.get(queue) else 0",
             "epoch",
         ),
@@ -406,17 +368,13 @@ FENCED: Final = (
     Protection(
         "fence-late-refusal",
         "A late refusal of an earlier epoch makes a client forget the lock that it has now.",
-        edited("lockstep.client.consumer.ownership.lock_states:QueueLock.fenced", "epoch == self.epoch", "True"),
+        edited(LOCK_STATES, "QueueLock.fenced", "epoch == self.epoch", "True"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-older-end",
         "The end of an old period takes the next one out of the table.",
-        edited(
-            "lockstep.client.consumer.ownership.period_end:PeriodEnds._release",
-            "member.table.get(queue) is process_queue",
-            "queue in member.table",
-        ),
+        edited(PERIOD_END, "PeriodEnds._release", "member.table.get(queue) is process_queue", "queue in member.table"),
         ("tests/client/ownership/test_period_end.py",),
     ),
 )

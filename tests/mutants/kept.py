@@ -7,18 +7,35 @@ from tests.mutants.protection import Protection
 
 __all__ = ["KEPT"]
 
+# Modules
+NAME_SERVER: Final = "lockstep.broker.name_server.name_server"
+CONFIG_FILES: Final = "lockstep.broker.persistence.config_files"
+DURABLE_REPLIES: Final = "lockstep.broker.persistence.durable_replies"
+DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
+PULL: Final = "lockstep.broker.processors.pull"
+BROKER: Final = "lockstep.broker.state.broker"
+DATA_DIR: Final = "lockstep.store.data_dir"
+CHECKPOINT: Final = "lockstep.store.durability.checkpoint"
+FLUSHER: Final = "lockstep.store.durability.flusher"
+RECOVERY: Final = "lockstep.store.durability.recovery"
+READER: Final = "lockstep.store.file.reader"
+STORE_STORE: Final = "lockstep.store.file.store"
+RECORD: Final = "lockstep.store.format.record"
+MEMORY_STORE: Final = "lockstep.store.memory.store"
+
 KEPT: Final = (
     Protection(
         "kept-before-read",
         "Messages are read before they are on the disk.",
-        edited("lockstep.broker.persistence.durable_store:new_file_store", "config.flush_sync", "False"),
+        edited(DURABLE_STORE, "new_file_store", "config.flush_sync", "False"),
         ("tests/store/test_flush_rounds.py",),
     ),
     Protection(
         "kept-before-answer",
         "A message is acknowledged before it is on the disk.",
         edited(
-            "lockstep.broker.persistence.durable_replies:DurableReplies.answer_when_safe",
+            DURABLE_REPLIES,
+            "DurableReplies.answer_when_safe",
             "self._flush_sync and (stored or self._is_repeated(command))",
             "False",
         ),
@@ -27,14 +44,15 @@ KEPT: Final = (
     Protection(
         "kept-offsets-read",
         "A broker that starts again has forgotten the stored offsets.",
-        edited("lockstep.broker.persistence.config_files:ConfigFiles.load", "offsets is not None", "False"),
+        edited(CONFIG_FILES, "ConfigFiles.load", "offsets is not None", "False"),
         ("tests/broker/kept/test_kept_offsets.py",),
     ),
     Protection(
         "kept-offsets-written",
         "A broker that ends does not write the stored offsets.",
         edited(
-            "lockstep.broker.persistence.config_files:ConfigFiles.writings",
+            CONFIG_FILES,
+            "ConfigFiles.writings",
             "[writing, partial(self._write, DELAYS, self._delay_offsets())]",
             "[partial(self._write, DELAYS, self._delay_offsets())]",
         ),
@@ -43,34 +61,33 @@ KEPT: Final = (
     Protection(
         "kept-behind-checkpoint",
         "What is behind the checkpoint is cut off after a crash.",
-        edited("lockstep.store.durability.recovery:Recovery.run", "self._read_log(safe, safe)", "safe"),
+        edited(RECOVERY, "Recovery.run", "self._read_log(safe, safe)", "safe"),
         ("tests/store/test_file_store.py",),
     ),
     Protection(
         "delayed-not-ahead",
         "After the store lost its newest messages, later delayed messages are skipped.",
-        edited("lockstep.broker.persistence.durable_store:DurableStore._open", "tables.delays.cut()", ""),
+        edited(DURABLE_STORE, "DurableStore._open", "tables.delays.cut()", ""),
         ("tests/broker/kept/test_delay_recovery.py",),
     ),
     Protection(
         "kept-mark-of-a-start",
         "The mark of a running broker is not on the disk: after a power cut a torn log is taken for whole.",
-        edited("lockstep.store.data_dir:DataDir.open", "self._storage.sync_dir(self.folder)", ""),
+        edited(DATA_DIR, "DataDir.open", "self._storage.sync_dir(self.folder)", ""),
         ("tests/store/test_data_dir.py",),
     ),
     Protection(
         "read-next-offset",
         "A pull is told to go on behind a message that it did not get.",
-        edited(
-            "lockstep.store.memory.store:MemoryStore.get", "queue_offset + count", "queue_offset + count + (count > 1)"
-        ),
+        edited(MEMORY_STORE, "MemoryStore.get", "queue_offset + count", "queue_offset + count + (count > 1)"),
         ("tests/store/test_memory_store.py",),
     ),
     Protection(
         "hold-asked-offset",
         "A pull is answered from the last message of its queue on, wherever it asked to begin.",
         edited(
-            "lockstep.broker.processors.pull:_read",
+            PULL,
+            "_read",
             "broker.store.get",
             "lambda topic, queue_id, offset, *rest, **more: broker.store.get(topic, queue_id, "
             "max(offset, broker.store.max_offset(topic, queue_id) - 1), *rest, **more)",
@@ -80,14 +97,15 @@ KEPT: Final = (
     Protection(
         "members-expire",
         "A member that sends no heartbeats stays in its group.",
-        edited("lockstep.broker.state.broker:Broker.scan", "self.consumers.expired(now_ms, timeout_ms)", "[]"),
+        edited(BROKER, "Broker.scan", "self.consumers.expired(now_ms, timeout_ms)", "[]"),
         ("tests/broker/ports/test_server.py",),
     ),
     Protection(
         "delayed-once",
         "After a crash a delayed message is delivered again.",
         edited(
-            "lockstep.broker.persistence.durable_store:DurableStore._open",
+            DURABLE_STORE,
+            "DurableStore._open",
             "count_delivered(store, tables.delays, self.tables.delays_log_offset)",
             "0",
         ),
@@ -97,7 +115,8 @@ KEPT: Final = (
         "half-ended-once",
         "After a crash a transaction that was committed is open again.",
         edited(
-            "lockstep.broker.persistence.durable_store:DurableStore._open",
+            DURABLE_STORE,
+            "DurableStore._open",
             "self._mark_last_commit(now_ms) if self.data_dir.crashed else None",
             "None",
         ),
@@ -107,7 +126,8 @@ KEPT: Final = (
         "routes-of-the-living",
         "A broker that is gone stays in the routes.",
         edited(
-            "lockstep.broker.name_server.name_server:NameServer.scan",
+            NAME_SERVER,
+            "NameServer.scan",
             "now_ms - live.last_update_ms > self.config.broker_expired_timeout_ms",
             "False",
         ),
@@ -117,7 +137,8 @@ KEPT: Final = (
         "recovery-torn-properties",
         "A message whose properties did not reach the disk before a crash is served.",
         edited(
-            "lockstep.store.durability.recovery:Recovery._read_log",
+            RECOVERY,
+            "Recovery._read_log",
             "offset >= suspect_from and is_torn(record, segments.position_in_file(offset))",
             "False",
         ),
@@ -126,20 +147,21 @@ KEPT: Final = (
     Protection(
         "recovery-nothing-behind-torn",
         "What stands behind a torn write is served after a crash, with a hole before it.",
-        edited("lockstep.store.durability.recovery:Recovery._behind_damage", "self._data_dir.crashed", "False"),
+        edited(RECOVERY, "Recovery._behind_damage", "self._data_dir.crashed", "False"),
         ("tests/store/test_file_store.py",),
     ),
     Protection(
         "recovery-reads-on-behind-damage",
         "Damage below the checkpoint loses all messages behind it after a crash.",
-        edited("lockstep.store.durability.recovery:Recovery._behind_damage", "position < safe", "False"),
+        edited(RECOVERY, "Recovery._behind_damage", "position < safe", "False"),
         ("tests/store/test_file_store.py",),
     ),
     Protection(
         "recovery-not-below-checkpoint",
         "New messages get places of the log that lost ones had.",
         edited(
-            "lockstep.store.durability.recovery:Recovery._read_log",
+            RECOVERY,
+            "Recovery._read_log",
             ("if torn or not scan.reason:\n    return max(scan.position, safe)"),
             ("if torn or not scan.reason:\n    return scan.position"),
         ),
@@ -148,50 +170,39 @@ KEPT: Final = (
     Protection(
         "failed-sync-of-all-files",
         "After a failed sync only the last file of the log is synced again.",
-        edited(
-            "lockstep.store.durability.flusher:StoreFlusher._begin",
-            ("if self._failed:\n    log.mark_unsynced(log.synced_offset)"),
-            "",
-        ),
+        edited(FLUSHER, "StoreFlusher._begin", ("if self._failed:\n    log.mark_unsynced(log.synced_offset)"), ""),
         ("tests/store/test_flush_rounds.py",),
     ),
     Protection(
         "failed-sync-torn-properties",
         "A message whose properties a failed sync has lost is acknowledged.",
-        edited(
-            "lockstep.store.durability.flusher:_write_again",
-            "is_torn(record, segments.position_in_file(record.offset))",
-            "False",
-        ),
+        edited(FLUSHER, "_write_again", "is_torn(record, segments.position_in_file(record.offset))", "False"),
         ("tests/store/test_flush_rounds.py",),
     ),
     Protection(
         "log-names-on-the-disk",
         "A new file of the log is lost with the power, with acknowledged messages in it.",
-        edited(
-            "lockstep.store.durability.flusher:_sync_log",
-            ("for folder in work.log_folders:\n    storage.sync_dir(folder)"),
-            "",
-        ),
+        edited(FLUSHER, "_sync_log", ("for folder in work.log_folders:\n    storage.sync_dir(folder)"), ""),
         ("tests/store/test_flush_rounds.py",),
     ),
     Protection(
         "clean-end-with-checkpoint",
         "An end whose checkpoint failed counts as clean, and loses what is behind the checkpoint.",
-        edited("lockstep.store.durability.flusher:StoreFlusher._end", "written == store.log.max_offset", "True"),
+        edited(FLUSHER, "StoreFlusher._end", "written == store.log.max_offset", "True"),
         ("tests/store/test_flush_rounds.py",),
     ),
     Protection(
         "checkpoint-of-safe-queues",
         "A checkpoint counts entries whose sync failed.",
-        edited("lockstep.store.durability.checkpoint:CheckpointWriter._sync_some", "self.queues_safe", "True"),
+        edited(CHECKPOINT, "CheckpointWriter._sync_some", "self.queues_safe", "True"),
         ("tests/store/test_flush_rounds.py",),
     ),
     Protection(
         "failed-batch-not-readable",
         "The next message is hidden by an entry of a batch that failed.",
         edited(
-            "lockstep.store.file.store:FileStore._undo",
+            STORE_STORE,
+            "FileStore._undo",
             ("while self._waiting and self._waiting[-1].commit_log_offset >= first:\n    self._waiting.pop()"),
             "",
         ),
@@ -200,19 +211,19 @@ KEPT: Final = (
     Protection(
         "run-refused-like-one",
         "Sends of one read are stored while the disk is in doubt.",
-        edited("lockstep.store.file.store:FileStore.append_all", "not self.refusal", "True"),
+        edited(STORE_STORE, "FileStore.append_all", "not self.refusal", "True"),
         ("tests/store/test_store_flusher.py",),
     ),
     Protection(
         "entry-of-its-queue",
         "A damaged entry gives a consumer the message of another queue, or of another offset.",
-        edited("lockstep.store.file.reader:QueueReader._checked", "queue.has(reason, first + i)", "True"),
+        edited(READER, "QueueReader._checked", "queue.has(reason, first + i)", "True"),
         ("tests/store/test_file_store.py",),
     ),
     Protection(
         "record-at-its-place",
         "What is left of an older log is taken for a message of this one.",
-        edited("lockstep.store.format.record:parse_record", "stands_at != offset", "False"),
+        edited(RECORD, "parse_record", "stands_at != offset", "False"),
         ("tests/store/test_log_record.py",),
     ),
 )

@@ -7,6 +7,15 @@ from tests.mutants.protection import Protection
 
 __all__ = ["LATE"]
 
+# Modules
+SERVER: Final = "lockstep.broker.server"
+CALL_START: Final = "lockstep.client.consumer.dispatch.call_start"
+DIRECT: Final = "lockstep.client.consumer.dispatch.direct"
+KEY_QUEUES: Final = "lockstep.client.consumer.dispatch.key_queues"
+ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
+SCHEDULER: Final = "lockstep.client.instance.scheduler"
+RUNTIME: Final = "lockstep.remoting.host.runtime"
+
 WAITED: Final = ("tests/client/dispatch/test_call_start.py", "tests/scenarios/locks/test_late_calls.py")
 SLEPT: Final = ("tests/scenarios/locks/test_sleep.py",)
 
@@ -15,7 +24,8 @@ LATE: Final = (
         "administrator-waits-for-queue",
         "An administrator's message is handled although its asker has given up while the queue was busy.",
         edited(
-            "lockstep.client.consumer.dispatch.direct:ConsumeDirectly.__call__",
+            DIRECT,
+            "ConsumeDirectly.__call__",
             (
                 "start = _Start(self._runtime)\n"
                 "async with self._between_runs(queue):\n"
@@ -34,44 +44,33 @@ LATE: Final = (
     Protection(
         "lock-on-thread",
         "A call that waited for a thread begins though its lock ran out meanwhile.",
-        edited(
-            "lockstep.client.consumer.dispatch.call_start:CallStart.may_begin",
-            "not process_queue.holds_lock(now_ms, of.lock_live_ms)",
-            "False",
-        ),
+        edited(CALL_START, "CallStart.may_begin", "not process_queue.holds_lock(now_ms, of.lock_live_ms)", "False"),
         WAITED,
     ),
     Protection(
         "ownership-on-thread",
         "A call that waited for a thread begins though its queue was given away meanwhile.",
-        edited(
-            "lockstep.client.consumer.dispatch.call_start:CallStart.may_begin",
-            "process_queue.dropped or process_queue.draining",
-            "False",
-        ),
+        edited(CALL_START, "CallStart.may_begin", "process_queue.dropped or process_queue.draining", "False"),
         WAITED,
     ),
     Protection(
         "stop-on-thread",
         "A call that waited for a thread begins though its consumer stopped meanwhile.",
-        edited("lockstep.client.consumer.dispatch.call_start:CallStart.may_begin", "of.stopped", "False"),
+        edited(CALL_START, "CallStart.may_begin", "of.stopped", "False"),
         WAITED,
     ),
     Protection(
         "running-from-its-beginning",
         "A rebalance does not see a plain listener that runs.",
-        edited(
-            "lockstep.client.consumer.dispatch.call_start:CallStart.may_begin",
-            "process_queue.listener_running = True",
-            "",
-        ),
+        edited(CALL_START, "CallStart.may_begin", "process_queue.listener_running = True", ""),
         WAITED,
     ),
     Protection(
         "given-back-comes-again",
         "A message whose call was not begun is skipped.",
         edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._consume_batch",
+            ORDERLY,
+            "ConsumeMessageOrderlyService._consume_batch",
             "process_queue.make_messages_to_consume_again(messages)",
             "",
         ),
@@ -80,41 +79,31 @@ LATE: Final = (
     Protection(
         "given-back-comes-again-by-key",
         "By key, a message whose call was not begun is skipped.",
-        edited(
-            "lockstep.client.consumer.dispatch.key_queues:KeyQueues.give_back",
-            "key_queue.waiting.extendleft(reversed(key_queue.taken))",
-            "",
-        ),
+        edited(KEY_QUEUES, "KeyQueues.give_back", "key_queue.waiting.extendleft(reversed(key_queue.taken))", ""),
         WAITED,
     ),
     Protection(
         "direct-call-while-asked-for",
         "An administrator's message is handled long after the administrator gave up.",
-        edited(
-            "lockstep.client.consumer.dispatch.direct:_Start.may_begin",
-            "self.began_ms - self.asked_ms <= _ASKER_WAITS_MS",
-            "True",
-        ),
+        edited(DIRECT, "_Start.may_begin", "self.began_ms - self.asked_ms <= _ASKER_WAITS_MS", "True"),
         WAITED,
     ),
     Protection(
         "due-on-waking",
         "What became due while the machine slept waits for timers that stood still.",
-        edited("lockstep.client.instance.scheduler:Schedule._woke", ("one.timer.cancel()\nself._set_timer(one)"), ""),
+        edited(SCHEDULER, "Schedule._woke", ("one.timer.cancel()\nself._set_timer(one)"), ""),
         SLEPT,
     ),
     Protection(
         "delayed-on-waking",
         "A delayed message comes late by the time that the machine slept.",
-        edited("lockstep.broker.server:BrokerServer._on_wake", "due_timer.rearm()", ""),
+        edited(SERVER, "BrokerServer._on_wake", "due_timer.rearm()", ""),
         SLEPT,
     ),
     Protection(
         "clock-counts-sleep",
         "Leases are measured by a clock that stands still while the machine sleeps.",
-        put(
-            "lockstep.remoting.host.runtime", "AsyncioRuntime.__init__.__kwdefaults__['clock_ns']", "time.monotonic_ns"
-        ),
+        put(RUNTIME, "AsyncioRuntime.__init__.__kwdefaults__['clock_ns']", "time.monotonic_ns"),
         ("tests/remoting/test_clocks.py",),
     ),
 )

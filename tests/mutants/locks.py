@@ -7,6 +7,18 @@ from tests.mutants.protection import Protection
 
 __all__ = ["LOCKS"]
 
+# Modules
+LOCK: Final = "lockstep.broker.processors.lock"
+BROKER: Final = "lockstep.broker.state.broker"
+BROKER_LOCKS: Final = "lockstep.broker.state.locks"
+LOCK_REQUESTS: Final = "lockstep.client.consumer.ownership.lock_requests"
+CLIENT_LOCK_STATES: Final = "lockstep.client.consumer.ownership.lock_states"
+CLIENT_LOCKS: Final = "lockstep.client.consumer.ownership.locks"
+REBALANCE: Final = "lockstep.client.consumer.ownership.rebalance"
+RESET: Final = "lockstep.client.consumer.ownership.reset"
+PROCESS_QUEUE: Final = "lockstep.client.consumer.process_queue"
+PUSH_MEMBER: Final = "lockstep.client.consumer.push_member"
+
 TAKEOVER: Final = ("tests/scenarios/locks/test_takeover.py", "tests/scenarios/locks/test_partitions.py")
 LOCK_LIFE: Final = ("tests/scenarios/locks/test_lock_life.py",)
 LOCK_TESTS: Final = ("tests/client/ownership/test_queue_locks.py",)
@@ -19,24 +31,21 @@ LOCKS: Final = (
     Protection(
         "broker-lock-life",
         "The broker gives a queue away at half the life of its lock.",
-        edited(
-            "lockstep.broker.state.locks:RebalanceLockManager._try_lock",
-            "self.max_live_time_ms",
-            "self.max_live_time_ms // 2",
-        ),
+        edited(BROKER_LOCKS, "RebalanceLockManager._try_lock", "self.max_live_time_ms", "self.max_live_time_ms // 2"),
         LOCK_LIFE,
     ),
     Protection(
         "broker-lock-renewal",
         "A renewal does not lengthen the lock.",
-        edited("lockstep.broker.state.locks:RebalanceLockManager._try_lock", "entry.last_update_ms = now_ms", ""),
+        edited(BROKER_LOCKS, "RebalanceLockManager._try_lock", "entry.last_update_ms = now_ms", ""),
         LOCK_LIFE,
     ),
     Protection(
         "broker-lock-owner",
         "A queue that another client holds is granted.",
         edited(
-            "lockstep.broker.state.locks:RebalanceLockManager._try_lock",
+            BROKER_LOCKS,
+            "RebalanceLockManager._try_lock",
             "entry.client_id == client_id and not expired",
             "not expired",
         ),
@@ -45,9 +54,7 @@ LOCKS: Final = (
     Protection(
         "broker-unlock-owner",
         "A client frees the lock of another.",
-        edited(
-            "lockstep.broker.state.locks:RebalanceLockManager.unlock_batch", "entry.client_id != client_id", "False"
-        ),
+        edited(BROKER_LOCKS, "RebalanceLockManager.unlock_batch", "entry.client_id != client_id", "False"),
         ("tests/broker/state/test_lock_manager.py",),
     ),
     # The client's belief in it
@@ -55,7 +62,8 @@ LOCKS: Final = (
         "client-lock-expiry",
         "A client goes on after its own view of the lock has run out.",
         edited(
-            "lockstep.client.consumer.process_queue:ProcessQueue.holds_lock",
+            PROCESS_QUEUE,
+            "ProcessQueue.holds_lock",
             "now_ms - self.last_lock_ms <= (self._trusted_ms or lock_max_live_time_ms)",
             "True",
         ),
@@ -64,14 +72,15 @@ LOCKS: Final = (
     Protection(
         "client-lock-lost",
         "A renewal that is refused changes nothing at the client.",
-        edited("lockstep.client.consumer.ownership.locks:QueueLocks._lost", "process_queue.locked = False", ""),
+        edited(CLIENT_LOCKS, "QueueLocks._lost", "process_queue.locked = False", ""),
         LOCK_TESTS,
     ),
     Protection(
         "client-lock-from-request",
         "A renewal counts from its answer, not from the moment it was asked for.",
         edited(
-            "lockstep.client.consumer.ownership.locks:QueueLocks._lock_part",
+            CLIENT_LOCKS,
+            "QueueLocks._lock_part",
             "self._granted(queue, held.get(queue), grant, reply)",
             "self._granted(queue, held.get(queue), grant._replace(asked_ms=self._runtime.now_ms()), reply)",
         ),
@@ -81,7 +90,8 @@ LOCKS: Final = (
         "client-new-lock-from-request",
         "A new lock counts from its answer, not from the moment it was asked for.",
         edited(
-            "lockstep.client.consumer.ownership.locks:QueueLocks._lock_part",
+            CLIENT_LOCKS,
+            "QueueLocks._lock_part",
             "(Outcome.GRANTED, grant)",
             "(Outcome.GRANTED, grant._replace(asked_ms=self._runtime.now_ms()))",
         ),
@@ -91,7 +101,8 @@ LOCKS: Final = (
         "client-reacquired-begins-anew",
         "A client that lost its lock and got it back goes on with its old messages and offset.",
         edited(
-            "lockstep.client.consumer.ownership.locks:QueueLocks._granted",
+            CLIENT_LOCKS,
+            "QueueLocks._granted",
             "process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_surely_held_ms)",
             "True",
         ),
@@ -100,34 +111,27 @@ LOCKS: Final = (
     Protection(
         "client-locks-after-reconnect",
         "After a reconnect the locks are not renewed before pulls commit.",
-        edited(
-            "lockstep.client.consumer.push_member:PushMember._broker_connected",
-            "await self._locks.lock_all_over(address, endpoint)",
-            "",
-        ),
+        edited(PUSH_MEMBER, "PushMember._broker_connected", "await self._locks.lock_all_over(address, endpoint)", ""),
         ("tests/scenarios/brokers/test_broker_restart.py",),
     ),
     Protection(
         "client-unlock-not-reused",
         "A delayed unlock frees a queue that came back.",
-        edited("lockstep.client.consumer.ownership.locks:QueueLocks._timer_fired", "queue in self._table", "False"),
+        edited(CLIENT_LOCKS, "QueueLocks._timer_fired", "queue in self._table", "False"),
         (*LOCK_TESTS, "tests/scenarios/locks/test_rebalance.py"),
     ),
     Protection(
         "client-unlock-behind-lock",
         "An unlock overtakes a lock request that is under way.",
-        put(
-            "lockstep.client.consumer.ownership.lock_states",
-            "TRANSITIONS[_S.ASKING, _E.UNLOCK]",
-            "_T(_S.ASKING_UNWANTED, _SEND)",
-        ),
+        put(CLIENT_LOCK_STATES, "TRANSITIONS[_S.ASKING, _E.UNLOCK]", "_T(_S.ASKING_UNWANTED, _SEND)"),
         (*LOCK_TESTS, LOCK_STATES),
     ),
     Protection(
         "client-lock-behind-unlock",
         "A lock is asked for while an unlock may still be handled, and free it.",
         edited(
-            "lockstep.client.consumer.ownership.lock_states:QueueLock.may_ask",
+            CLIENT_LOCK_STATES,
+            "QueueLock.may_ask",
             "self.state not in (LockState.UNLOCKING, LockState.UNLOCKING_AGAIN)",
             "True",
         ),
@@ -136,24 +140,21 @@ LOCKS: Final = (
     Protection(
         "client-timer-in-lock-call",
         "The unlock timer of one lock call fires inside another.",
-        put("lockstep.client.consumer.ownership.lock_states", "TRANSITIONS[_S.UNLOCK_DUE, _E.ASK]", "_T(_S.ASKING)"),
+        put(CLIENT_LOCK_STATES, "TRANSITIONS[_S.UNLOCK_DUE, _E.ASK]", "_T(_S.ASKING)"),
         (UNANSWERED, LOCK_STATES),
     ),
     Protection(
         "client-late-grant-undone",
         "A lock that is granted late stays at the broker for a client that does not want it.",
-        put(
-            "lockstep.client.consumer.ownership.lock_states",
-            "TRANSITIONS[_S.IN_DOUBT, _E.LATE_GRANT]",
-            "_T(_S.FREE, _STOP)",
-        ),
+        put(CLIENT_LOCK_STATES, "TRANSITIONS[_S.IN_DOUBT, _E.LATE_GRANT]", "_T(_S.FREE, _STOP)"),
         (UNANSWERED, LOCK_STATES),
     ),
     Protection(
         "client-reset-waits",
         "A reset gives a queue away under its running listener.",
         edited(
-            "lockstep.client.consumer.ownership.reset:OffsetReset._when_idle",
+            RESET,
+            "OffsetReset._when_idle",
             "not await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))",
             "False",
         ),
@@ -162,14 +163,15 @@ LOCKS: Final = (
     Protection(
         "client-reset-not-overtaken",
         "A rebalance commits what was handled before a reset over the offset that was chosen.",
-        edited("lockstep.client.consumer.ownership.rebalance:Rebalance._remove", "process_queue.resetting", "False"),
+        edited(REBALANCE, "Rebalance._remove", "process_queue.resetting", "False"),
         (RESETS,),
     ),
     Protection(
         "broker-refused-claim",
         "A refused claim lengthens the lock of the owner.",
         edited(
-            "lockstep.broker.state.locks:RebalanceLockManager._try_lock",
+            BROKER_LOCKS,
+            "RebalanceLockManager._try_lock",
             "return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)",
             ("entry.last_update_ms = now_ms\nreturn LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)"),
         ),
@@ -179,7 +181,8 @@ LOCKS: Final = (
         "broker-takeover-owner",
         "A queue that was taken over still belongs to its last owner.",
         edited(
-            "lockstep.broker.state.locks:RebalanceLockManager._try_lock",
+            BROKER_LOCKS,
+            "RebalanceLockManager._try_lock",
             (
                 "self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))\n"
                 "old, seen_ms, cause = (entry.client_id, entry.last_update_ms, Cause.TAKEN_OVER)"
@@ -194,14 +197,15 @@ LOCKS: Final = (
     Protection(
         "broker-unlock-asked",
         "An unlock frees all queues of its client.",
-        edited("lockstep.broker.state.locks:RebalanceLockManager.unlock_batch", "queues", "list(entries)"),
+        edited(BROKER_LOCKS, "RebalanceLockManager.unlock_batch", "queues", "list(entries)"),
         ("tests/broker/state/test_lock_manager.py",),
     ),
     Protection(
         "broker-grant-each",
         "A client is told that it has all queues that it asked for when it has some.",
         edited(
-            "lockstep.broker.processors.lock:lock_batch",
+            LOCK,
+            "lock_batch",
             "tuple([answer.queue for answer in answers if answer.outcome.owned])",
             "body.mq_set if any((answer.outcome.owned for answer in answers)) else ()",
         ),
@@ -210,14 +214,15 @@ LOCKS: Final = (
     Protection(
         "broker-lock-kept",
         "A lock is forgotten half a second after its last renewal.",
-        edited("lockstep.broker.state.locks:RebalanceLockManager.expire", "KEPT_LIVES * self.max_live_time_ms", "500"),
+        edited(BROKER_LOCKS, "RebalanceLockManager.expire", "KEPT_LIVES * self.max_live_time_ms", "500"),
         ("tests/broker/state/test_lock_manager.py",),
     ),
     Protection(
         "broker-lock-connection",
         "The end of a connection frees the locks of its clients.",
         edited(
-            "lockstep.broker.state.broker:Broker.on_departure",
+            BROKER,
+            "Broker.on_departure",
             "yield from self.notices(departure.consumer_group)",
             (
                 "if self.fenced is None:\n"
@@ -232,7 +237,8 @@ LOCKS: Final = (
         "client-renewal-of-its-broker",
         "A new connection to one broker renews the locks of another broker's queues too.",
         edited(
-            "lockstep.client.consumer.ownership.locks:QueueLocks.lock_all_over",
+            CLIENT_LOCKS,
+            "QueueLocks.lock_all_over",
             "self._instance.routes.master_address(broker_name) == address",
             "True",
         ),
@@ -242,20 +248,14 @@ LOCKS: Final = (
         "client-given-up-not-taken",
         "A period begins with the grant of a queue that was given up meanwhile, and whose unlock is sent.",
         edited(
-            "lockstep.client.consumer.ownership.locks:QueueLocks._end",
-            "not lock.is_wanted and call.granted.pop(queue, None) is not None",
-            "False",
+            CLIENT_LOCKS, "QueueLocks._end", "not lock.is_wanted and call.granted.pop(queue, None) is not None", "False"
         ),
         LOCK_TESTS,
     ),
     Protection(
         "client-unlock-sent-again",
         "An unlock that got no answer is not sent again, and its queue never asked for again.",
-        edited(
-            "lockstep.client.consumer.ownership.lock_requests:LockRequests._unlocked",
-            "self._listener.unlock_failed(queues, lapsed=True)",
-            "",
-        ),
+        edited(LOCK_REQUESTS, "LockRequests._unlocked", "self._listener.unlock_failed(queues, lapsed=True)", ""),
         (UNANSWERED,),
     ),
 )

@@ -7,6 +7,24 @@ from tests.mutants.protection import Protection
 
 __all__ = ["MEMBERS"]
 
+# Modules
+BASE: Final = "lockstep.client.consumer.dispatch.base"
+CONCURRENT: Final = "lockstep.client.consumer.dispatch.concurrent"
+ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
+LITE_MEMBER: Final = "lockstep.client.consumer.lite_member"
+MEMBER: Final = "lockstep.client.consumer.member"
+FENCED: Final = "lockstep.client.consumer.offsets.fenced"
+FENCED_LOCKS: Final = "lockstep.client.consumer.ownership.fenced_locks"
+LOCK_REQUESTS: Final = "lockstep.client.consumer.ownership.lock_requests"
+LOCKS: Final = "lockstep.client.consumer.ownership.locks"
+CLIENT_PERIOD_END: Final = "lockstep.client.consumer.ownership.period_end"
+REBALANCE: Final = "lockstep.client.consumer.ownership.rebalance"
+RESET: Final = "lockstep.client.consumer.ownership.reset"
+PULL_LOOP: Final = "lockstep.client.consumer.pull_loop"
+PUSH_MEMBER: Final = "lockstep.client.consumer.push_member"
+SEND_BACK: Final = "lockstep.client.consumer.send_back"
+DIALER: Final = "lockstep.remoting.connections.dialer"
+
 ROUNDS: Final = ("tests/client/ownership/test_rounds.py",)
 RELEASED: Final = ("tests/client/ownership/test_released_locks.py",)
 COMMITS: Final = ("tests/client/offsets/test_offsets.py",)
@@ -22,7 +40,8 @@ MEMBERS: Final = (
         "released-one-round",
         "Released queues are asked for beside a round: a queue gets two periods.",
         edited(
-            "lockstep.client.consumer.member:GroupMember.take_released",
+            MEMBER,
+            "GroupMember.take_released",
             (
                 "async with self._round:\n"
                 "    if self.balances and (not self._stopping):\n"
@@ -35,14 +54,15 @@ MEMBERS: Final = (
     Protection(
         "released-not-while-stopping",
         "A member that stops takes a queue that was released.",
-        edited("lockstep.client.consumer.member:GroupMember.take_released", "not self._stopping", "True"),
+        edited(MEMBER, "GroupMember.take_released", "not self._stopping", "True"),
         ROUNDS,
     ),
     Protection(
         "change-during-round",
         "A change of members during a round is noticed 20 s later.",
         edited(
-            "lockstep.client.consumer.member:GroupMember._rebalance_forever",
+            MEMBER,
+            "GroupMember._rebalance_forever",
             (
                 "self._wake.clear()\n"
                 "try:\n"
@@ -63,41 +83,34 @@ MEMBERS: Final = (
     Protection(
         "released-in-table",
         "A released queue is taken that has a period already: it gets two.",
-        edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance.take_released", "queue not in self._table", "True"
-        ),
+        edited(REBALANCE, "Rebalance.take_released", "queue not in self._table", "True"),
         RELEASED,
     ),
     Protection(
         "released-own-share",
         "A released queue is asked for that is another member's share by now.",
-        edited(
-            "lockstep.client.consumer.ownership.rebalance:Rebalance._acquire",
-            ("for queue in before:\n    self._refused.pop(queue, None)"),
-            "",
-        ),
+        edited(REBALANCE, "Rebalance._acquire", ("for queue in before:\n    self._refused.pop(queue, None)"), ""),
         RELEASED,
     ),
     # Commits
     Protection(
         "dropped-not-committed",
         "The commit timer stores the offset of a dropped queue over the reset that waits for its listener.",
-        edited("lockstep.client.consumer.member:GroupMember._persist_all", "not pq.dropped", "True"),
+        edited(MEMBER, "GroupMember._persist_all", "not pq.dropped", "True"),
         COMMITS,
     ),
     Protection(
         "last-commit-under-lock",
         "A shutdown stores the offset of a queue without a fence whose lock has run out.",
-        edited(
-            "lockstep.client.consumer.push_member:PushMember._persist_last", "self.membership.holds_lock(pq)", "True"
-        ),
+        edited(PUSH_MEMBER, "PushMember._persist_last", "self.membership.holds_lock(pq)", "True"),
         COMMITS,
     ),
     Protection(
         "last-commit-answered",
         "A shutdown does not wait for the answers to its last commits.",
         edited(
-            "lockstep.client.consumer.push_member:PushMember._persist_last",
+            PUSH_MEMBER,
+            "PushMember._persist_last",
             "await self._fencing.store_all([pq for pq in owned if pq.epoch])",
             "self._fencing.commit([pq for pq in owned if pq.epoch])",
         ),
@@ -106,14 +119,15 @@ MEMBERS: Final = (
     Protection(
         "unreadable-behind-unhandled",
         "Dead letters of unreadable messages move the offset over messages that wait.",
-        edited("lockstep.client.consumer.pull_loop:PullLoop._without_unreadable", "process_queue.is_empty", "True"),
+        edited(PULL_LOOP, "PullLoop._without_unreadable", "process_queue.is_empty", "True"),
         UNREADABLE,
     ),
     Protection(
         "unreadable-of-dropped",
         "An unreadable message of a dropped queue becomes a dead letter, and for the next owner another one.",
         edited(
-            "lockstep.client.consumer.pull_loop:PullLoop._without_unreadable",
+            PULL_LOOP,
+            "PullLoop._without_unreadable",
             (
                 "if not process_queue.dropped:\n"
                 "    await dead_letters.send(process_queue, message, message.reconsume_times)"
@@ -126,7 +140,8 @@ MEMBERS: Final = (
         "lock-behind-connection",
         "The lock is looked at before a connection is made that may show that it is lost.",
         edited(
-            "lockstep.client.consumer.pull_loop:PullLoop._pull_once",
+            PULL_LOOP,
+            "PullLoop._pull_once",
             (
                 "endpoint = await self._calls.endpoint(queue, source)\n"
                 "if not self._member.holds_lock(process_queue):\n"
@@ -145,7 +160,8 @@ MEMBERS: Final = (
         "period-released-on-error",
         "A period whose last commit cannot be recorded stays in the table, and nobody gets its queue.",
         edited(
-            "lockstep.client.consumer.ownership.period_end:PeriodEnds._finish",
+            CLIENT_PERIOD_END,
+            "PeriodEnds._finish",
             (
                 "try:\n"
                 "    if self._ends[process_queue].stores:\n"
@@ -171,42 +187,39 @@ MEMBERS: Final = (
     Protection(
         "joined-causes-ask",
         "A second cause that asks for a new round is forgotten.",
-        edited(
-            "lockstep.client.consumer.ownership.period_end:PeriodEnd.joined", "self.asks or other.asks", "self.asks"
-        ),
+        edited(CLIENT_PERIOD_END, "PeriodEnd.joined", "self.asks or other.asks", "self.asks"),
         PERIOD_END,
     ),
     Protection(
         "dropped-not-locked-again",
         "A dropped queue that waited for its lock is locked again, and its next owner waits.",
-        edited("lockstep.client.consumer.dispatch.base:OrderedService._try_lock", "not process_queue.is_over", "True"),
+        edited(BASE, "OrderedService._try_lock", "not process_queue.is_over", "True"),
         ("tests/client/dispatch/test_consume_ownership.py",),
     ),
     Protection(
         "reset-gives-back",
         "A queue that was reset under a fenced lock stays locked until its lease ends.",
-        edited(
-            "lockstep.client.consumer.ownership.reset:OffsetReset._reset_fenced", "self._locks.unlock_later(queue)", ""
-        ),
+        edited(RESET, "OffsetReset._reset_fenced", "self._locks.unlock_later(queue)", ""),
         PERIOD_END,
     ),
     Protection(
         "failed-reset-gives-back",
         "A queue whose reset under a fenced lock failed stays locked until its lease ends.",
-        edited("lockstep.client.consumer.ownership.reset:OffsetReset._reset_fenced", "self._locks.unlock(queue)", ""),
+        edited(RESET, "OffsetReset._reset_fenced", "self._locks.unlock(queue)", ""),
         PERIOD_END,
     ),
     Protection(
         "reset-renews",
         "A lease is not renewed while a reset waits for a listener call, and the reset is refused.",
-        edited("lockstep.client.consumer.ownership.fenced_locks:FencedLocks._kept", "not pq.resetting", "True"),
+        edited(FENCED_LOCKS, "FencedLocks._kept", "not pq.resetting", "True"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "shutdown-awaits-lock-call",
         "A shutdown does not wait for a lock call under way, and what it grants stays locked.",
         edited(
-            "lockstep.client.consumer.ownership.locks:QueueLocks.unlock_all",
+            LOCKS,
+            "QueueLocks.unlock_all",
             "await self._wait_until(lambda: not self._any(leaving, _ASKING), calls_ms)",
             "",
         ),
@@ -215,20 +228,21 @@ MEMBERS: Final = (
     Protection(
         "stop-awaits-round",
         "A member stops during a round, and the queue that it is granted then stays locked.",
-        edited("lockstep.client.consumer.member:GroupMember.stop", ("async with self._round:\n    pass"), ""),
+        edited(MEMBER, "GroupMember.stop", ("async with self._round:\n    pass"), ""),
         ROUNDS,
     ),
     Protection(
         "reacquired-begins-round",
         "A queue whose lock ran out and was granted again rests until the next round.",
-        edited("lockstep.client.consumer.push_member:PushMember._lock_reacquired", "self.rebalance_soon()", ""),
+        edited(PUSH_MEMBER, "PushMember._lock_reacquired", "self.rebalance_soon()", ""),
         ROUNDS,
     ),
     Protection(
         "unlock-of-ended-connection",
         "A queue is locked again while an unlock of an ended connection may still free it.",
         edited(
-            "lockstep.client.consumer.ownership.lock_requests:LockRequests._unlocked",
+            LOCK_REQUESTS,
+            "LockRequests._unlocked",
             "self._settle_later(lambda: self._listener.unlock_failed(queues, lapsed=True))",
             "self._listener.unlock_failed(queues, lapsed=True)",
         ),
@@ -238,7 +252,8 @@ MEMBERS: Final = (
         "lock-of-ended-connection",
         "A lock request of an ended connection is handled behind the unlock, and the queue stays locked.",
         edited(
-            "lockstep.client.consumer.ownership.lock_requests:LockRequests._late",
+            LOCK_REQUESTS,
+            "LockRequests._late",
             "self._settle_later(lambda: self._listener.settled(queues, dict.fromkeys(queues, 0)))",
             "self._listener.settled(queues, dict.fromkeys(queues, 0))",
         ),
@@ -247,34 +262,27 @@ MEMBERS: Final = (
     Protection(
         "lock-asked-after-error",
         "A queue whose lock request failed in this client is never consumed again.",
-        edited("lockstep.client.consumer.dispatch.base:OrderedService._lock", "granted = {}", "return"),
+        edited(BASE, "OrderedService._lock", "granted = {}", "return"),
         OWNERSHIP,
     ),
     Protection(
         "administrator-between-calls",
         "An administrator's message waits until the run of a queue has ended.",
-        edited(
-            "lockstep.client.consumer.dispatch.orderly:ConsumeMessageOrderlyService._consume_run",
-            "mutex.reserved",
-            "False",
-        ),
+        edited(ORDERLY, "ConsumeMessageOrderlyService._consume_run", "mutex.reserved", "False"),
         OWNERSHIP,
     ),
     Protection(
         "refused-dead-letter-ends",
         "A dead letter that is refused under its epoch does not end the period.",
-        edited(
-            "lockstep.client.consumer.dispatch.base:OrderedService._give_up",
-            "self._locks.refused(process_queue, error)",
-            "",
-        ),
+        edited(BASE, "OrderedService._give_up", "self._locks.refused(process_queue, error)", ""),
         ("tests/client/dispatch/test_fenced_calls.py",),
     ),
     Protection(
         "dead-letter-under-epoch",
         "A member that has lost its queue makes dead letters of messages that the next owner handles.",
         edited(
-            "lockstep.client.consumer.send_back:DeadLetters.send",
+            SEND_BACK,
+            "DeadLetters.send",
             "self._producer.send_to(process_queue.queue.broker_name, outgoing, fence)",
             "self._producer.send_to(process_queue.queue.broker_name, outgoing, None)",
         ),
@@ -283,40 +291,33 @@ MEMBERS: Final = (
     Protection(
         "fenced-commit-to-fenced",
         "A broker without fenced locks takes commits of a fenced period, whoever has the queue.",
-        edited("lockstep.client.consumer.offsets.fenced:FencedCommits.send", "endpoint.agreed", "True"),
+        edited(FENCED, "FencedCommits.send", "endpoint.agreed", "True"),
         FENCED_COMMITS,
     ),
     Protection(
         "fenced-last-commit-to-fenced",
         "A broker without fenced locks takes the last commit of a fenced period, whoever has the queue.",
-        edited("lockstep.client.consumer.offsets.fenced:FencedCommits._endpoint", "not endpoint.agreed", "False"),
+        edited(FENCED, "FencedCommits._endpoint", "not endpoint.agreed", "False"),
         FENCED_COMMITS,
     ),
     Protection(
         "commit-recorded-in-its-period",
         "A commit is recorded that is answered after the end of its period.",
-        edited(
-            "lockstep.client.consumer.offsets.fenced:FencedCommits._record",
-            "not (process_queue.lost or process_queue.dropped)",
-            "True",
-        ),
+        edited(FENCED, "FencedCommits._record", "not (process_queue.lost or process_queue.dropped)", "True"),
         FENCED_COMMITS,
     ),
     Protection(
         "sent-back-while-dropped",
         "A queue that is dropped while a message is sent back commits over its next owner.",
-        edited(
-            "lockstep.client.consumer.dispatch.concurrent:ConsumeMessageConcurrentlyService._remove",
-            "not process_queue.dropped",
-            "True",
-        ),
+        edited(CONCURRENT, "ConsumeMessageConcurrentlyService._remove", "not process_queue.dropped", "True"),
         ("tests/client/dispatch/test_consume_concurrently.py",),
     ),
     Protection(
         "assigned-again-anew",
         "A queue that is assigned again stores the offset of its earlier assignment.",
         edited(
-            "lockstep.client.consumer.lite_member:LiteMember.assign",
+            LITE_MEMBER,
+            "LiteMember.assign",
             ("for process_queue in given_up:\n    self.offsets.forget(process_queue.queue)"),
             "",
         ),
@@ -326,9 +327,7 @@ MEMBERS: Final = (
         "read-keeps-commit",
         "A look at the stored offset forgets the commit that is on its way.",
         edited(
-            "lockstep.client.consumer.lite_member:LiteMember.committed",
-            "lite_queue is not None and lite_queue.committed != NOT_KNOWN",
-            "False",
+            LITE_MEMBER, "LiteMember.committed", "lite_queue is not None and lite_queue.committed != NOT_KNOWN", "False"
         ),
         ("tests/client/pulls/test_lite_pull_consumer.py",),
     ),
@@ -336,7 +335,8 @@ MEMBERS: Final = (
         "late-end-of-connection",
         "A connection that ends late takes the one that followed it out of use.",
         edited(
-            "lockstep.remoting.connections.dialer:Dialer._forget",
+            DIALER,
+            "Dialer._forget",
             ("if self._open.get(address) is closed:\n    del self._open[address]"),
             "self._open.pop(address, None)",
         ),

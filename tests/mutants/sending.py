@@ -7,6 +7,19 @@ from tests.mutants.protection import Protection
 
 __all__ = ["SENDING"]
 
+# Modules
+BROKER_FIND_SENT: Final = "lockstep.broker.processors.find_sent"
+SEND: Final = "lockstep.broker.processors.send"
+SEND_TOGETHER: Final = "lockstep.broker.processors.send_together"
+SEND_SEQUENCES: Final = "lockstep.broker.state.send_sequences"
+BY_KEY: Final = "lockstep.client.consumer.dispatch.by_key"
+KEY_QUEUES: Final = "lockstep.client.consumer.dispatch.key_queues"
+QUEUE_MUTEX: Final = "lockstep.client.consumer.dispatch.queue_mutex"
+ORDERED: Final = "lockstep.client.producer.ordered"
+PRODUCER: Final = "lockstep.client.producer.producer"
+SEQUENCER: Final = "lockstep.client.producer.sequencer"
+CLIENT_TOGETHER: Final = "lockstep.client.producer.together"
+
 SENDS: Final = (
     "tests/client/producer/test_send_sequence.py",
     "tests/broker/requests/test_send_sequences.py",
@@ -26,77 +39,58 @@ SENDING: Final = (
     Protection(
         "one-call-a-key",
         "Two calls work on one key at once.",
-        edited("lockstep.client.consumer.dispatch.key_queues:KeyQueues._sort_in", "not key_queue.is_started", "True"),
+        edited(KEY_QUEUES, "KeyQueues._sort_in", "not key_queue.is_started", "True"),
         KEYS,
     ),
     Protection(
         "commit-below-unhandled",
         "By key, the offset passes messages that are not handled.",
-        edited(
-            "lockstep.client.consumer.dispatch.key_queues:KeyQueues.commit_offset",
-            ("if self._unhandled:\n    return self._unhandled[0]"),
-            "",
-        ),
+        edited(KEY_QUEUES, "KeyQueues.commit_offset", ("if self._unhandled:\n    return self._unhandled[0]"), ""),
         KEYS,
     ),
     Protection(
         "mutex-between-generations-by-key",
         "By key, a new generation begins while calls of the old one run.",
-        edited(
-            "lockstep.client.consumer.dispatch.queue_mutex:QueueMutex.is_free_for",
-            "self.user is process_queue or self.user is None",
-            "True",
-        ),
+        edited(QUEUE_MUTEX, "QueueMutex.is_free_for", "self.user is process_queue or self.user is None", "True"),
         ("tests/client/dispatch/test_queue_mutex.py", *KEYS, "tests/scenarios/consumers/test_key_order.py"),
     ),
     Protection(
         "key-dead-letters-of-all",
         "By key, a batch of which one message became a dead letter is given up with all others.",
-        edited(
-            "lockstep.client.consumer.dispatch.by_key:ConsumeByKeyService._not_success",
-            "len(dead) == len(key_queue.taken)",
-            "dead",
-        ),
+        edited(BY_KEY, "ConsumeByKeyService._not_success", "len(dead) == len(key_queue.taken)", "dead"),
         KEYS,
     ),
     Protection(
         "key-suspended-comes-again",
         "By key, a message whose listener suspended its key is skipped.",
-        edited(
-            "lockstep.client.consumer.dispatch.by_key:ConsumeByKeyService._park",
-            "state.key_queues.failed",
-            "state.key_queues.handled",
-        ),
+        edited(BY_KEY, "ConsumeByKeyService._park", "state.key_queues.failed", "state.key_queues.handled"),
         KEYS,
     ),
     # Sending
     Protection(
         "sends-not-overtaken",
         "The broker stores a send whose predecessor it did not store.",
-        edited(
-            "lockstep.broker.state.send_sequences:SendSequences.refusal", "sequence == expected", "sequence >= expected"
-        ),
+        edited(SEND_SEQUENCES, "SendSequences.refusal", "sequence == expected", "sequence >= expected"),
         SENDS,
     ),
     Protection(
         "old-generation-refused",
         "The broker stores what arrives late of a generation that was given up.",
-        edited("lockstep.broker.state.send_sequences:SendSequences.refusal", "generation < entry.generation", "False"),
+        edited(SEND_SEQUENCES, "SendSequences.refusal", "generation < entry.generation", "False"),
         SENDS,
     ),
     Protection(
         "companions-settled-first",
         "A new generation of sends leaves while sends of the old one are unsettled.",
-        edited(
-            "lockstep.client.producer.sequencer:SendSequence.renew", "self._stale = self._in_flight", "self._stale = 0"
-        ),
+        edited(SEQUENCER, "SendSequence.renew", "self._stale = self._in_flight", "self._stale = 0"),
         SENDS,
     ),
     Protection(
         "sends-together-in-order",
         "The broker stores a message of a frame whose predecessor it did not store.",
         edited(
-            "lockstep.broker.processors.send_together:_Frame._accept_all",
+            SEND_TOGETHER,
+            "_Frame._accept_all",
             "entry is None or entry.next_sequence != sequence or entry.generation != queue.generation",
             "entry is None",
         ),
@@ -106,7 +100,8 @@ SENDING: Final = (
         "special-behind-what-waits",
         "A delayed message overtakes earlier messages of its queue that wait to leave together.",
         edited(
-            "lockstep.client.producer.together:_Link.send",
+            CLIENT_TOGETHER,
+            "_Link.send",
             ("self.flush()\nself._alone(send, timeout_ms)"),
             "self._alone(send, timeout_ms)",
         ),
@@ -116,7 +111,8 @@ SENDING: Final = (
         "key-put-back-in-order",
         "By key, a message whose call failed comes behind later ones of its key.",
         edited(
-            "lockstep.client.consumer.dispatch.key_queues:KeyQueues.give_back",
+            KEY_QUEUES,
+            "KeyQueues.give_back",
             "key_queue.waiting.extendleft(reversed(key_queue.taken))",
             "key_queue.waiting.extend(key_queue.taken)",
         ),
@@ -126,7 +122,8 @@ SENDING: Final = (
         "key-calls-all-ended",
         "By key, the queue counts as idle while calls of other keys run.",
         edited(
-            "lockstep.client.consumer.dispatch.by_key:ConsumeByKeyService._call_ended",
+            BY_KEY,
+            "ConsumeByKeyService._call_ended",
             (
                 "if not key_queues.running:\n"
                 "    del self._running[process_queue]\n"
@@ -151,7 +148,8 @@ SENDING: Final = (
         "key-keeps-its-queue",
         "The queue of a key changes with the brokers that are connected.",
         edited(
-            "lockstep.client.producer.producer:Producer.send",
+            PRODUCER,
+            "Producer.send",
             "queue = select_by_hash(queues, message, key)",
             (
                 "reachable = [one for one in queues if parts.instance.open_sender(one.broker_name)]\n"
@@ -164,7 +162,8 @@ SENDING: Final = (
         "key-stays-on-failure",
         "A key goes to another queue while a send of it waits to be repeated.",
         edited(
-            "lockstep.client.producer.producer:Producer.send",
+            PRODUCER,
+            "Producer.send",
             "queue = select_by_hash(queues, message, key)",
             (
                 "queue = select_by_hash(queues, message, key)\n"
@@ -178,7 +177,8 @@ SENDING: Final = (
         "sends-given-up-together",
         "A send that waits behind one that failed leaves.",
         edited(
-            "lockstep.client.producer.sequencer:SendSequence.give_up",
+            SEQUENCER,
+            "SendSequence.give_up",
             "sorted((waiting for waiting in self._waiting if waiting > ticket))",
             "()",
         ),
@@ -187,14 +187,15 @@ SENDING: Final = (
     Protection(
         "sends-told-first",
         "Later sends leave before the callers of those that failed know of it.",
-        edited("lockstep.client.producer.sequencer:SendSequence.give_up", "self._failing += 1", "self._failing += 0"),
+        edited(SEQUENCER, "SendSequence.give_up", "self._failing += 1", "self._failing += 0"),
         ("tests/client/producer/test_send_sequence.py",),
     ),
     Protection(
         "sends-behind-a-refused-one",
         "A frame is stored on behind a message that the store refused.",
         edited(
-            "lockstep.broker.processors.send_together:_Frame._store_one_by_one",
+            SEND_TOGETHER,
+            "_Frame._store_one_by_one",
             ("failed.add(queue.key)\nself.broker.send_sequences.failed(queue.key, queue.generation)"),
             "",
         ),
@@ -203,20 +204,21 @@ SENDING: Final = (
     Protection(
         "sends-behind-a-lost-one",
         "Sends behind one whose sync failed are stored.",
-        edited("lockstep.broker.state.send_sequences:SendSequences.failed", "entry.next_sequence = -1", ""),
+        edited(SEND_SEQUENCES, "SendSequences.failed", "entry.next_sequence = -1", ""),
         ("tests/broker/requests/test_unsafe_answers.py",),
     ),
     Protection(
         "sends-of-one-queue",
         "The numbers of all queues of a producer are one sequence.",
-        edited("lockstep.broker.processors.send:send_message", "header.queue_id", "0"),
+        edited(SEND, "send_message", "header.queue_id", "0"),
         ("tests/scenarios/producers/test_sends.py",),
     ),
     Protection(
         "failure-known-to-cancelled",
         "A caller that is cancelled while its failure is on the way stops its queue for ever.",
         edited(
-            "lockstep.client.producer.sequencer:SendSequence.turn",
+            SEQUENCER,
+            "SendSequence.turn",
             (
                 "if future.exception() is not None:\n"
                 "    self._failure_known()\n"
@@ -239,26 +241,27 @@ SENDING: Final = (
     Protection(
         "one-way-fails-those-behind",
         "Sends overtake a one-way send that had no connection.",
-        edited("lockstep.client.producer.ordered:OrderedSender.send_one_way", "sequence.give_up", "sequence.leave"),
+        edited(ORDERED, "OrderedSender.send_one_way", "sequence.give_up", "sequence.leave"),
         KEYED_SENDS,
     ),
     Protection(
         "cancelled-fails-those-behind",
         "Sends overtake one that is cancelled between two attempts.",
-        edited("lockstep.client.producer.ordered:OrderedSender._pause", "sequence.give_up", "sequence.leave"),
+        edited(ORDERED, "OrderedSender._pause", "sequence.give_up", "sequence.leave"),
         KEYED_SENDS,
     ),
     Protection(
         "repeats-asked-for",
         "A keyed send whose answer was lost is stored once more, behind later ones.",
-        edited("lockstep.client.producer.ordered:OrderedSender._attempt", "unsure and not alone", "False"),
+        edited(ORDERED, "OrderedSender._attempt", "unsure and not alone", "False"),
         ("tests/client/producer/test_find_sent.py", "tests/scenarios/producers/test_sends.py"),
     ),
     Protection(
         "question-ends-generation",
         "An attempt that arrives after the producer asked for it is stored beside its repeat.",
         edited(
-            "lockstep.broker.processors.find_sent:find_sent",
+            BROKER_FIND_SENT,
+            "find_sent",
             "broker.send_sequences.refusal(key, header.send_generation, header.send_sequence, connection, now_ms)",
             "None",
         ),
@@ -267,16 +270,15 @@ SENDING: Final = (
     Protection(
         "question-waits-for-disk",
         "A message that waits for the disk is not found, and is stored again.",
-        edited(
-            "lockstep.broker.processors.find_sent:_answer", "kept is not None and kept.log_synced is not None", "False"
-        ),
+        edited(BROKER_FIND_SENT, "_answer", "kept is not None and kept.log_synced is not None", "False"),
         FIND_SENT,
     ),
     Protection(
         "question-of-the-whole-queue",
         "A message is not searched where it stands, before a later one that was answered first.",
         edited(
-            "lockstep.client.producer.sequencer:SendSequence.search_from",
+            SEQUENCER,
+            "SendSequence.search_from",
             "self._stored_offset + 1 if self._stored_ticket < ticket else 0",
             "self._stored_offset + 1",
         ),
@@ -286,7 +288,8 @@ SENDING: Final = (
         "beyond-the-span-started",
         "A key whose first message was beyond the span gets no worker, and stands for ever.",
         edited(
-            "lockstep.client.consumer.dispatch.by_key:ConsumeByKeyService._call_ended",
+            BY_KEY,
+            "ConsumeByKeyService._call_ended",
             "self._start_all(state, key_queues.release())",
             "key_queues.release()",
         ),

@@ -7,6 +7,12 @@ from tests.mutants.protection import Protection
 
 __all__ = ["UNREADABLE"]
 
+# Modules
+LINES: Final = "lockstep.cli.produce.lines"
+CLIENT: Final = "lockstep.client.instance.client"
+MESSAGE: Final = "lockstep.protocol.messages.message"
+PROTOCOL_PULLED: Final = "lockstep.protocol.messages.pulled"
+
 PULLED: Final = ("tests/client/dispatch/test_unreadable.py",)
 LOOKED_UP: Final = ("tests/client/pulls/test_unpacking.py",)
 
@@ -14,41 +20,37 @@ UNREADABLE: Final = (
     Protection(
         "unreadable-handed-out",
         "A body that cannot be unpacked fails the whole pull, again and again.",
-        edited("lockstep.protocol.messages.message:MessageExt.unpacked", "return self.unreadable(str(error))", "raise"),
+        edited(MESSAGE, "MessageExt.unpacked", "return self.unreadable(str(error))", "raise"),
         PULLED,
     ),
     Protection(
         "broken-record-asked-alone",
         "A pull whose first record is no message is made again for ever.",
-        edited("lockstep.protocol.messages.pulled:take", "count > 1", "True"),
+        edited(PROTOCOL_PULLED, "take", "count > 1", "True"),
         PULLED,
     ),
     Protection(
         "bodies-of-a-pull-bounded",
         "All bodies of a pull are unpacked at once, however large they are.",
-        edited("lockstep.protocol.messages.pulled:unpack", "size >= plain_bytes_max", "False"),
+        edited(PROTOCOL_PULLED, "unpack", "size >= plain_bytes_max", "False"),
         PULLED,
     ),
     Protection(
         "unpacked-on-a-thread",
         "Bodies are unpacked on the event loop.",
-        edited(
-            "lockstep.client.instance.client:MQClientInstance._on_thread",
-            "await self._unpacking.submit(work)",
-            "work()",
-        ),
+        edited(CLIENT, "MQClientInstance._on_thread", "await self._unpacking.submit(work)", "work()"),
         LOOKED_UP,
     ),
     Protection(
         "unreadable-look-up-told",
         "A half message, or one of an administrator, that cannot be read goes to the listener without a word.",
-        edited("lockstep.client.instance.client:MQClientInstance.unpack_all", "self.log_unreadable(message)", ""),
+        edited(CLIENT, "MQClientInstance.unpack_all", "self.log_unreadable(message)", ""),
         LOOKED_UP,
     ),
     Protection(
         "unreadable-envelope-refused",
         "`produce --envelope` sends the packed bytes of a body that could not be unpacked as a body.",
-        edited("lockstep.cli.produce.lines:_envelope_body", "error is not None", "False"),
+        edited(LINES, "_envelope_body", "error is not None", "False"),
         ("tests/cli/test_cli_lines.py::test_a_bad_envelope_is_named_with_what_is_wrong",),
     ),
 )

@@ -70,7 +70,7 @@ _called = _sum  # as a module has it that imported the function
 )
 def test_code_is_edited_as_a_tree(old: str, new: str, sum_of_1_2_9: int) -> None:
     """Spaces, lines and comments do not matter. Whoever calls the function gets the other code, and then the old."""
-    with edited(f"{HERE}:_sum", old, new)():
+    with edited(HERE, "_sum", old, new)():
         assert _called([1, 2, 9]) == sum_of_1_2_9
     assert _called([1, 2, 9]) == 6
 
@@ -79,11 +79,11 @@ def test_all_kinds_of_functions_can_be_edited() -> None:
     """Properties, class methods, decorated ones, coroutines; `super()` and hidden names stay what they are."""
     thing = _Thing()
     begin = variant(
-        edited(f"{HERE}:_Thing.name", "' thing'", "' changed'"),
-        edited(f"{HERE}:_Thing.hidden", "self.__hidden", "-self.__hidden"),
-        edited(f"{HERE}:_Thing.made", "cls(hidden=1)", "cls(hidden=2)"),
-        edited(f"{HERE}:_Thing.opened", "'opened'", "'changed'"),
-        edited(f"{HERE}:_Thing.later", "self.__hidden", "self.__hidden + 1"),
+        edited(HERE, "_Thing.name", "' thing'", "' changed'"),
+        edited(HERE, "_Thing.hidden", "self.__hidden", "-self.__hidden"),
+        edited(HERE, "_Thing.made", "cls(hidden=1)", "cls(hidden=2)"),
+        edited(HERE, "_Thing.opened", "'opened'", "'changed'"),
+        edited(HERE, "_Thing.later", "self.__hidden", "self.__hidden + 1"),
     )
     with begin():
         assert (thing.name(), thing.hidden, _Thing.made()) == ("base changed", -7, -2)
@@ -110,7 +110,7 @@ def test_all_kinds_of_functions_can_be_edited() -> None:
 )
 def test_an_edit_that_does_not_fit_is_refused(where: str, old: str, new: str, why: str) -> None:
     """The code must be there once, and become other code."""
-    with pytest.raises(VariantError, match=why), edited(f"{HERE}:{where}", old, new)():
+    with pytest.raises(VariantError, match=why), edited(HERE, where, old, new)():
         pass
 
 
