@@ -15,7 +15,7 @@ from lockstep.console import resets
 from lockstep.console.console import Console, console_of
 from lockstep.console.pages.parameters import form_of, moment_ms, queue_of, text_of
 from lockstep.console.render import render
-from lockstep.console.resets import Done, Plan, planned, reset, route_of
+from lockstep.console.resets import Done, ResetPlan, planned, reset, route_of
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import epoch_text, parse_epoch
 from lockstep.protocol.model import MessageQueue
@@ -75,7 +75,7 @@ async def _reset(request: Request) -> Response:
 def _reset_page(
     request: Request,
     values: Mapping[str, str],
-    parts: Sequence[Plan | Done] | None,
+    parts: Sequence[ResetPlan | Done] | None,
     *,
     online: bool = False,
     is_done: bool = False,

@@ -12,7 +12,7 @@ from lockstep.client.admin.tolerance import FAILURES, no_answer_within
 from lockstep.protocol.bodies.broker import BrokerData, TopicRouteData
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["PATIENCE_S", "Done", "Plan", "planned", "reset", "route_of"]
+__all__ = ["PATIENCE_S", "Done", "ResetPlan", "planned", "reset", "route_of"]
 
 PATIENCE_S: float = 2.0  # for the offsets of all queues of all brokers, and again for the change
 NOTIFIED, STORED, REFUSED, UNKNOWN, UNTOUCHED = "notified", "stored", "refused", "unknown", "untouched"
@@ -20,7 +20,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Plan(NamedTuple):
+class ResetPlan(NamedTuple):
     """What a reset would do at one broker.
 
     Args:
@@ -60,7 +60,7 @@ async def route_of(admin: AdminClient, topic: str) -> TopicRouteData:
         return await admin.route(topic)
 
 
-async def planned(admin: AdminClient, target: Target) -> tuple[list[Plan], bool]:
+async def planned(admin: AdminClient, target: Target) -> tuple[list[ResetPlan], bool]:
     """What each broker of the topic would do, and whether one of them has members of the group.
 
     Raises as `route_of` does.
@@ -69,10 +69,10 @@ async def planned(admin: AdminClient, target: Target) -> tuple[list[Plan], bool]
     queues = route.readable_queues(target.topic)
     brokers = [data for data in route.broker_datas if data.master_addr is not None]
 
-    async def plan(data: BrokerData) -> Plan:
+    async def plan(data: BrokerData) -> ResetPlan:
         own = [queue for queue in queues if queue.broker_name == data.broker_name]
         moves, why = await _in_time(partial(planned_move, admin, target), own)
-        return Plan(data, moves, len(own) - len(moves), why)
+        return ResetPlan(data, moves, len(own) - len(moves), why)
 
     async def has_members(data: BrokerData) -> bool:
         found, _ = await _in_time(admin.at(data).members, [target.group])
@@ -84,12 +84,12 @@ async def planned(admin: AdminClient, target: Target) -> tuple[list[Plan], bool]
     return sorted(plans, key=lambda plan: plan.name), any(online)
 
 
-async def reset(admin: AdminClient, target: Target, plans: Iterable[Plan]) -> list[Done]:
+async def reset(admin: AdminClient, target: Target, plans: Iterable[ResetPlan]) -> list[Done]:
     """Let each broker tell its members, or store the offsets where none is online."""
     return await asyncio.gather(*[_reset_at(admin.at(plan.broker), target, plan) for plan in plans])
 
 
-async def _reset_at(admin: AdminClient, target: Target, plan: Plan) -> Done:
+async def _reset_at(admin: AdminClient, target: Target, plan: ResetPlan) -> Done:
     if not plan.moves:
         return Done(plan.name, UNTOUCHED, left_out=plan.left_out, why=plan.why)
     try:

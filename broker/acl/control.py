@@ -12,7 +12,13 @@ from lockstep.broker.acl.errors import AccessDenied
 from lockstep.broker.acl.files import AclFiles
 from lockstep.broker.acl.permissions import PUB, Account, check_permissions
 from lockstep.broker.acl.replay import ReplayWindow
-from lockstep.broker.acl.required_permissions import NAME_SERVER_ADMIN, Request, Requirement, required_of, stand_ins_of
+from lockstep.broker.acl.required_permissions import (
+    NAME_SERVER_ADMIN,
+    CheckedRequest,
+    Requirement,
+    required_of,
+    stand_ins_of,
+)
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.names import RESERVED_TOPICS, TRACE_TOPIC
@@ -95,7 +101,7 @@ class AccessControl:
     def _check_requirement(
         self, command: RemotingCommand, texts: Mapping[str, str], account: Account, requirement: Requirement
     ) -> None:
-        request = Request(command, texts, self._message_at, stand_ins_of(command.code) if self._strict else {})
+        request = CheckedRequest(command, texts, self._message_at, stand_ins_of(command.code) if self._strict else {})
         try:
             wanted = [(each, pair) for each in requirement.permissions for pair in each.find(request)]
         except RemoteProtocolError as error:

@@ -24,7 +24,7 @@ from lockstep.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_topic, 
 __all__ = [
     "NAME_SERVER_ADMIN",
     "REQUIRED_PERMISSIONS",
-    "Request",
+    "CheckedRequest",
     "RequiredPermission",
     "Requirement",
     "required_of",
@@ -35,7 +35,7 @@ _Found = Iterator[tuple[str, int]]
 _SHOWN: Final = {PUB: "PUB", SUB: "SUB", ANY: "PUB or SUB"}
 
 
-class Request(NamedTuple):
+class CheckedRequest(NamedTuple):
     """A request.
 
     Args:
@@ -75,7 +75,7 @@ class RequiredPermission(NamedTuple):
     """
 
     text: str
-    find: Callable[[Request], Iterable[tuple[str, int]]]
+    find: Callable[[CheckedRequest], Iterable[tuple[str, int]]]
     of_stored: bool = False
 
 
@@ -91,7 +91,7 @@ class Requirement(NamedTuple):
 
 
 def _topic(field: str, permission: int) -> RequiredPermission:
-    def find(request: Request) -> _Found:
+    def find(request: CheckedRequest) -> _Found:
         topic = request.name(field)
         if topic is not None:
             yield topic, permission
@@ -100,7 +100,7 @@ def _topic(field: str, permission: int) -> RequiredPermission:
 
 
 def _group(field: str, permission: int = SUB) -> RequiredPermission:
-    def find(request: Request) -> _Found:
+    def find(request: CheckedRequest) -> _Found:
         group = request.name(field)
         if group is not None:
             yield retry_topic(group), permission
@@ -111,7 +111,7 @@ def _group(field: str, permission: int = SUB) -> RequiredPermission:
 def _send(topic_field: str, group_field: str) -> RequiredPermission:
     """A send to a retry topic counts as the consumer's; RocketMQ takes the group that the request names."""
 
-    def find(request: Request) -> _Found:
+    def find(request: CheckedRequest) -> _Found:
         topic, group = request.texts.get(topic_field), request.texts.get(group_field)
         if topic is not None and is_retry_topic(topic):
             if group is not None:
@@ -123,7 +123,7 @@ def _send(topic_field: str, group_field: str) -> RequiredPermission:
 
 
 def _send_strict(topic_field: str) -> RequiredPermission:
-    def find(request: Request) -> _Found:
+    def find(request: CheckedRequest) -> _Found:
         topic = request.name(topic_field)
         if topic is not None:
             yield topic, SUB if is_retry_topic(topic) else PUB
@@ -132,7 +132,7 @@ def _send_strict(topic_field: str) -> RequiredPermission:
 
 
 def _heartbeat(*, producers: bool) -> RequiredPermission:
-    def find(request: Request) -> _Found:
+    def find(request: CheckedRequest) -> _Found:
         data = read_body(UnreadHeartbeat, request.command).read()
         for consumer in data.consumer_data_set:
             yield retry_topic(consumer.group_name), SUB
@@ -149,14 +149,14 @@ def _heartbeat(*, producers: bool) -> RequiredPermission:
 _INNER_GROUPS: Final = ("CLIENT_INNER_PRODUCER", "DEFAULT_PRODUCER")  # that every Java client is in
 
 
-def _locks(request: Request) -> _Found:
+def _locks(request: CheckedRequest) -> _Found:
     body = read_body(LockBatchBody, request.command)
     yield retry_topic(body.consumer_group), SUB
     for topic in dict.fromkeys(queue.topic for queue in body.mq_set):
         yield topic, SUB
 
 
-def _topic_of(request: Request, offset: int) -> str | None:
+def _topic_of(request: CheckedRequest, offset: int) -> str | None:
     """The topic of a stored message; that of a half message or a delayed one is the topic it is for."""
     stored = request.message_at(offset)
     if stored is None:
@@ -175,7 +175,7 @@ def _number(text: str | None) -> int | None:
         return None
 
 
-def _sends(request: Request) -> _Found:
+def _sends(request: CheckedRequest) -> _Found:
     """Each topic of the frame, whose queues are read as the handler reads them."""
     count = _number(request.texts.get("messageCount")) or 0
     queues, _, _ = decode_sends(request.command.body, count)
@@ -183,7 +183,7 @@ def _sends(request: Request) -> _Found:
         yield topic, SUB if is_retry_topic(topic) else PUB
 
 
-def _commits(request: Request) -> _Found:
+def _commits(request: CheckedRequest) -> _Found:
     for topic in dict.fromkeys(
         commit.topic for commit in decode_commits(request.command.body, _number(request.texts.get("commitCount")) or 0)
     ):
@@ -191,7 +191,7 @@ def _commits(request: Request) -> _Found:
 
 
 def _stored(field: str, permission: int) -> RequiredPermission:
-    def find(request: Request) -> _Found:
+    def find(request: CheckedRequest) -> _Found:
         offset = _number(request.texts.get(field))
         topic = _topic_of(request, offset) if offset is not None else None
         if topic is not None:

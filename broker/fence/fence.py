@@ -8,7 +8,7 @@ from lockstep.broker.fence.checks import FenceChecks
 from lockstep.broker.fence.fenced_pulls import FencedPulls
 from lockstep.broker.fence.notices import LockNotices
 from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import Cause
+from lockstep.broker.fence.states import ChangeCause
 from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.broker.state.sliced_work import SlicedWork, Steps
 from lockstep.protocol.model import MessageQueue
@@ -83,12 +83,12 @@ class Fence:
             self.persistence.owner_changed(change)
         self.notices.owner_changed(change)
         self.pulls.owner_changed(group, (queue.topic, queue.queue_id), change.now_ms)
-        if change.cause is Cause.LEASE_ENDED and change.old is not None:
+        if change.cause is ChangeCause.LEASE_ENDED and change.old is not None:
             self._look_for_silence(group, change.old, queue, change.now_ms)
 
     def _goes_on(self, change: OwnerChange) -> bool:
         """Whether the new owner commits as before: it reclaimed its queue, or does not know that its lock had ended."""
-        if change.cause is Cause.RECLAIMED:
+        if change.cause is ChangeCause.RECLAIMED:
             return True
         lock = self._locks.entry(change.consumer_group, change.queue.topic, change.queue.queue_id)
         return change.old == change.new and lock is not None and not lock.fenced

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import Cause
+from lockstep.broker.fence.states import ChangeCause
 from lockstep.broker.fence.waiters import Woken
 from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.broker.state.sliced_work import SlicedWork, Steps
@@ -21,7 +21,12 @@ __all__ = ["LockNotices"]
 _NOTICES_A_STEP: Final = 32
 _QUEUES_A_NOTICE: Final = 64  # one with more queues counts as several
 _LINES_MAX: Final = 100  # log events of one turn, group, client and cause; above that, one event has their count
-_LOGGED: Final = (Cause.LEFT, Cause.CONNECTION_LOST, Cause.LEASE_ENDED, Cause.WITHDRAWN)  # an unlock logs itself
+_LOGGED: Final = (
+    ChangeCause.LEFT,
+    ChangeCause.CONNECTION_LOST,
+    ChangeCause.LEASE_ENDED,
+    ChangeCause.WITHDRAWN,
+)  # an unlock logs itself
 
 
 class LockNotices:
@@ -36,7 +41,7 @@ class LockNotices:
         self._work = work
         self._may_notify = may_notify
         self._log = log
-        self._ended: dict[tuple[str, str, Cause], list[OwnerChange]] = {}
+        self._ended: dict[tuple[str, str, ChangeCause], list[OwnerChange]] = {}
 
     def owner_changed(self, change: OwnerChange) -> None:
         if change.old is not None and change.cause in _LOGGED:

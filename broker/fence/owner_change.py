@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from lockstep.broker.fence.states import Cause
+from lockstep.broker.fence.states import ChangeCause
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["OwnerChange"]
@@ -22,6 +22,6 @@ class OwnerChange(NamedTuple):
     old: str | None
     new: str | None
     epoch: int
-    cause: Cause
+    cause: ChangeCause
     now_ms: int
     seen_ms: int = 0

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import Cause, LockState
+from lockstep.broker.fence.states import ChangeCause, LockState
 from lockstep.broker.fence.waiters import QueueKey
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.store.format.lock_table import KeptLock
@@ -72,7 +72,7 @@ class FencedLock:
         delay_ends_ms = now_ms + settings.delay_ms if self.fenced else self.renewed_ms + settings.delay_legacy_ms
         self.ends_ms = min(self.ends_ms, delay_ends_ms)
 
-    def change(self, old: str | None, new: str | None, cause: Cause, now_ms: int) -> OwnerChange:
+    def change(self, old: str | None, new: str | None, cause: ChangeCause, now_ms: int) -> OwnerChange:
         return OwnerChange(self.consumer_group, self.queue, old, new, self.epoch, cause, now_ms, self.renewed_ms)
 
     @property

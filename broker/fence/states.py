@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["TRANSITIONS", "Cause", "LockEvent", "LockState", "Transition"]
+__all__ = ["TRANSITIONS", "ChangeCause", "LockEvent", "LockState", "Transition"]
 
 
 class LockState(Enum):
@@ -30,7 +30,7 @@ class LockEvent(Enum):
     WITHDRAW = "a grant could not be kept on the disk, and is not answered"
 
 
-class Cause(Enum):
+class ChangeCause(Enum):
     """Why the owner of a queue changed."""
 
     GRANTED = "granted"  # it had no owner
@@ -48,10 +48,10 @@ class Transition(NamedTuple):
     """The next state. `cause`: why the period of ownership ends, if it does."""
 
     state: LockState
-    cause: Cause | None = None
+    cause: ChangeCause | None = None
 
 
-_S, _E, _C, _T = LockState, LockEvent, Cause, Transition
+_S, _E, _C, _T = LockState, LockEvent, ChangeCause, Transition
 # An event without a row changes nothing.
 TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.FREE, _E.GRANT): _T(_S.HELD),

@@ -15,7 +15,7 @@ from lockstep.broker.fence.epochs import Epochs
 from lockstep.broker.fence.index import LockIndex
 from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.fence.period import FencedLock, FenceSettings
-from lockstep.broker.fence.states import TRANSITIONS, Cause, LockEvent, LockState
+from lockstep.broker.fence.states import TRANSITIONS, ChangeCause, LockEvent, LockState
 from lockstep.broker.fence.waiters import LockWaiters, QueueKey
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow
@@ -23,7 +23,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.store.format.lock_table import KeptLock
 
 __all__ = [
-    "Cause",
+    "ChangeCause",
     "FenceAnswer",
     "FenceSettings",
     "FencedAnswer",
@@ -59,7 +59,7 @@ class FencedLocks:
         self.settings = settings
         self.on_owner_changed: Callable[[OwnerChange], None] = lambda _: None
         self.on_removed: Callable[[FencedLock], None] = lambda _: None
-        self.changes: Counter[Cause] = Counter()
+        self.changes: Counter[ChangeCause] = Counter()
         self.refusals: Counter[FenceAnswer] = Counter()
         self.epochs = Epochs(boot)
         self._grace_ends_ms: int | None = None
@@ -180,7 +180,7 @@ class FencedLocks:
         self.waiters.drop(group, lock.key, connection)
         if fenced:  # its end says that the client is silent
             self._watch(lock)
-        cause = Cause.RECLAIMED if epoch else Cause.TAKEN_OVER if last is not None else Cause.GRANTED
+        cause = ChangeCause.RECLAIMED if epoch else ChangeCause.TAKEN_OVER if last is not None else ChangeCause.GRANTED
         self._changed(lock, old, client_id, cause, now_ms)
         return FencedAnswer(queue, outcome, LockGrant(lock.epoch, lease_ms), FenceAnswer.OK, old, age_ms)
 
@@ -233,7 +233,7 @@ class FencedLocks:
             return fence
         lock.epoch, lock.acquired_ms = self.epochs.next(), now_ms
         grant = self._renew(lock, _Asker(consumer_group, client_id, True, connection), lock.queue, now_ms).grant
-        self._changed(lock, client_id, client_id, Cause.RESET, now_ms)
+        self._changed(lock, client_id, client_id, ChangeCause.RESET, now_ms)
         assert grant is not None
         return grant
 
@@ -364,7 +364,7 @@ class FencedLocks:
             self._changed(lock, lock.client_id, None, row.cause, now_ms)
         return True
 
-    def _changed(self, lock: FencedLock, old: str | None, new: str | None, cause: Cause, now_ms: int) -> None:
+    def _changed(self, lock: FencedLock, old: str | None, new: str | None, cause: ChangeCause, now_ms: int) -> None:
         self.changes[cause] += 1
         self.on_owner_changed(lock.change(old, new, cause, now_ms))
 

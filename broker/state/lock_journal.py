@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import Cause
+from lockstep.broker.fence.states import ChangeCause
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.model import MessageQueue
 
@@ -69,7 +69,7 @@ class LockJournal:
             self._rests[key] = _Rest(old, text, self._sign_ms(cause, seen_ms, now_ms))
             if len(self._rests) > self._changes_max:
                 self._rests.popitem(last=False)
-        elif cause is not Cause.RESET:
+        elif cause is not ChangeCause.RESET:
             rest = self._rests.pop(key, None)
             if rest is None and old is not None:
                 rest = _Rest(old, _EXPIRED, seen_ms)
@@ -82,10 +82,10 @@ class LockJournal:
             self._refused.pop(key, None)
         self._add(LockChange(self.end, now_ms, group, queue, old, new, epoch or None, text, rest_ms))
 
-    def _sign_ms(self, cause: Cause, seen_ms: int, now_ms: int) -> int:
-        if cause is Cause.LEASE_ENDED:
+    def _sign_ms(self, cause: ChangeCause, seen_ms: int, now_ms: int) -> int:
+        if cause is ChangeCause.LEASE_ENDED:
             return seen_ms
-        return max(seen_ms, now_ms - self._lock_delay_ms) if cause is Cause.CONNECTION_LOST else now_ms
+        return max(seen_ms, now_ms - self._lock_delay_ms) if cause is ChangeCause.CONNECTION_LOST else now_ms
 
     def refused(self, consumer_group: str, queue: MessageQueue, client_id: str, owner: str | None, now_ms: int) -> None:
         """A client asked for the queue of another. Clients ask each 20 s: each is written once for each owner."""

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import Cause
+from lockstep.broker.fence.states import ChangeCause
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
@@ -101,7 +101,7 @@ class RebalanceLockManager:
             if not self._has_capacity(entries, now_ms):
                 return LockAnswer(queue, LockOutcome.TABLE_FULL)
             self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
-            self.on_owner_changed(OwnerChange(consumer_group, queue, None, client_id, 0, Cause.GRANTED, now_ms))
+            self.on_owner_changed(OwnerChange(consumer_group, queue, None, client_id, 0, ChangeCause.GRANTED, now_ms))
             return LockAnswer(queue, LockOutcome.GRANTED)
         age_ms = now_ms - entry.last_update_ms
         expired = age_ms > self.max_live_time_ms
@@ -112,7 +112,7 @@ class RebalanceLockManager:
         if expired:
             outcome = LockOutcome.REACQUIRED if entry.client_id == client_id else LockOutcome.TAKEN_OVER
             self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
-            old, seen_ms, cause = entry.client_id, entry.last_update_ms, Cause.TAKEN_OVER
+            old, seen_ms, cause = entry.client_id, entry.last_update_ms, ChangeCause.TAKEN_OVER
             self.on_owner_changed(OwnerChange(consumer_group, queue, old, client_id, 0, cause, now_ms, seen_ms))
             return LockAnswer(queue, outcome, old, age_ms)
         return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)
@@ -164,7 +164,9 @@ class RebalanceLockManager:
                 refused.append(LockAnswer(queue, LockOutcome.REFUSED, entry.client_id if entry else None))
             else:
                 self._remove(consumer_group, queue)
-                self.on_owner_changed(OwnerChange(consumer_group, queue, client_id, None, 0, Cause.UNLOCKED, now_ms))
+                self.on_owner_changed(
+                    OwnerChange(consumer_group, queue, client_id, None, 0, ChangeCause.UNLOCKED, now_ms)
+                )
         return refused
 
     def groups(self) -> tuple[str, ...]:

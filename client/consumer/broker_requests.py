@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.explained import PROPERTY as EXPLAINED
 from lockstep.client.instance.client import BrokerCall
@@ -70,7 +70,7 @@ class BrokerCalls:
         self,
         member: Membership,
         config: ClientConfig,
-        stats: ConsumeStats,
+        stats: ConsumerStatsManager,
         subscriptions: Mapping[str, SubscriptionData],
         listening: Listening | None = None,
         explained: Callable[[], str] = lambda: "[]",

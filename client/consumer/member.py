@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
-from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumerStatsManager
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
 from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
@@ -119,7 +119,7 @@ class GroupMember(ABC):
         self.table = self.membership.table
         self.offsets = self.membership.offsets
         self.queries = QueueQueries(self.instance)
-        self.stats = ConsumeStats(
+        self.stats = ConsumerStatsManager(
             settings.runtime.now_ms(), measured=settings.measured, slow_ms=self.config.lock_max_live_time_ms
         )
         self._locks = self._new_locks()

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final
 
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.metric_families import Rows
@@ -13,7 +13,7 @@ __all__ = ["consumer_rows"]
 _STATES: Final = ("held", "waiting", "draining", "needs_none")
 
 
-def consumer_rows(member: Membership, stats: ConsumeStats) -> Rows:
+def consumer_rows(member: Membership, stats: ConsumerStatsManager) -> Rows:
     """Counters of its topics, and what is in its table at this moment."""
     client = (member.group, member.instance.client_id)
     for topic, totals in stats.totals.items():

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullSource, PullStatus
@@ -179,7 +179,7 @@ class PullLoop:
         owner: PullOwner,
         calls: PullCalls,
         flow: FlowControl,
-        stats: ConsumeStats,
+        stats: ConsumerStatsManager,
         dead_letters: DeadLetters | None = None,
     ) -> None:
         self._member = member

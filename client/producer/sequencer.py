@@ -43,12 +43,12 @@ class SendSequence:
     """
 
     __slots__ = (
-        "_cargo",
         "_departing",
         "_failing",
         "_heap",
         "_held",
         "_in_flight",
+        "_joinable",
         "_stale",
         "_stored_offset",
         "_stored_ticket",
@@ -79,7 +79,7 @@ class SendSequence:
         self._heap: list[int] = []  # tickets that were called and are not in flight, and old ones
         self._held: set[int] = set()  # those of _heap that still count
         self._waiting: dict[int, asyncio.Future[SequenceNumber | None]] = {}
-        self._cargo: dict[int, object] = {}  # of those that wait and may be taken along
+        self._joinable: dict[int, object] = {}  # what an earlier frame may take, by the ticket that waits
 
     def ticket(self) -> int:
         self._tickets += 1
@@ -106,13 +106,13 @@ class SendSequence:
         heapq.heappush(self._heap, ticket)
         self._held.add(ticket)
 
-    async def turn(self, ticket: int, cargo: object = None) -> SequenceNumber | None:
+    async def turn(self, ticket: int, send: object = None) -> SequenceNumber | None:
         """Wait until every earlier send has left and no failed send is unsettled.
 
         A cancelled caller leaves the sequence.
 
         Args:
-            cargo: for an earlier send that may take this one along; None: this one leaves by itself.
+            send: What an earlier send may add to its frame. None: this one leaves by itself.
 
         Returns:
             None: this send has the turn, and `release` must follow. A number: an earlier send took it along.
@@ -124,8 +124,8 @@ class SendSequence:
             raise SequenceBrokenError
         future: asyncio.Future[SequenceNumber | None] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
-        if cargo is not None:
-            self._cargo[ticket] = cargo
+        if send is not None:
+            self._joinable[ticket] = send
         self._admit()
         try:
             return await future
@@ -144,7 +144,7 @@ class SendSequence:
                     self.release()  # the turn was given to a caller that is gone
             raise
         finally:
-            self._cargo.pop(ticket, None)
+            self._joinable.pop(ticket, None)
 
     def may_depart(self, ticket: int, peer: object) -> bool:
         """Return whether the send with the turn may leave over `peer` now. If not, it must wait for another turn.
@@ -183,12 +183,13 @@ class SendSequence:
         """Let sends that wait leave with the one that has just departed, in order.
 
         Args:
-            takes: gets the `cargo` of a send and returns whether it leaves too. If not, it and all later ones wait on.
+            takes: Gets the `send` that was given to `turn`, and returns whether the frame takes it. If not, this send
+                and all later ones wait on.
         """
         while not self._failing:
             ticket = self._first()
-            future, cargo = self._waiting.get(ticket), self._cargo.get(ticket)
-            if future is None or future.done() or cargo is None or not takes(cargo):
+            future, send = self._waiting.get(ticket), self._joinable.get(ticket)
+            if future is None or future.done() or send is None or not takes(send):
                 return
             del self._waiting[ticket]
             future.set_result(self.depart(ticket, peer))

@@ -15,7 +15,7 @@ __all__ = [
     "COLOURS",
     "GOOD",
     "UNSURE",
-    "Verdict",
+    "Tone",
     "card",
     "diamond",
     "lane",
@@ -28,19 +28,19 @@ __all__ = [
 COLOURS: Final = 8  # --series-1 to --series-8 in page.css
 
 
-class Verdict(NamedTuple):
+class Tone(NamedTuple):
     """The colour and the sign of a verdict."""
 
     class_: str
     sign: str
 
 
-GOOD: Final = Verdict("good", "✓")
-BAD: Final = Verdict("bad", "✗")
-UNSURE: Final = Verdict("unsure", "?")
+GOOD: Final = Tone("good", "✓")
+BAD: Final = Tone("bad", "✗")
+UNSURE: Final = Tone("unsure", "?")
 
 
-def verdict(kind: Verdict, title: str, text: str) -> Markup:
+def verdict(kind: Tone, title: str, text: str) -> Markup:
     words = tag("div", tag("b", title), tag("span", text))
     return tag("div", tag("i", kind.sign, aria_hidden="true"), words, class_=f"verdict {kind.class_}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Findings", "Row", "collect"]
+__all__ = ["AuditFindings", "Row", "collect"]
 
 Row = dict[str, Any]
 
@@ -21,7 +21,7 @@ _QUEUE: Final = ("group", "topic", "broker", "queue_id")
 
 
 @dataclass(slots=True)
-class Findings:
+class AuditFindings:
     """One history. Rows have the columns of the audit's TABLES; times are epoch milliseconds."""
 
     history: str
@@ -41,7 +41,7 @@ class Findings:
     lag: list[Row] = field(default_factory=list)  # at_ms, topic, broker, queue_id, lag
 
 
-def collect(tables: "Mapping[str, DataFrame]", lag: "DataFrame | None" = None) -> list[Findings]:
+def collect(tables: "Mapping[str, DataFrame]", lag: "DataFrame | None" = None) -> list[AuditFindings]:
     """A history each, in the order of their names. `lag`: what the job lag has written; it belongs to the first."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -54,11 +54,11 @@ def collect(tables: "Mapping[str, DataFrame]", lag: "DataFrame | None" = None) -
     return found
 
 
-def _history(name: str, summary: Row, tables: "Mapping[str, DataFrame]") -> Findings:
+def _history(name: str, summary: Row, tables: "Mapping[str, DataFrame]") -> AuditFindings:
     from pyspark.sql import functions as F  # noqa: N812
 
     by_cause = tables["duplicates"].groupBy("cause").agg(F.sum("messages").alias("messages"))
-    findings = Findings(
+    findings = AuditFindings(
         name,
         summary,
         _rows(_kinds(tables)),

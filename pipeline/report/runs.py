@@ -10,7 +10,7 @@ from lockstep.order import BrokenLine, Cause, Confidence, Handover, Kind, OrderR
 from lockstep.order.page import Found, JudgedRun, Latency, OwnerBar, Rates
 from lockstep.order.page.run import span_of
 from lockstep.order.story import Moment
-from lockstep.pipeline.report.findings import Findings, Row
+from lockstep.pipeline.report.findings import AuditFindings, Row
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["judged_run"]
@@ -19,7 +19,7 @@ _AROUND: Final = re.compile(r"--around (\d+)$")
 _ONE_CLOCK_NS: Final = 2_000_000  # times in milliseconds of one clock differ by less from its monotonic clock
 
 
-def judged_run(findings: Findings, files: Sequence[str] = ("FILE...",)) -> JudgedRun:
+def judged_run(findings: AuditFindings, files: Sequence[str] = ("FILE...",)) -> JudgedRun:
     """The data of a page, from the rows of one history.
 
     Args:
@@ -48,7 +48,7 @@ def judged_run(findings: Findings, files: Sequence[str] = ("FILE...",)) -> Judge
 _PERCENTILES: Final = ("p50", "p90", "p99", "max")
 
 
-def _report(findings: Findings, found: Iterable[Violation]) -> OrderReport:
+def _report(findings: AuditFindings, found: Iterable[Violation]) -> OrderReport:
     by_kind: dict[bool, dict[Kind, int]] = {False: {}, True: {}}
     for row in findings.kinds:
         by_kind[bool(row["undecided"])][Kind(row["kind"])] = row["findings"]

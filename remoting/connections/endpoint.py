@@ -71,7 +71,10 @@ class Endpoint(asyncio.Protocol):
         self._connection: RemotingConnection[Waiter] = RemotingConnection(settings, session)
         self._transport: asyncio.Transport | None = None
         self._timer: TimerHandle | None = None
-        self._timer_at_ms = self._turn_bytes = self._turn_ends_ns = self._inbound_bytes = 0  # the last: as noted
+        self._timer_at_ms = 0  # when the timer is due
+        self._turn_bytes = 0  # read since the last turn of the loop
+        self._turn_ends_ns = 0  # when requests of this read end their turn; 0: after the first
+        self._inbound_bytes = 0  # of a frame that is not whole yet, as `_bounds` has them
         self._late: list[RemotingCommand] = []  # replies of a read with several requests, until they are encoded
         self._drained: asyncio.Future[None] | None = None
         self.when_lost: list[Callable[[], object]] = []

@@ -10,7 +10,7 @@ from lockstep.remoting.host.runtime import WorkerPool
 from lockstep.remoting.host.storage import Storage
 from lockstep.store.data_dir import DataDir
 from lockstep.store.file.queue import FileQueue
-from lockstep.store.file.retention import Plan, Retention, delete_files, first_kept
+from lockstep.store.file.retention import DeletionPlan, Retention, delete_files, first_kept
 from lockstep.store.file.store import FileStore
 
 __all__ = ["Expiry"]
@@ -32,7 +32,7 @@ class Expiry:
         self._looking: asyncio.Future[list[int]] | None = None
         self._deleting: asyncio.Future[list[str]] | None = None
         self._pause: asyncio.Future[None] | None = None
-        self._found: tuple[Plan, Iterator[tuple[FileQueue, int]]] | None = None  # queues that are left
+        self._found: tuple[DeletionPlan, Iterator[tuple[FileQueue, int]]] | None = None  # queues that are left
         self._paths: list[str] = []  # of dropped files that still exist
         self._reasons: dict[str, str] = {}
 
@@ -56,7 +56,7 @@ class Expiry:
             self._looking = self._pool().submit(partial(first_kept, plan_now))
             self._looking.add_done_callback(partial(self._on_looked, plan_now))
 
-    def _on_looked(self, plan: Plan, future: "asyncio.Future[list[int]]") -> None:
+    def _on_looked(self, plan: DeletionPlan, future: "asyncio.Future[list[int]]") -> None:
         self._looking = None
         if future.cancelled():
             return
@@ -66,7 +66,7 @@ class Expiry:
             self._events.error("expiry_delete_failed", reason=str(error))
         self._on_end()
 
-    def _trim_some(self, plan: Plan, left: Iterator[tuple[FileQueue, int]]) -> None:
+    def _trim_some(self, plan: DeletionPlan, left: Iterator[tuple[FileQueue, int]]) -> None:
         """Move the bounds of some queues: before that of the log, whose messages they point to."""
         some = list(islice(left, _TRIMMED_AT_ONCE))
         if not some:
@@ -82,7 +82,7 @@ class Expiry:
         if not future.cancelled():
             self._on_end()
 
-    def _begin_at(self, plan: Plan) -> None:
+    def _begin_at(self, plan: DeletionPlan) -> None:
         """Move the bounds of log and keys; from now on the old messages cannot be read."""
         self._reasons.update(plan.files)
         self._paths += self._store.forget_before(plan.log_offset)

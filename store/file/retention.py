@@ -17,7 +17,7 @@ from lockstep.store.file.segments import Segments
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.consume_queue import next_log_offset, read_entries
 
-__all__ = ["Plan", "Retention", "RetentionLimits", "delete_files", "first_kept"]
+__all__ = ["DeletionPlan", "Retention", "RetentionLimits", "delete_files", "first_kept"]
 
 _INTERVAL_MS: Final = 10_000
 _FILES_AT_ONCE_MAX: Final = 10
@@ -55,7 +55,7 @@ class _Snapshot(NamedTuple):
         return cls(queue.segments.twin(), first, end)
 
 
-class Plan(NamedTuple):
+class DeletionPlan(NamedTuple):
     """`log_offset`: the new beginning of the log. `files`: (path, reason) of each expired file, oldest first."""
 
     log_offset: int
@@ -70,7 +70,7 @@ class Retention:
         self._limits = limits
         self._next_ms = 0
 
-    def plan(self, store: FileStore, now_ms: int) -> Plan | None:
+    def plan(self, store: FileStore, now_ms: int) -> DeletionPlan | None:
         """None when no file has expired, or the last check was less than 10 s ago. Raises OSError."""
         if now_ms < self._next_ms:
             return None
@@ -80,7 +80,7 @@ class Retention:
             return None
         segments = store.log.segments
         files = [(segments.path_of(end - 1), reason) for end, reason in due if segments.has(end - 1)]
-        return Plan(due[-1][0], files, list(store.queues.values()))
+        return DeletionPlan(due[-1][0], files, list(store.queues.values()))
 
     def _due(self, store: FileStore, limits: RetentionLimits, now_ms: int) -> Iterator[tuple[int, str]]:
         """(end of a file, reason) of each expired file, oldest first."""
@@ -115,7 +115,7 @@ def _stored_ms(log: FileLog, end: int, now_ms: int) -> int:
     return now_ms
 
 
-def first_kept(plan: Plan) -> list[int]:
+def first_kept(plan: DeletionPlan) -> list[int]:
     """The first entry to keep of each queue. Runs on a worker thread. Raises OSError."""
     found = []
     for queue in plan.queues:

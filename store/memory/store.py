@@ -153,7 +153,7 @@ class MemoryStore:
         """Nothing is left of a queue that was taken."""
 
     def end_free(self) -> None:
-        """Nor of a topic."""
+        """Nothing is left of a topic that was taken."""
 
     def close(self) -> None:
         """Release the memory."""

@@ -8,7 +8,7 @@ import pytest
 from lockstep.client import ConsumerConfig, MessageQueue
 from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.protocol.bodies.client import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
@@ -38,7 +38,7 @@ class Asked:
         config, offsets = ConsumerConfig(), RemoteBrokerOffsetStore(instance, "tower")
         member = Membership(instance=instance, group="tower", config=config, offsets=offsets)
         reset = cast("ConsumeDirectly", None), lambda topic, offsets: self.resets.append((topic, offsets))
-        calls = BrokerCalls(member, config, ConsumeStats(0), {}, Listening(True, 1, *reset))
+        calls = BrokerCalls(member, config, ConsumerStatsManager(0), {}, Listening(True, 1, *reset))
         self._handlers = calls.handlers
 
     def __call__(self, code: int, header: tuple[Any, ...], body: bytes = b"") -> RemotingCommand | None:

@@ -185,11 +185,11 @@ LOCKS: Final = (
             "RebalanceLockManager._try_lock",
             (
                 "self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))\n"
-                "old, seen_ms, cause = (entry.client_id, entry.last_update_ms, Cause.TAKEN_OVER)"
+                "old, seen_ms, cause = (entry.client_id, entry.last_update_ms, ChangeCause.TAKEN_OVER)"
             ),
             (
                 "self._put(entries, consumer_group, queue, LockEntry(entry.client_id, now_ms, now_ms))\n"
-                "old, seen_ms, cause = (entry.client_id, entry.last_update_ms, Cause.TAKEN_OVER)"
+                "old, seen_ms, cause = (entry.client_id, entry.last_update_ms, ChangeCause.TAKEN_OVER)"
             ),
         ),
         ("tests/broker/state/test_lock_manager.py",),

@@ -6,7 +6,7 @@ Values about RocketMQ's threads, pools and page cache are 0, because this broker
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.fence.states import Cause
+from lockstep.broker.fence.states import ChangeCause
 from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.stats import Totals
@@ -79,7 +79,7 @@ def _answer(broker: Broker, command: RemotingCommand, totals: Totals, now_ms: in
         table |= {f"fence.{kind}": str(count) for kind, count in broker.fence.checks.denials.rows().items()}
     if broker.fenced is not None:
         changes = broker.fenced.changes
-        table |= {f"locks.{cause.name.lower()}": str(changes[cause]) for cause in Cause if changes[cause]}
+        table |= {f"locks.{cause.name.lower()}": str(changes[cause]) for cause in ChangeCause if changes[cause]}
     table |= {f"limits.{setting}": str(count) for setting, count in broker.limits.counts.items()}
     table |= {f"limitsMs.{setting}": str(last_ms) for setting, last_ms in broker.limits.last_ms.items()}
     return command.reply(ResponseCode.SUCCESS, body=encode_body(KvTable(table), command.serialize_type))

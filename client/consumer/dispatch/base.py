@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from lockstep.client.consumer.dispatch.call_start import CallStarts
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ListenerCall
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_port import Locks
@@ -40,7 +40,7 @@ class ServiceParts:
     call: ListenerCall[Any]
     pool: WorkerPool
     locks: Locks
-    stats: ConsumeStats
+    stats: ConsumerStatsManager
 
 
 class ConsumeService(ABC):

@@ -13,7 +13,7 @@ from lockstep.client.consumer.dispatch.base import YIELD_AFTER, OrderedService, 
 from lockstep.client.consumer.dispatch.call_start import CallStart, fence_fields
 from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue, KeyQueue
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.dispatch.workers import Workers
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.consumer.process_queue import ProcessQueue
@@ -39,7 +39,9 @@ class _QueueState:
         "totals", "without_lock",
     )  # fmt: skip
 
-    def __init__(self, process_queue: KeyedProcessQueue, mutex: QueueMutex[KeyQueue], stats: ConsumeStats) -> None:
+    def __init__(
+        self, process_queue: KeyedProcessQueue, mutex: QueueMutex[KeyQueue], stats: ConsumerStatsManager
+    ) -> None:
         self.process_queue = process_queue
         self.key_queues = process_queue.key_queues
         self.queue = process_queue.queue

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any, Final
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
@@ -99,7 +99,7 @@ class CallStarts:
     """What all calls of one consume service share: whether calls may begin, and how long they waited."""
 
     def __init__(
-        self, runtime: Runtime, log: EventLog, config: ConsumerConfig, stats: ConsumeStats, *, traced: bool
+        self, runtime: Runtime, log: EventLog, config: ConsumerConfig, stats: ConsumerStatsManager, *, traced: bool
     ) -> None:
         self.runtime = runtime
         self.lock_live_ms = config.lock_max_live_time_ms

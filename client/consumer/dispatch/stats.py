@@ -1,4 +1,4 @@
-"""ConsumeStats: the statistics of a consumer for each topic, for GET_CONSUMER_RUNNING_INFO (wire.md 2.5).
+"""ConsumerStatsManager: the statistics of a consumer for each topic, for GET_CONSUMER_RUNNING_INFO (wire.md 2.5).
 
 As in RocketMQ 4.9.8, rates and means are of the last minute, with a sample every 10 s. The number of failed messages is
 of the last hour, with a sample every 10 min, so a failure is visible only after the next of these samples.
@@ -10,7 +10,7 @@ from lockstep.client.consumer.dispatch.call_times import Arrivals, CallTimes
 from lockstep.protocol.bodies.client import ConsumeStatus
 from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
 
-__all__ = ["SAMPLE_INTERVAL_MS", "ConsumeStats", "TopicTotals"]
+__all__ = ["SAMPLE_INTERVAL_MS", "ConsumerStatsManager", "TopicTotals"]
 
 
 class TopicTotals:
@@ -100,7 +100,7 @@ class _Windows:
         )
 
 
-class ConsumeStats:
+class ConsumerStatsManager:
     """Call `sample` every `SAMPLE_INTERVAL_MS` from the start on. Later events show after the next sample.
 
     Args:

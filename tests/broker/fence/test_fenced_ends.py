@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.broker.fence.due_locks import TAKEN_AT_ONCE_MAX
-from lockstep.broker.state.fenced_locks import Cause, FenceAnswer
+from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer
 from lockstep.protocol.model import MessageQueue
 from tests.broker.fence.fences import DELAY_MS, LEASE_MS, LEGACY_MS, Fences
 from tests.broker.helpers import NOW_MS
@@ -28,7 +28,7 @@ def test_a_lost_connection_begins_the_lock_delay() -> None:
     assert fences.check("a", epoch, over_ms) == "OK"
     assert not fences.renews("a", epoch, over_ms)
     assert fences.claim("b", over_ms) > epoch
-    causes = [Cause.GRANTED, Cause.CONNECTION_LOST, Cause.TAKEN_OVER]
+    causes = [ChangeCause.GRANTED, ChangeCause.CONNECTION_LOST, ChangeCause.TAKEN_OVER]
     assert [change.cause for change in fences.seen] == causes
 
 
@@ -57,7 +57,7 @@ def test_a_connection_that_ends_after_the_lease_is_not_why_it_ended() -> None:
     fences = Fences()
     fences.claim("a", NOW_MS)
     fences.ended("a", NOW_MS + LEASE_MS)
-    assert [change.cause for change in fences.seen] == [Cause.GRANTED, Cause.LEASE_ENDED]
+    assert [change.cause for change in fences.seen] == [ChangeCause.GRANTED, ChangeCause.LEASE_ENDED]
 
 
 def test_an_end_that_the_broker_decided_on_starts_no_delay() -> None:
@@ -107,7 +107,7 @@ def test_unregistering_frees_at_once() -> None:
     fences.left("z", NOW_MS, connection="a")
     assert fences.check("a", epoch, NOW_MS, pull=True) == "OK"
     fences.left("a", NOW_MS)
-    assert (fences.woken(), len(fences.locks), fences.locks.changes[Cause.LEFT]) == (["b"], 0, 1)
+    assert (fences.woken(), len(fences.locks), fences.locks.changes[ChangeCause.LEFT]) == (["b"], 0, 1)
 
 
 def test_a_connection_that_ended_is_not_told() -> None:
@@ -233,4 +233,4 @@ def test_an_unmodified_client_that_locks_again_begins_another_period() -> None:
     assert fences.removed == [epoch]
     fences.locks.due(NOW_MS + 1000)
     assert not fences.claim("b", NOW_MS + LEASE_MS)
-    assert [change.cause for change in fences.seen] == [Cause.GRANTED, Cause.UNLOCKED, Cause.GRANTED]
+    assert [change.cause for change in fences.seen] == [ChangeCause.GRANTED, ChangeCause.UNLOCKED, ChangeCause.GRANTED]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.state.fenced_locks import Cause, FenceAnswer
+from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.epochs import COUNTER_MAX, make_epoch
@@ -25,7 +25,7 @@ def test_a_claim_gets_an_epoch_and_a_renewal_keeps_it() -> None:
         LockGrant(epoch, LEASE_MS),
         20_000,
     )
-    assert [(change.new, change.epoch, change.cause) for change in fences.seen] == [("a", epoch, Cause.GRANTED)]
+    assert [(change.new, change.epoch, change.cause) for change in fences.seen] == [("a", epoch, ChangeCause.GRANTED)]
 
 
 def test_each_period_has_a_later_epoch() -> None:
@@ -65,7 +65,11 @@ def test_a_lease_ends_at_its_millisecond() -> None:
     taken = fences.ask("b", 0, NOW_MS + LEASE_MS)
     assert (taken.outcome, taken.other, taken.age_ms) == (LockOutcome.TAKEN_OVER, "a", LEASE_MS)
     assert fences.check("a", epoch, NOW_MS + LEASE_MS) == "FENCED"
-    assert [change.cause for change in fences.seen] == [Cause.GRANTED, Cause.LEASE_ENDED, Cause.TAKEN_OVER]
+    assert [change.cause for change in fences.seen] == [
+        ChangeCause.GRANTED,
+        ChangeCause.LEASE_ENDED,
+        ChangeCause.TAKEN_OVER,
+    ]
 
 
 @pytest.mark.parametrize(("late_ms", "renewed"), [(-1, True), (0, False)])
@@ -214,7 +218,7 @@ def test_a_reset_of_the_owner_begins_an_epoch() -> None:
     assert (grant.epoch > epoch, grant.lease_ms) == (True, LEASE_MS)
     assert fences.check("a", epoch, NOW_MS + 30_000) == "STALE"
     assert fences.check("a", grant.epoch, NOW_MS + 30_000 + LEASE_MS - 1, pull=True) == "OK"
-    assert fences.seen[-1][2:6] == ("a", "a", grant.epoch, Cause.RESET)
+    assert fences.seen[-1][2:6] == ("a", "a", grant.epoch, ChangeCause.RESET)
     for client_id, presented, answer in (("a", epoch, FenceAnswer.STALE), ("b", grant.epoch, FenceAnswer.FENCED)):
         assert (
             fences.locks.begin_epoch("G", ("T", 0), client_id, presented, fences.connection("a"), NOW_MS + 30_000)
@@ -232,7 +236,7 @@ def test_a_grant_that_is_withdrawn_frees_the_queue() -> None:
     fences = Fences()
     epoch = fences.claim("a", NOW_MS)
     fences.locks.withdraw("G", QUEUE, epoch, NOW_MS)
-    assert fences.locks.changes[Cause.WITHDRAWN] == 1
+    assert fences.locks.changes[ChangeCause.WITHDRAWN] == 1
     later = fences.claim("b", NOW_MS)
     fences.locks.withdraw("G", QUEUE, epoch, NOW_MS)
     assert fences.check("b", later, NOW_MS, pull=True) == "OK"

@@ -1,6 +1,6 @@
 """Fenced locks after a restart of the broker: kept locks, and the grace period without them (docs/fencing.md)."""
 
-from lockstep.broker.state.fenced_locks import Cause, FenceAnswer, KeptLock
+from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer, KeptLock
 from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch
 from lockstep.protocol.model import MessageQueue
 from tests.broker.fence.fences import LEASE_MS, QUEUE, Fences
@@ -83,7 +83,7 @@ def test_in_the_grace_period_the_first_who_presents_an_epoch_has_the_queue() -> 
     later = fences.claim("b", NOW_MS + LEASE_MS, other)
     assert later > epoch
     assert boot_of(later) == NOW_MS + 5001
-    assert fences.seen[0][3:6] == ("a", epoch, Cause.RECLAIMED)
+    assert fences.seen[0][3:6] == ("a", epoch, ChangeCause.RECLAIMED)
 
 
 def test_after_the_grace_period_an_unknown_epoch_is_not_held() -> None:

@@ -7,7 +7,7 @@ from functools import wraps
 
 import pytest
 
-from lockstep.broker.state.fenced_locks import Cause
+from lockstep.broker.state.fenced_locks import ChangeCause
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockRefusal
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -183,7 +183,7 @@ async def test_a_lock_that_cannot_be_kept_is_not_granted(world: World) -> None:
     reply = await kept.ask("a", RequestCode.LOCK_BATCH_MQ, None, LockBatchBody("G", "a", QUEUES[:1], (0,)))
     assert reply.code == ResponseCode.SYSTEM_ERROR
     assert "lockTable.log cannot be written" in (reply.remark or "")
-    assert (len(kept.locks), kept.locks.changes[Cause.WITHDRAWN]) == (0, 1)
+    assert (len(kept.locks), kept.locks.changes[ChangeCause.WITHDRAWN]) == (0, 1)
     world.disk("broker").heal()
     await world.sleep_ms(1000)
     epoch = await kept.claim("b")

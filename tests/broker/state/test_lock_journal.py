@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import Cause
+from lockstep.broker.fence.states import ChangeCause
 from lockstep.broker.state.lock_journal import LockJournal
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.lock_changes import LockChangesBody
@@ -117,7 +117,7 @@ def test_what_the_journal_remembers_has_a_bound() -> None:
     """Queues without an owner, and clients that were refused, are as many as the changes at most."""
     journal = LockJournal(10, NOW_MS, 3000)
     for number in range(50):
-        journal.owner_changed(OwnerChange(f"G{number}", QUEUE, "a", None, 0, Cause.UNLOCKED, NOW_MS))
+        journal.owner_changed(OwnerChange(f"G{number}", QUEUE, "a", None, 0, ChangeCause.UNLOCKED, NOW_MS))
         for client in range(40):
             journal.refused(f"G{number}", OTHER, f"c{client}", "a", NOW_MS)
     assert len(journal) == 10
@@ -128,7 +128,7 @@ def test_what_the_journal_remembers_has_a_bound() -> None:
 def test_a_lost_connection_is_a_sign() -> None:
     """A queue whose owner's connection ended rested for the lock delay and what came after it."""
     journal = LockJournal(10, NOW_MS, 3000)
-    journal.owner_changed(OwnerChange("G", QUEUE, "a", None, 7, Cause.CONNECTION_LOST, NOW_MS, NOW_MS - 12_000))
-    journal.owner_changed(OwnerChange("G", QUEUE, "a", "b", 8, Cause.TAKEN_OVER, NOW_MS + 30))
+    journal.owner_changed(OwnerChange("G", QUEUE, "a", None, 7, ChangeCause.CONNECTION_LOST, NOW_MS, NOW_MS - 12_000))
+    journal.owner_changed(OwnerChange("G", QUEUE, "a", "b", 8, ChangeCause.TAKEN_OVER, NOW_MS + 30))
     changes, _ = journal.since(1, None, 10)
     assert [one.rest_ms for one in changes] == [3030]

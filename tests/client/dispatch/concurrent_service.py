@@ -13,7 +13,7 @@ from lockstep.client import (
     MessageQueue,
 )
 from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurrentlyService
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import CONCURRENT
 from lockstep.client.consumer.ownership.lock_port import NoLocks
 from lockstep.client.consumer.process_queue import ProcessQueue
@@ -51,7 +51,7 @@ class Concurrent:
         self.sent_back: list[tuple[int, int, int]] = []
         self.send_back_answers: list[bool] = []
         self.commits: list[int] = []
-        self.stats = ConsumeStats(0)
+        self.stats = ConsumerStatsManager(0)
         self.instance = stage.instance()
         self.queue = ProcessQueue(queue_at(0, topic=topic), 1, stage.client.now_ms(), needs_lock=False)
         self.table: dict[MessageQueue, ProcessQueue] = {self.queue.queue: self.queue}

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import ORDERLY
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
@@ -45,7 +45,7 @@ class Service:
         self.lock_answers: list[bool | Exception] = []
         self.lock_asked: list[int] = []
         self.log = stage.log
-        self.stats = ConsumeStats(0)
+        self.stats = ConsumerStatsManager(0)
         self.pool = stage.client.new_worker_pool("p", 1)
         parts = service_parts(
             stage,

@@ -4,7 +4,7 @@ from typing import Any
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.base import ServiceParts
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import AnyListener, Contract, ListenerCall
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.instance.client import MQClientInstance
@@ -24,7 +24,7 @@ def service_parts(
     *,
     instance: MQClientInstance | None = None,
     pool: WorkerPool | None = None,
-    stats: ConsumeStats | None = None,
+    stats: ConsumerStatsManager | None = None,
     locks: Any,
     **others: Any,
 ) -> ServiceParts:
@@ -36,5 +36,5 @@ def service_parts(
         call=ListenerCall(listener, pool, stage.log, contract),
         pool=pool,
         locks=locks,
-        stats=stats or ConsumeStats(0),
+        stats=stats or ConsumerStatsManager(0),
     )

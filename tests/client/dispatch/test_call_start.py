@@ -11,7 +11,7 @@ import pytest
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consumer.dispatch.call_start import CallStarts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import ORDERLY, AroundListener, ListenerCall
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.hook_calls import ConsumeHooks
@@ -191,7 +191,7 @@ async def test_hooks_hear_the_time_of_the_listener_alone(stage: Stage) -> None:
     pool = runtime.new_worker_pool("p", 1)
     around = AroundListener(hooks, tenant, config, runtime)
     call = ListenerCall(lambda _messages, _context: None, pool, stage.log, ORDERLY, around)
-    starts = CallStarts(runtime, stage.log, config, ConsumeStats(0), traced=False)
+    starts = CallStarts(runtime, stage.log, config, ConsumerStatsManager(0), traced=False)
     for dropped in (False, True):
         queue = ProcessQueue(queue_at(0), 1, runtime.now_ms(), needs_lock=False)
         queue.dropped = dropped
@@ -213,7 +213,7 @@ async def test_on_a_real_thread_a_call_looks_again() -> None:
     runtime, log = AsyncioRuntime(), RecordingLog()
     pool, free, called = runtime.new_worker_pool("one", 1), threading.Event(), list[Any]()
     call = ListenerCall(lambda messages, _context: called.append(messages[0].queue_offset), pool, log, ORDERLY)
-    starts = CallStarts(runtime, log, ConsumerConfig(), ConsumeStats(0), traced=True)
+    starts = CallStarts(runtime, log, ConsumerConfig(), ConsumerStatsManager(0), traced=True)
     queues = [ProcessQueue(queue_at(n), 1, runtime.now_ms(), locked_ms=runtime.now_ms()) for n in range(4)]
     pool.submit(lambda: free.wait(30))
     calls = []

@@ -1,17 +1,17 @@
-"""ConsumeStats: the windows of RocketMQ's StatsItem, at their boundaries."""
+"""ConsumerStatsManager: the windows of RocketMQ's StatsItem, at their boundaries."""
 
 from collections.abc import Callable
 
 import pytest
 
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.protocol.bodies.client import ConsumeStatus
 from lockstep.remoting.stats_window import StatsSnapshot, StatsWindow
 
 Work = Callable[[int], None]
 
 
-def sampled(stats: ConsumeStats, first_s: int, last_s: int, work: Work | None = None) -> None:
+def sampled(stats: ConsumerStatsManager, first_s: int, last_s: int, work: Work | None = None) -> None:
     """A sample each 10 s; `work(second)` before each."""
     for second in range(first_s, last_s + 1, 10):
         if work is not None:
@@ -21,7 +21,7 @@ def sampled(stats: ConsumeStats, first_s: int, last_s: int, work: Work | None = 
 
 def test_rates_and_means_are_those_of_the_last_minute() -> None:
     """They use seven samples with 60 s from first to last; older samples are dropped."""
-    stats = ConsumeStats(0)
+    stats = ConsumerStatsManager(0)
 
     def work(second: int) -> None:
         stats.pulled("T", 30, 6)
@@ -41,7 +41,7 @@ def test_rates_and_means_are_those_of_the_last_minute() -> None:
 
 def test_nothing_shows_before_the_next_sample() -> None:
     """Each 10 s; the first counts as if it had begun 10 s earlier, whenever that was."""
-    stats = ConsumeStats(0)
+    stats = ConsumerStatsManager(0)
     sampled(stats, 10, 20)
     stats.of("T").consumed(50, 20, failed=False)
     assert stats.status("T") == ConsumeStatus()
@@ -51,7 +51,7 @@ def test_nothing_shows_before_the_next_sample() -> None:
 
 def test_what_failed_is_told_by_the_hour() -> None:
     """One sample each 10 min: none at 590 s; reported from 600 s until the hour's first sample is older than that."""
-    stats = ConsumeStats(0)
+    stats = ConsumerStatsManager(0)
     stats.of("T").consumed(4, 1, failed=True)
     sampled(stats, 10, 590)
     assert stats.status("T").consume_failed_msgs == 0
@@ -65,7 +65,7 @@ def test_what_failed_is_told_by_the_hour() -> None:
 
 def test_the_mean_of_the_hour_stands_in_for_a_quiet_minute() -> None:
     """A topic without messages for a minute still reports its mean listener time; its rates are zero."""
-    stats = ConsumeStats(0)
+    stats = ConsumerStatsManager(0)
     stats.of("T").consumed(1, 40, failed=False)
     sampled(stats, 10, 600)
     assert stats.status("T") == ConsumeStatus(consume_rt=40.0)
@@ -73,7 +73,7 @@ def test_the_mean_of_the_hour_stands_in_for_a_quiet_minute() -> None:
 
 def test_a_batch_may_succeed_in_part() -> None:
     """One call, whose messages count where they belong."""
-    stats = ConsumeStats(0)
+    stats = ConsumerStatsManager(0)
     stats.of("T").consumed_partly(3, 7, 12)
     sampled(stats, 10, 10)
     assert stats.status("T") == ConsumeStatus(consume_rt=12.0, consume_ok_tps=0.3, consume_failed_tps=0.7)
@@ -81,7 +81,7 @@ def test_a_batch_may_succeed_in_part() -> None:
 
 def test_a_topic_nothing_came_of_has_noughts() -> None:
     """It is subscribed, so it has a row."""
-    assert ConsumeStats(0).status("T") == ConsumeStatus()
+    assert ConsumerStatsManager(0).status("T") == ConsumeStatus()
 
 
 def test_a_day_has_a_sample_an_hour() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import SendError
 from lockstep.order.traces.trace import TraceWriter
@@ -55,8 +55,8 @@ class Calls:
         return self.answer
 
     @property
-    def stats(self) -> ConsumeStats:
-        stats: ConsumeStats = self.service.service._stats
+    def stats(self) -> ConsumerStatsManager:
+        stats: ConsumerStatsManager = self.service.service._stats
         return stats
 
     def lose(self) -> None:

@@ -16,11 +16,11 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def waiting(sequence: SendSequence, cargo: object = None) -> "tuple[int, asyncio.Task[SequenceNumber | None]]":
+def waiting(sequence: SendSequence, send: object = None) -> "tuple[int, asyncio.Task[SequenceNumber | None]]":
     """A send that is called now and waits for its turn."""
     ticket = sequence.ticket()
     sequence.hold(ticket)
-    return ticket, asyncio.ensure_future(sequence.turn(ticket, cargo))
+    return ticket, asyncio.ensure_future(sequence.turn(ticket, send))
 
 
 async def test_sends_to_a_free_sequence_are_numbered_in_call_order() -> None:
@@ -221,10 +221,10 @@ async def test_a_send_takes_along_those_that_wait_behind_it() -> None:
     sequence = SendSequence(QUEUE)
     first, turn = waiting(sequence, "a")
     await turn
-    others = [waiting(sequence, cargo)[1] for cargo in ("b", "c", "too large", "d")]
+    others = [waiting(sequence, send)[1] for send in ("b", "c", "too large", "d")]
     await settle()
     sequence.depart(first, HERE)
-    sequence.take_along(HERE, lambda cargo: cargo != "too large")
+    sequence.take_along(HERE, lambda send: send != "too large")
     await settle()
     assert [task.done() for task in others] == [True, True, False, False]
     assert [task.result() for task in others[:2]] == [(0, 1, first + 1), (0, 2, first + 2)]
@@ -269,8 +269,8 @@ async def test_none_is_taken_along_while_a_failure_is_not_known() -> None:
     await settle()
     asked: list[object] = []
 
-    def takes(cargo: object) -> bool:
-        asked.append(cargo)
+    def takes(send: object) -> bool:
+        asked.append(send)
         return True
 
     _, later = waiting(sequence, "c")

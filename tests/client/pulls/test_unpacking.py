@@ -9,7 +9,7 @@ from lockstep.client import ConsumerConfig, MessageExt
 from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.protocol.bodies.client import CMResult, ConsumeMessageDirectlyResult
@@ -130,7 +130,7 @@ async def test_a_message_that_an_administrator_hands_out(stage: Stage) -> None:
     config, offsets = ConsumerConfig(), RemoteBrokerOffsetStore(instance, "tower")
     member = Membership(instance=instance, group="tower", config=config, offsets=offsets)
     listening = Listening(True, 1, cast("ConsumeDirectly", directly), lambda _topic, _offsets: None)
-    calls = BrokerCalls(member, config, ConsumeStats(0), {}, listening)
+    calls = BrokerCalls(member, config, ConsumerStatsManager(0), {}, listening)
     for body in (None, b"no zlib"):
         header: Any = ConsumeMessageDirectlyRequestHeader("tower")
         command = RemotingCommand(R.CONSUME_MESSAGE_DIRECTLY, header, packed(1, body))

@@ -1,18 +1,18 @@
 """Findings as an audit gives them, made up: a takeover, and a history in which everything went wrong."""
 
-from lockstep.pipeline.report import Findings
+from lockstep.pipeline.report import AuditFindings
 
 BEGIN_MS = 1_700_000_000_000
 QUEUE = {"history": "", "group": "board", "topic": "flights", "broker": "b"}
 CLIENTS = ("10.0.0.1@101#1", "10.0.0.2@102#2", "10.0.0.3@103#3")
 
 
-def clean() -> Findings:
+def clean() -> AuditFindings:
     """Three consumers, eight queues; the second dies at 12 s and the others take over after 10 s."""
     summary = dict.fromkeys(("dead_lettered", "lost", "before_start", "skipped", "emptied", "violations"), 0)
     summary |= {"sent": 1200, "handled": 1200, "attempts": 1240, "duplicates": 40, "queues": 8, "keys": 77}
     summary |= {"handovers": 3, "torn_lines": 1, "broken_lines": 0}
-    found = Findings("", {"history": "", **summary, "in_order": True})
+    found = AuditFindings("", {"history": "", **summary, "in_order": True})
     for queue_id in range(8):
         owner = queue_id * 3 // 8
         dies = owner == 1
@@ -46,7 +46,7 @@ def clean() -> Findings:
     return found
 
 
-def corrupted() -> Findings:
+def corrupted() -> AuditFindings:
     """The same with an overlap of 4 s on queue 5, a swap and a lost message."""
     found = clean()
     found.history = "corrupted"

@@ -10,7 +10,7 @@ import pytest
 from lockstep.order import Confidence, Kind, Verdict, check_files
 from lockstep.order.page import page, write_page
 from lockstep.pipeline.audit import TABLES
-from lockstep.pipeline.report import Findings, collect, judged_run, read_tables, write_tables
+from lockstep.pipeline.report import AuditFindings, collect, judged_run, read_tables, write_tables
 from tests.pipeline.audit.report_findings import BEGIN_MS, QUEUE, clean, corrupted, owned
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_undecided_findings_clocks_and_limits_are_taken_over() -> None:
 
 def test_nothing_is_no_pass() -> None:
     """An audit of nothing has no plots, and the page is made all the same."""
-    run = judged_run(Findings("", dict.fromkeys(clean().summary, 0)))
+    run = judged_run(AuditFindings("", dict.fromkeys(clean().summary, 0)))
     assert run.report.verdict is Verdict.UNDECIDED
     assert "<svg" not in page("An audit", [run])
 
