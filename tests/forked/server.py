@@ -5,8 +5,8 @@ the descriptor of a socket. A request is a length of 4 bytes with four descripto
 socket for the answer), then JSON of that length: command, environment, folder, new_session. The answer is a line with
 the process id, and a line with the exit status when the process has ended.
 
-What a forked program is not: it imports nothing slowly, and Python reads no option and no variable of its own at the
-start. Tests of the start itself use `subprocess`.
+What a forked program is not: it imports nothing slowly, and of Python's own options and variables it takes -P, -u, -m
+and PYTHONUNBUFFERED alone. Tests of the start itself use `subprocess`.
 """
 
 import atexit
@@ -101,19 +101,19 @@ def run(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     program, *arguments = request["command"]
-    unbuffered = False
-    is_module = False
+    options = set[str]()
     if program == sys.executable:
-        while (option := arguments.pop(0)).startswith("-"):
-            unbuffered |= option == "-u"
-            is_module |= option == "-m"
-        program = option
-    _open_streams(unbuffered=unbuffered)
+        while (program := arguments.pop(0)).startswith("-"):
+            options.add(program)
+    if unknown := options - {"-P", "-u", "-m"}:
+        sys.exit(f"a forked program takes no {' '.join(unknown)}")
+    _open_streams(unbuffered="-u" in options or bool(os.environ.get("PYTHONUNBUFFERED")))
     sys.argv = [program, *arguments]
-    if is_module:
+    if "-P" not in options:
+        sys.path.insert(0, request["folder"] if "-m" in options else str(Path(program).parent))
+    if "-m" in options:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
     else:
-        sys.path.insert(0, str(Path(program).parent))
         runpy.run_path(program, run_name="__main__")
 
 

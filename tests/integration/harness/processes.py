@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar, overload
 
 from lockstep.client import AdminClient, ClientConfig, ProducerConfig, SerializeType
 from lockstep.testing.process import BrokerProcess, ChildProcess
+from tests.forked.process import Forked
 
 __all__ = [
     "ANSWER_MS",
@@ -68,7 +69,9 @@ def rss_bytes(pid: int) -> int:
 
 
 class Process(ChildProcess):
-    """A process that a test waits for without blocking its event loop."""
+    """A process that a test waits for without blocking its event loop; forked, which saves the time of a start."""
+
+    starter = Forked
 
     async def ended(self, timeout_s: float = END_S) -> int:
         """Wait for its end; the exit status."""
