@@ -72,6 +72,7 @@ def test_all_plots_zoom_together(tmp_path: Path) -> None:
     assert all(state["lines"] == len(state["ticks"]) > 1 for state in found.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("span_ms", [4, 900, 30 * 3_600_000])
 def test_the_browser_writes_times_as_the_page_does(tmp_path: Path, span_ms: int) -> None:
     """The ticks of page.js are those of axis.py, for as many ticks as fit."""
@@ -81,12 +82,14 @@ def test_the_browser_writes_times_as_the_page_does(tmp_path: Path, span_ms: int)
     assert state["ticks"] in [[tick.text for tick in axis.ticks(count=count)] for count in range(2, 10)]
 
 
+@pytest.mark.long
 def test_the_page_fits_a_narrow_window(tmp_path: Path) -> None:
     """Nothing is wider than the window: only tables scroll, inside their cards."""
     found = asked(tmp_path, page("An audit", [corrupted()]), 'note("begin");', width=500)
     assert found["begin"]["width"] <= 500
 
 
+@pytest.mark.long
 def test_owners_alone(tmp_path: Path) -> None:
     """A pressed button of the legend makes the bars of other owners faint, until it is pressed again."""
     acts = """

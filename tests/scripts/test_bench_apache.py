@@ -112,6 +112,7 @@ def test_the_raw_client_refuses_an_answer_that_is_no_success(tmp_path: Path) -> 
 
 @pytest.mark.long
 @NEEDS_BROWSER
+@pytest.mark.long
 @pytest.mark.parametrize("width", [1280, 500])
 def test_the_page_of_a_run_shows_bars(tmp_path: Path, width: int) -> None:
     """A bar for each broker of each case, none wider than the page, and as many verdicts as floors."""

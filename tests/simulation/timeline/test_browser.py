@@ -10,7 +10,7 @@ from lockstep.simulation.timeline.side_by_side import page_of
 from tests.browser import NEEDS_BROWSER, said_by
 from tests.simulation.timeline.runs import takeover, wide
 
-pytestmark = NEEDS_BROWSER
+pytestmark = [NEEDS_BROWSER, pytest.mark.long]
 
 ASKS = """
 const plots = document.querySelector(".plots"), box = document.querySelector(".steps");
