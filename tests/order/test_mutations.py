@@ -29,8 +29,8 @@ def test_the_mutations_are_found_and_named() -> None:
 
 
 def test_a_mutation_of_each_kind_is_found() -> None:
-    """One place of each operator in a recorded run of a group with Java's consumers."""
-    check(rows(1, ("with Java",)))
+    """One place of each operator in a simulated run."""
+    check(rows(1, ("simulator",)))
 
 
 @pytest.mark.parametrize("name", ["demo", "interop"])

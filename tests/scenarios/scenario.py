@@ -22,7 +22,7 @@ from lockstep.simulation import Outcome, SimulationOptions, World, simulate
 from lockstep.simulation.lab.recorded_cluster import INSTANT
 from tests.scenarios.cluster import Cluster
 
-__all__ = ["ENCODINGS", "HASHES", "INSTANT", "SEED", "STORIES", "Mode", "Scenario", "scenario"]
+__all__ = ["ENCODINGS", "HASHES", "INSTANT", "MODES", "SEED", "STORIES", "Mode", "Scenario", "scenario"]
 
 Story = Callable[[Cluster], Awaitable[None]]
 SEED = 20130101
@@ -68,7 +68,7 @@ class Scenario:
 
 STORIES: dict[str, Scenario] = {}
 
-_MODES = {mode.name: mode for mode in map(Mode, ENCODINGS)}
+MODES = {mode.name: mode for mode in map(Mode, ENCODINGS)}
 _FENCED = Mode(SerializeType.MSGPACK, fenced=True)
 
 
@@ -86,7 +86,7 @@ def scenario(
         name = f"{story.__module__.rpartition('.')[2].removeprefix('test_')}.{story.__name__.removeprefix('test_')}"
         STORIES[name] = entry = Scenario(name, story, options)
 
-        @pytest.mark.by_turns("mode", _MODES, always={_FENCED.name: _FENCED} if also_fenced else {})
+        @pytest.mark.by_turns("mode", MODES, always={_FENCED.name: _FENCED} if also_fenced else {})
         def test(mode: Mode) -> None:
             outcome = entry.run(mode)
             if HASHES is not None:

@@ -18,7 +18,7 @@ from tests.store.stores import record
 
 WIDE: Final = "Wide"
 QUEUES: Final = 300  # more than are deleted in one go
-ROUNDS: Final = 25
+ROUNDS: Final = 12
 
 
 class Deletions:

@@ -25,7 +25,7 @@ from lockstep.client.consumer.listener import Outcome, return_type
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
-from tests.scenarios.scenario import ENCODINGS, Scenario, scenario
+from tests.scenarios.scenario import MODES, Mode, Scenario, scenario
 
 R = ConsumeReturnType
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
@@ -96,9 +96,9 @@ async def _consumer(cluster: Cluster, listener: Any, *hooks: Any, ordering: Any,
     return await cluster.start_client("hooked", make)
 
 
-@pytest.mark.parametrize("serialize_type", ENCODINGS, ids=lambda encoding: encoding.name)
+@pytest.mark.by_turns("mode", MODES)
 @pytest.mark.parametrize("ordering", ["queue", "key", "none"])
-def test_what_a_call_came_to(ordering: str, serialize_type: Any) -> None:
+def test_what_a_call_came_to(ordering: str, mode: Mode) -> None:
     """Hooks see SUCCESS, FAILED, EXCEPTION, RETURNNULL for no status, and TIME_OUT from `consume_timeout` on. Each hook
     runs once for each listener call, and a hook that raises changes nothing."""
     again, done = (LATER, ConsumeConcurrentlyStatus.CONSUME_SUCCESS) if ordering == "none" else (SUSPEND, None)
@@ -141,7 +141,7 @@ def test_what_a_call_came_to(ordering: str, serialize_type: Any) -> None:
         failed = cluster.events("hook_failed", host="hooked")
         assert {line.fields["hook"] for line in failed} >= {"Raising.before", "Raising.after", "Raising.filter_message"}
 
-    Scenario("hooks", story, None).run(serialize_type)
+    Scenario("hooks", story, None).run(mode)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_what_a_call_came_to(ordering: str, serialize_type: Any) -> None:
         (ConsumeOrderlyStatus.ROLLBACK, False),
     ],
 )
-@pytest.mark.parametrize("serialize_type", ENCODINGS, ids=lambda encoding: encoding.name)
-def test_what_counts_as_success(status: ConsumeOrderlyStatus, success: bool, serialize_type: Any) -> None:
+@pytest.mark.by_turns("mode", MODES)
+def test_what_counts_as_success(status: ConsumeOrderlyStatus, success: bool, mode: Mode) -> None:
     """With manual commit SUCCESS and COMMIT count, of the four results; hooks see the names as the listener gave
     them."""
 
@@ -172,7 +172,7 @@ def test_what_counts_as_success(status: ConsumeOrderlyStatus, success: bool, ser
         assert hook.outcomes()[0] == (R.SUCCESS, success, status.name)
         await cluster.end(judge=False)
 
-    Scenario("success", story, None).run(serialize_type)
+    Scenario("success", story, None).run(mode)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,12 @@ STEPS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=settings().max_examples // 2,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(schedule=st.lists(STEPS, max_size=12), seed=st.integers(0, 2**32), encoding=st.sampled_from(ENCODINGS))
 def test_one_listener_a_queue_in_any_schedule(schedule: list[Step], seed: int, encoding: SerializeType) -> None:
     """In any schedule: one process never runs two listeners on one queue; two processes do only when a stall inside a

@@ -59,6 +59,7 @@ def test_without_a_listener():
 '''
 
 
+@pytest.mark.long
 def test_under_plain_pytest(tmp_path: Path) -> None:
     """Without a plugin of ours; and the command of a failure fails in the same way."""
     (tmp_path / "test_shop.py").write_text(TESTS, encoding="utf-8")

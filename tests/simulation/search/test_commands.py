@@ -67,6 +67,7 @@ def test_a_state_of_another_experiment_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_ctrl_c_leaves_what_there_is(tmp_path: Path) -> None:
     """The report has the seeds that were run, the status is 130, no worker is left, and the next call goes on."""
     words = ["sweep", "worlds", "--seeds", "500", "--jobs", "2", "--lock-mode", "faithful", "--state", "state"]

@@ -98,6 +98,7 @@ def stop_inside_a_call() -> Plan:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.long
 def test_a_stop_inside_a_call_is_told() -> None:
     """The stop, the lock that ran out, the new owner and the two calls, with their times."""
     plan = stop_inside_a_call()
