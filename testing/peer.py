@@ -90,12 +90,16 @@ class Peer:
             self._decoder.feed(data)
         return decode_command(found)
 
-    async def ask(self, data: bytes) -> RemotingCommand:
+    async def reply(self) -> RemotingCommand:
         """The next reply; requests of the broker before it are skipped. Raises as `read`."""
-        await self.send(data)
         while not (command := await self.read()).is_reply:
             pass
         return command
+
+    async def ask(self, data: bytes) -> RemotingCommand:
+        """Send, and the next reply. Raises as `read`."""
+        await self.send(data)
+        return await self.reply()
 
     async def outcome(self, data: bytes) -> str:
         """The next reply in a few words, or CLOSED."""
@@ -123,9 +127,7 @@ class Peer:
         return dict(outcomes)
 
     async def _count(self, outcomes: Counter[str]) -> None:
-        while not (command := await self.read()).is_reply:
-            pass
-        outcomes[f"code {int(command.code)}"] += 1
+        outcomes[f"code {int((await self.reply()).code)}"] += 1
 
     async def is_refused(self, data: bytes) -> bool:
         """Whether the connection ends after `data`, without a word."""

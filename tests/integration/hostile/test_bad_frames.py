@@ -79,7 +79,6 @@ def unreadable(target: Attacked, since: int = 0) -> list[dict[str, Any]]:
     return target.events("frame_unreadable")[since:]
 
 
-@pytest.mark.smoke
 def test_an_unreadable_stream_ends_its_connection(attack: Attack) -> None:
     """No answer is possible without an opaque: the connection is closed, and one log event says why. One broker for
     all of them: what one row leaves behind, the next would meet."""
@@ -100,6 +99,7 @@ def test_an_unreadable_stream_ends_its_connection(attack: Attack) -> None:
     attack(story, *OPTIONS)
 
 
+@pytest.mark.smoke
 def test_what_came_before_is_answered(attack: Attack) -> None:
     """A good request and garbage in one write: the request is answered, then the connection is closed."""
 

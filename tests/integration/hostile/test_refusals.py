@@ -184,7 +184,6 @@ async def check_row(target: Attacked, port: str, row: Row) -> None:
         assert (await peer.ask(json_request(9999, opaque=32))).opaque == 32
 
 
-@pytest.mark.smoke
 def test_each_is_refused(attack: Attack) -> None:
     """With the code that RocketMQ has for it (wire.md 3, 4.7, 6.2). The name server also answers unknown codes, which
     Apache's never answers."""
@@ -235,6 +234,7 @@ def pack(body: bytes) -> bytes:
     return packed
 
 
+@pytest.mark.smoke
 def test_what_is_just_allowed_is_stored(attack: Attack) -> None:
     """A body of exactly 4 MiB, an empty one, and properties of the largest size (wire.md 4.7)."""
     overhead = len("k\1") + len("\2CLUSTER\1DefaultCluster")
