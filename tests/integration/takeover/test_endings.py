@@ -12,10 +12,10 @@ STATUS = {signal.SIGTERM: 0, signal.SIGINT: 130}
 # Locks live for RocketMQ's 60 s here: whatever changes hands within seconds was handed back.
 CONFIG = {"rebalance_interval_ms": 1000, "persist_consumer_offset_interval_ms": 500}
 
+pytestmark = pytest.mark.long
 by_signal = pytest.mark.parametrize("number", list(STATUS), ids=lambda number: number.name)
 
 
-@pytest.mark.long
 @by_signal
 async def test_a_consumer_that_is_told_to_end_hands_everything_back(
     processes: Processes, number: signal.Signals
@@ -41,9 +41,7 @@ async def test_a_consumer_that_is_told_to_end_hands_everything_back(
     assert not broker.events("lock_taken_over")
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)], ids=lambda number: number.name
-)
+@by_signal
 async def test_a_broker_that_is_told_to_end_ends_under_its_clients(
     processes: Processes, number: signal.Signals
 ) -> None:
@@ -60,7 +58,6 @@ async def test_a_broker_that_is_told_to_end_ends_under_its_clients(
     assert await again.stop() == 0
 
 
-@pytest.mark.long
 @by_signal
 async def test_a_consumer_ends_though_its_broker_is_gone(processes: Processes, number: signal.Signals) -> None:
     """It can no longer unlock or commit. It logs that, and ends with the right status."""

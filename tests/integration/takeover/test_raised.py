@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.integration.harness.processes import Processes
 
 RAISING = (
@@ -18,6 +20,7 @@ RAISING = (
 )
 
 
+@pytest.mark.long
 async def test_what_user_code_raises_is_printed_with_its_traceback(processes: Processes) -> None:
     """Listeners of all orderings, hooks, callbacks and strategies: stderr has file, line and text although no logger is
     configured, and no other event of the client."""
