@@ -9,6 +9,7 @@ from typing import Any, Final
 from lockstep.broker.fence import states as fence_states
 from lockstep.client import ClientConfig, ConsumerConfig, LitePullConsumerConfig, ProducerConfig, PullConsumerConfig
 from lockstep.client.consumer.ownership import lock_states
+from lockstep.order.traces.format import trace_page
 from lockstep.remoting.connections.connection_states import MACHINES, Machine
 from lockstep.simulation.articles.play import narration_text
 from lockstep.simulation.articles.registry import SECTIONS, find_section
@@ -124,6 +125,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "museum.md": document,
     "permissions.md": permissions,
     "protections.md": protections,
+    "trace.md": trace_page,
 }
 
 

@@ -1,7 +1,7 @@
 """Checks traces against the rules of order. `lockstep trace check`, the demo, the scenarios and the auditor use it.
 
 kinds.py has the table of rules, docs/order.md (part 1) the definition of order, docs/judge.md the evidence that each
-kind of finding needs and the limits, docs/trace.md the records.
+kind of finding needs and the limits, order/traces/format.py the records.
 
 **How the work is split.** `survey` reads all traces once, and finds what a judge of one queue needs of the others: the
 clocks, when each client wrote, grants, restarts. A `QueueJudge` takes the records of one queue in time order, and keeps

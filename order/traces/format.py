@@ -1,4 +1,4 @@
-"""The trace format: a table of all fields and events. The reader checks records with it; docs/trace.md comes from it.
+"""The trace format: a table of all fields and events. The reader checks records with it; `make docs` writes its page.
 
 A trace is JSON lines, one record a line. `VERSION` is what `TraceWriter` writes into `v`; records of version 1 have no
 `v`, `machine` and `boot`. Other events and fields are allowed and ignored.
@@ -180,11 +180,9 @@ def why_broken(record: Any) -> str | None:
 
 
 def trace_page() -> str:
-    """The text of docs/trace.md."""
+    """The page of the format, in Markdown."""
     lines = [
         "# The trace format",
-        "",
-        "Generated from the tables of [order/traces/format.py](../order/traces/format.py) by `scripts/write_trace_page.py`; a test holds the two equal.",
         "",
         f"A trace is a file of JSON lines, one record a line, in the order in which one process wrote them. This is version {VERSION}. Version 1 had no `v`,",
         "`machine` and `boot`, and no event `closed`; it is read as well. A reader skips events and fields that it does not know, and counts a line",

@@ -1,21 +1,16 @@
-"""The trace format: one table for the page, the reader and the writer."""
+"""The trace format: one table for the reader and the writer."""
 
 import json
 from pathlib import Path
 
 from lockstep.order.kinds import RULES, Kind, kinds_table
-from lockstep.order.traces.format import EVENTS, FIELDS, Event, trace_page, why_broken
+from lockstep.order.traces.format import EVENTS, FIELDS, Event, why_broken
 from tests.client.messages import message_at
 from tests.client.stage import queue_at
 from tests.order.test_trace import Tracing
 from tests.rows import by_row
 
-PAGE = Path(__file__).parents[2] / "docs" / "trace.md"
-
-
-def test_the_page_is_the_table() -> None:
-    """docs/trace.md is what scripts/write_trace_page.py writes."""
-    assert PAGE.read_text(encoding="utf-8") == trace_page()
+PAGE = Path(__file__).parents[2] / "docs" / "judge.md"
 
 
 def test_every_event_names_fields_of_the_table() -> None:
@@ -56,6 +51,6 @@ async def test_what_the_writer_writes_is_in_the_table(tmp_path: Path) -> None:
 
 def test_the_kinds_on_their_page_are_the_table() -> None:
     """docs/judge.md has every kind with its rule; the table is that of order/kinds.py."""
-    page = (PAGE.parent / "judge.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     assert kinds_table() in page
     assert set(RULES) == set(Kind)

@@ -1,5 +1,7 @@
 """The rules of the five articles, read from docs/COVERAGE.md: a line for each, with its functions and its test.
 
+A rule that an earlier article tells too names that article's section instead: "as 1/2.2.7".
+
 A function is named as `name`, `Class` or `Class.method`, a test by its own name, or as `file::name` where two tests
 have the name.
 """
@@ -12,13 +14,14 @@ from typing import NamedTuple
 
 from tests.tidy.source import ROOT, sources
 
-__all__ = ["PAGE", "Rule", "defined", "named_tests", "rules", "section_titles"]
+__all__ = ["PAGE", "Rule", "defined", "named_tests", "rules", "section_titles", "told_before"]
 
 PAGE = ROOT / "docs" / "COVERAGE.md"
 _SECTION = re.compile(r"^### (?P<title>.+)$")
 _RULE = re.compile(
     r"^- (?P<text>.+?): (?P<functions>`[\w.]+`(?:, `[\w.]+`)*); (?:`(?P<test>[\w:]+)`|same test)\.(?: .+)?$"
 )
+_TOLD_BEFORE = re.compile(r"^- .+: as (?P<section>[1-5]/\S+)\.(?: .+)?$")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -55,11 +58,19 @@ def _rules() -> Iterator[Rule]:
         if not line.startswith("- "):
             test = test if line else ""  # "same test" does not reach over a gap
             continue
+        if _TOLD_BEFORE.match(line):
+            test = ""
+            continue
         found = _RULE.match(line)
         if found is None:
-            raise ValueError(f"{PAGE.name}:{number}: not `- TEXT: `FUNCTION`; `TEST`.`")
+            raise ValueError(f"{PAGE.name}:{number}: neither `- TEXT: `FUNCTION`; `TEST`.` nor `- TEXT: as SECTION.`")
         test = found["test"] or test
         yield Rule(number, found["text"], tuple(re.findall(r"`([\w.]+)`", found["functions"])), test)
+
+
+def told_before() -> list[str]:
+    """The sections to which rules lead that an earlier article tells too, one for each such rule."""
+    return [found["section"] for line in _lines() if (found := _TOLD_BEFORE.match(line))]
 
 
 def _lines() -> list[str]:
