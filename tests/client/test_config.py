@@ -191,12 +191,10 @@ def test_a_broker_of_which_nothing_is_said_keeps_a_lock_for_60_s() -> None:
     assert ConsumerConfig(lock_max_live_time_ms=5_000, lock_interval_ms=3_000).lock_surely_held_ms == 9_000
 
 
-@pytest.mark.parametrize(
-    "name",
+@by_row("name",
     ["heartbeat_broker_interval_ms", "poll_name_server_interval_ms", "rebalance_interval_ms", "lock_interval_ms",
      "persist_consumer_offset_interval_ms", "request_timeout_ms", "pull_delay_when_flow_control_ms",
-     "pull_delay_when_broker_flow_control_ms"],
-)  # fmt: skip
+     "pull_delay_when_broker_flow_control_ms"])  # fmt: skip
 def test_a_period_of_nothing_is_refused(name: str) -> None:
     """It would be a loop that never waits."""
     for value in (0, -1):
@@ -219,8 +217,8 @@ def test_a_pull_may_be_held_its_suspend_time_and_a_sweep() -> None:
     ConsumerConfig(pull_timeout_ms=20_001)
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "high"),
+@by_row(
+    "name, low, high",
     [
         ("consume_message_batch_max_size", 1, 1024),
         ("pull_batch_size", 1, 1024),

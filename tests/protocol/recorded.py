@@ -11,6 +11,7 @@ import pytest
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.frame import Frame, FrameDecoder
+from tests.rows import by_row
 
 __all__ = [
     "ADMIN", "CPP", "FRAMES", "GROUPS", "JAVA", "JAVA_BINARY", "NODE", "VECTORS",
@@ -116,8 +117,8 @@ GROUPS = [
     for direction, count in zip(("request", "reply"), counts, strict=True)
     if count
 ]
-each_group = pytest.mark.parametrize(("file", "code", "direction"), GROUPS)
-each_file = pytest.mark.parametrize("file", FRAMES)
+each_group = by_row("file, code, direction", GROUPS)
+each_file = by_row("file", FRAMES)
 
 
 class Recorded(NamedTuple):

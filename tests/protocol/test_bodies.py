@@ -194,8 +194,8 @@ def test_cluster_table_lists_brokers_by_cluster() -> None:
     assert info.to_wire()["clusterAddrTable"] == {"C1": ["a", "b"], "C2": ["c"]}
 
 
-@pytest.mark.parametrize(
-    ("order_conf", "queues"),
+@by_row(
+    "order_conf, queues",
     [
         ("b:2;a:1", [("b", 0), ("b", 1), ("a", 0)]),  # in its own order, and b has no master
         ("a:0", [("a", 0), ("a", 1)]),

@@ -49,8 +49,8 @@ def test_the_body_follows_the_header() -> None:
         assert decode_body(Anything, encode_body(body, serialize_type), serialize_type) == body
 
 
-@pytest.mark.parametrize(
-    ("data", "value"),
+@by_row(
+    "data, value",
     [
         (b'{0:"a"}', {"0": "a"}),
         (b'{0:"a",1:"b"}', {"0": "a", "1": "b"}),
@@ -62,7 +62,6 @@ def test_the_body_follows_the_header() -> None:
         (b'{"a\\\\":1,2:3}', {"a\\": 1, "2": 3}),
         ('{7:"ä,8:"}'.encode(), {"7": "ä,8:"}),
     ],
-    ids=lambda value: value.decode() if isinstance(value, bytes) else "",
 )
 def test_integer_keys_without_quotes(data: bytes, value: dict[str, Any]) -> None:
     """fastjson's bare keys are read wherever they stand, and text that looks like them stays text."""
@@ -85,9 +84,8 @@ def test_bytes_that_are_no_json_body(data: bytes) -> None:
         read(data)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x81\xa1a", b"\x81\xa1a\x01\x01", b"\x91" * 5000, b"\x81\x01\x01",
-                                  b"\xd7\xff" + b"\xff" * 8, b"\x81\xa1a\xa3\xed\xa0\x80"],
-                         ids=lambda data: data[:8].hex())  # fmt: skip
+@by_row("data", [b"", b"\xc1", b"\x81\xa1a", b"\x81\xa1a\x01\x01", b"\x91" * 5000, b"\x81\x01\x01",
+                                  b"\xd7\xff" + b"\xff" * 8, b"\x81\xa1a\xa3\xed\xa0\x80"])  # fmt: skip
 def test_bytes_that_are_no_msgpack_body(data: bytes) -> None:
     """Likewise in msgpack: cut short, too long, too deep, keys that are no text, bad UTF-8."""
     with pytest.raises(BodyError, match="not a Anything"):
@@ -147,7 +145,7 @@ def test_take_reads_members_by_kind() -> None:
             take(wire, name, kind)
 
 
-@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30, str(2**63), "9" * 5000, float("inf"), [[]], {"a": {}}])
+@by_row("value", [2**63, -(2**63) - 1, 10**30, str(2**63), "9" * 5000, float("inf"), [[]], {"a": {}}])
 def test_numbers_keep_to_64_bits(value: Any) -> None:
     """A number that no reader could be given again is refused where it comes in."""
     with pytest.raises(BodyError, match="member n ") as raised:

@@ -110,9 +110,7 @@ def test_json_takes_what_clients_send() -> None:
     assert (decoded.remark, decoded.language, decoded.positional) == (None, LanguageCode.JAVA, None)
 
 
-@pytest.mark.parametrize(
-    ("language", "ordinal"), [("CPP", 1), ("GO", 9), ("RUST", 12), ("COBOL", 7), (5, 7), (None, 7), ([], 7), (..., 7)]
-)
+@by_row("language, ordinal", [("CPP", 1), ("GO", 9), ("RUST", 12), ("COBOL", 7), (5, 7), (None, 7), ([], 7), (..., 7)])
 def test_json_languages(language: Any, ordinal: int) -> None:
     """Known names get their ordinal; anything else is OTHER."""
     assert decoded_header(json_header, json_bytes(language=language)).language == ordinal

@@ -15,8 +15,8 @@ from tests.rows import by_row
 QUEUE = MessageQueue("T", "b", 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@by_row(
+    "text, value",
     [
         ("{a:1,_b:2,$c:3}", {"a": 1, "_b": 2, "$c": 3}),
         ("{'a':'it\\'s \"x\"'}", {"a": 'it\'s "x"'}),

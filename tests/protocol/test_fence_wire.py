@@ -116,8 +116,8 @@ def test_absent_members_leave_rocketmqs_bytes() -> None:
     assert row.keys() == {"ageMs", "clientId", "consumerGroup", "heldMs", "messageQueue", "remainingMs"}
 
 
-@pytest.mark.parametrize(
-    ("body_class", "wire"),
+@by_row(
+    "body_class, wire",
     [
         (LockBatchBody, BODIES[0].to_wire() | {"epochs": ["1-1"]}),
         (LockBatchBody, BODIES[0].to_wire() | {"epochs": ["1-1", "many"]}),

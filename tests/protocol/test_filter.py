@@ -61,8 +61,8 @@ def test_tags_code() -> None:
     assert [tags_code(tags) for tags in (None, "", "TagA")] == [0, 0, 2598919]
 
 
-@pytest.mark.parametrize(
-    ("expression", "tags"),
+@by_row(
+    "expression, tags",
     [
         (None, ()),
         ("", ()),

@@ -19,6 +19,7 @@ from lockstep.protocol.messages.message import (
 )
 from lockstep.protocol.messages.properties import sharding_key_of
 from tests.fuzz.strategies import stored_message
+from tests.rows import by_row
 
 PROPERTIES = "KEYS\x01k1\x02TAGS\x01TagA\x02UNIQ_KEY\x01FD00\x02__SHARDINGKEY\x01N123"
 PARTS: dict[str, Any] = {
@@ -94,8 +95,8 @@ def test_the_id_is_the_producers_or_the_brokers() -> None:
     assert (without.tags, without.keys, without.sharding_key, without.properties) == (None, None, None, {})
 
 
-@pytest.mark.parametrize(
-    ("properties", "key"),
+@by_row(
+    "properties, key",
     [
         (b"SHARDING_KEY\x01go\x02TAGS\x01A", "go"),
         (b"TAGS\x01A\x02__SHARDINGKEY\x01java", "java"),

@@ -17,7 +17,7 @@ from tests.rows import by_row
 ILLEGAL = ["", "a b", "a.b", "a/b", "ä", "a\n", "\n", "a$", "T\0", "a:b", "\uff41", "\u0661"]
 
 
-@pytest.mark.parametrize("name", ["T", "a-b_c", "%RETRY%G", "%DLQ%G", "x|y", "0", "T" * 127, "TBW102"])
+@by_row("name", ["T", "a-b_c", "%RETRY%G", "%DLQ%G", "x|y", "0", "T" * 127, "TBW102"])
 def test_legal_names(name: str) -> None:
     """Letters, digits and % | _ - up to 127 characters."""
     check_topic(name)

@@ -29,8 +29,8 @@ def test_java_4_9_8_form(properties: dict[str, str], text: str) -> None:
     assert decode_properties(text) == properties
 
 
-@pytest.mark.parametrize(
-    ("text", "properties"),
+@by_row(
+    "text, properties",
     [
         ("a\x01b\x02", {"a": "b"}),
         ("\x02\x02a\x01b\x02\x02c\x01d", {"a": "b", "c": "d"}),
@@ -42,7 +42,6 @@ def test_java_4_9_8_form(properties: dict[str, str], text: str) -> None:
         ("a\x01b\x01c", {"a": "b\x01c"}),
         ("TAGS\x01null\x02", {"TAGS": "null"}),
     ],
-    ids=repr,
 )
 def test_the_parsers_rule(text: str, properties: dict[str, str]) -> None:
     """A trailing 0x02 is no pair, pieces without name or value vanish, the last of equal names wins (wire.md 4.2)."""

@@ -93,8 +93,8 @@ def test_properties_of_every_kind() -> None:
     assert (changed.colour, changed.since_ms) == (Colour.GREEN, 5)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
+@by_row(
+    "name, value, words",
     [
         ("size", "many", "'size' must be a whole number, not 'many'"),
         ("pullBatchSize", "1.5", "'pullBatchSize' must be a whole number, not '1.5'"),

@@ -11,6 +11,7 @@ from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.host.storage import FileLock
 from lockstep.simulation import World, simulate
 from lockstep.store.data_dir import DataDir
+from tests.rows import by_row
 
 
 class Moved(OsStorage):
@@ -39,7 +40,7 @@ def test_how_the_last_one_ended_is_looked_at_when_the_lock_is_held(tmp_path: Pat
     folder.release()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@by_row("seed", range(8))
 def test_a_power_cut_after_the_start_is_known_to_the_next_start(seed: int) -> None:
     """The mark is on the disk before the first message: else what is torn would be taken for whole."""
 

@@ -10,11 +10,11 @@ from lockstep.protocol.bodies.admin import BrokerStatsData
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.name_server import KvTable
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.remoting.settings import SettingError, with_properties
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer
+from tests.broker.helpers import NOW_MS, Peer
 
 R, C = RequestCode, ResponseCode
 POOLS = [f"{pool}ThreadPoolQueue" for pool in ("pull", "query", "send")]
@@ -63,9 +63,9 @@ RUNTIME_NAMES = {
 }
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding)
 
 
 def settings(peer: Peer) -> dict[str, str]:

@@ -22,17 +22,17 @@ from lockstep.protocol.headers.admin import (
 )
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.model import MessageQueue
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer
+from tests.broker.helpers import NOW_MS, Peer, consumer
 
 R, C = RequestCode, ResponseCode
 Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 INT64_MAX = 2**63 - 1
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
     """With a topic of two queues: three messages in the first, stored 1 s apart, and none in the second."""
-    peer = Peer(request.param)
+    peer = Peer(header_encoding)
     peer.answer(R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader("T", "TBW102", 2, 2, 6))
     for _ in range(3):
         peer.send("T")

@@ -22,15 +22,15 @@ from lockstep.protocol.headers.admin import (
     ProducerGroupRequestHeader,
 )
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer, heartbeat_of
+from tests.broker.helpers import NOW_MS, Peer, consumer, heartbeat_of
 
 R, C = RequestCode, ResponseCode
 T = SubscriptionData.parse("T", "a || b", 1)
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding)
 
 
 def groups(peer: Peer) -> dict[str, SubscriptionGroupConfig]:

@@ -7,7 +7,7 @@ import pytest
 from lockstep.protocol.bodies.admin import QueryConsumeQueueResponseBody
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.codes import FRAME_BYTES_MAX, RequestCode, ResponseCode
+from lockstep.protocol.codes import FRAME_BYTES_MAX, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.filter import tags_code
@@ -20,15 +20,15 @@ from lockstep.protocol.headers.admin import (
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.protocol.messages.message import decode_messages
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer
+from tests.broker.helpers import NOW_MS, Peer, consumer
 
 C = ResponseCode
 FOREVER = 2**63 - 1
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding)
 
 
 def query(peer: Peer, key: str, max_num: int = 64, **fields: Any) -> RemotingCommand:

@@ -13,15 +13,15 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.model import MessageQueue
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer
+from tests.broker.helpers import NOW_MS, Peer, consumer
 
 R, C = RequestCode, ResponseCode
 ORDERS = CreateTopicRequestHeader("orders", "TBW102", 2, 2, 6)
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding)
 
 
 def test_topics_are_created_and_changed_by_command(peer: Peer) -> None:

@@ -25,7 +25,7 @@ from lockstep.protocol.headers.admin import (
     PutKvConfigRequestHeader,
 )
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
-from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, ask_name_server
+from tests.broker.helpers import NOW_MS, FakeConnection, ask_name_server
 
 R, C = RequestCode, ResponseCode
 A = BrokerIdentity("C1", "broker-a", 0, "10.0.0.1:10911")
@@ -54,9 +54,9 @@ class World:
         return {data.broker_name: data.perm for data in route.queue_datas} if route else {}
 
 
-@pytest.fixture(params=ENCODINGS)
-def world(request: pytest.FixtureRequest) -> World:
-    return World(request.param)
+@pytest.fixture
+def world(header_encoding: SerializeType) -> World:
+    return World(header_encoding)
 
 
 def test_a_key_is_put_read_and_deleted(world: World) -> None:

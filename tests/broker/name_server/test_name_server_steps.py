@@ -24,6 +24,7 @@ from lockstep.protocol.headers.admin import (
 )
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
 from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, over_the_wire
+from tests.rows import by_row
 
 R = RequestCode
 A = BrokerIdentity("C", "broker-a", 0, "10.0.0.1:10911")
@@ -91,8 +92,8 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("code", LISTS)
+@by_row("encoding", ENCODINGS)
+@by_row("code", LISTS)
 def test_a_list_of_many_topics_takes_many_turns(code: RequestCode, encoding: int) -> None:
     """The answer is that of one go. A client can read a route between two steps."""
     turns = registered()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.broker.limits.spared import SPARED
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.errors import BodyError, HeaderError, LocalProtocolError
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
@@ -18,15 +18,15 @@ from lockstep.protocol.messages.together import (
     encode_commits,
     encode_rows,
 )
-from tests.broker.helpers import ENCODINGS, Peer
+from tests.broker.helpers import Peer
 
 C = ResponseCode
 CODE = RequestCode.COMMIT_TOGETHER
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    peer = Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    peer = Peer(header_encoding)
     peer.make_topics("T", "U")
     return peer
 

@@ -15,7 +15,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.messaging import FindSentRequestHeader, SendMessageResponseHeader
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
-from tests.broker.helpers import ENCODINGS, Peer, heartbeat_of
+from tests.broker.helpers import Peer, heartbeat_of
 from tests.broker.kept.kept_broker import kept, until
 
 C = ResponseCode
@@ -23,9 +23,9 @@ FIND = RequestCode.FIND_SENT
 HEADER = FindSentRequestHeader("T", 0, 0, "id-1", 1, 1, 0, "producer-1")
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    made = Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    made = Peer(header_encoding)
     made.make_topics("T")
     return made
 

@@ -23,15 +23,15 @@ from lockstep.protocol.headers.messaging import (
     UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer, heartbeat_of, queues_of
+from tests.broker.helpers import NOW_MS, Peer, consumer, heartbeat_of, queues_of
 
 R, C = RequestCode, ResponseCode
 T = SubscriptionData.parse("T", "*", 1)
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding)
 
 
 # Locks ------------------------------------------------------------------------------------------------------------

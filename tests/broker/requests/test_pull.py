@@ -9,11 +9,11 @@ import pytest
 from lockstep.broker.processors.pull import sweep_held_pulls
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
-from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.messages.message import decode_messages
-from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, Peer, consumer, pull_header
+from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, pull_header
 
 C = ResponseCode
 COMMIT, SUSPEND, TEXT = PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUSPEND, PullSysFlag.SUBSCRIPTION
@@ -21,9 +21,9 @@ BULK = int(TEXT | PullSysFlag.BULK)
 WAITING = int(SUSPEND | TEXT)
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding)
 
 
 def bodies(reply: RemotingCommand | None) -> list[bytes]:

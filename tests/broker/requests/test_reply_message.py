@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (
     PushReplyMessageRequestHeader,
@@ -12,7 +12,7 @@ from lockstep.protocol.headers.messaging import (
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.messages.properties import decode_properties
 from lockstep.remoting.errors import RequestTimeout
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, heartbeat_of, send_header
+from tests.broker.helpers import NOW_MS, Peer, heartbeat_of, send_header
 from tests.broker.requests.test_send import stored
 
 C = ResponseCode
@@ -20,10 +20,10 @@ TOPIC = "DefaultCluster_REPLY_TOPIC"
 PROPERTIES = "CORRELATION_ID\x01q1\x02REPLY_TO_CLIENT\x01asker\x02MSG_TYPE\x01reply\x02TAGS\x01A"
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
     """The one that answers; a producer with the client id "asker" is on the connection `asker`."""
-    return Peer(request.param)
+    return Peer(header_encoding)
 
 
 @pytest.fixture

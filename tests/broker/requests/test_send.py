@@ -15,14 +15,14 @@ from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import encode_properties
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, send_header
+from tests.broker.helpers import NOW_MS, Peer, send_header
 
 C = ResponseCode
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding)
 
 
 def stored(peer: Peer, topic: str = "T", queue_id: int = 0) -> list[MessageExt]:

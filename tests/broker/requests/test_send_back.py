@@ -6,20 +6,20 @@ import pytest
 
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.messages.message import MessageExt, decode_messages
-from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, Peer, pull_header
+from tests.broker.helpers import NOW_MS, FakeConnection, Peer, pull_header
 from tests.broker.requests.test_send import stored
 
 C = ResponseCode
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    peer = Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    peer = Peer(header_encoding)
     peer.send(body=b"first")
     peer.send(body=b"poison", properties="UNIQ_KEY\x01U1\x02KEYS\x01k\x02TAGS\x01A", flag=9, sys_flag=1)
     return peer

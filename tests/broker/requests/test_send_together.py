@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.protocol.bodies.broker import TopicConfig
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import tags_code
@@ -27,7 +27,7 @@ from lockstep.protocol.messages.together import (
     encode_sends,
 )
 from lockstep.store import StoreFull
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, send_header
+from tests.broker.helpers import NOW_MS, Peer, send_header
 
 C = ResponseCode
 HEADER = SendTogetherRequestHeader("PG", "TBW102", 4, 1, "broker-a", False, "producer-1")
@@ -46,9 +46,9 @@ class One(NamedTuple):
     sys_flag: int = 0
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding)
 
 
 def frame_of(messages: "list[One]") -> bytes:

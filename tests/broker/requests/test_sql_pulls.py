@@ -10,14 +10,14 @@ import pytest
 from lockstep.broker.state import filters as consumer_filters
 from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.messages.properties import encode_properties
 from lockstep.store import Passes
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, RecordingLog, consumer
+from tests.broker.helpers import NOW_MS, Peer, RecordingLog, consumer
 
 C = ResponseCode
 SUSPEND, TEXT = int(PullSysFlag.SUSPEND), int(PullSysFlag.SUBSCRIPTION)
@@ -28,9 +28,9 @@ def sql(expression: str = "size > 2", version: int = 5, topic: str = "T") -> Sub
     return SubscriptionData(topic, expression, sub_version=version, expression_type="SQL92")
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    return Peer(request.param, property_filter=True)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    return Peer(header_encoding, property_filter=True)
 
 
 def send_sizes(peer: Peer, *sizes: int) -> None:

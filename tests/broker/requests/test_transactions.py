@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker.processors.transaction import check_transactions
-from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
@@ -18,7 +18,7 @@ from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import encode_properties
 from lockstep.store import StoreFull
-from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, heartbeat_of
+from tests.broker.helpers import NOW_MS, Peer, heartbeat_of
 from tests.broker.requests.test_send import stored
 
 C = ResponseCode
@@ -27,9 +27,9 @@ COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 ROUND_MS = 60_000
 
 
-@pytest.fixture(params=ENCODINGS)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    peer = Peer(request.param)
+@pytest.fixture
+def peer(header_encoding: SerializeType) -> Peer:
+    peer = Peer(header_encoding)
     peer.answer(RequestCode.HEART_BEAT, None, heartbeat_of("p1", producers=("PG",)))
     return peer
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.client.dispatch.consume_service import SUSPEND, S, Service, answers
 from tests.client.stage import Stage, on_stage
+from tests.rows import by_row
 
 # Automatic commit --------------------------------------------------------------------------------------------
 
@@ -188,8 +189,8 @@ async def test_given_up_under_manual_commit_commits_nothing(stage: Stage) -> Non
 # Statistics --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("status", "auto_commit", "ok", "failed"),
+@by_row(
+    "status, auto_commit, ok, failed",
     [
         (None, True, 2, 0),
         (S.COMMIT, True, 2, 0),

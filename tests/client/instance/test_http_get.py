@@ -10,6 +10,7 @@ from lockstep.client.instance.http_get import HttpGetFailed, http_get
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.simulation import World, simulate
 from tests.client.instance.web import WebServer
+from tests.rows import by_row
 
 URL = "http://names:8080/rocketmq/nsaddr"
 
@@ -45,8 +46,8 @@ def test_a_whole_reply(reply: bytes, text: str) -> None:
     assert page(reply) == text
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
+@by_row(
+    "reply, reason",
     [
         (b"", "not a whole HTTP reply"),
         (b"HTTP/1.1 200 OK\r\nContent-Le", "not a whole HTTP reply"),

@@ -32,6 +32,7 @@ from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused, RequestTimeout
 from tests.client.pulls.pulling import push_member
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+from tests.rows import by_row
 
 GROUP = "tower"
 QUERY, UPDATE = RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET
@@ -205,8 +206,8 @@ async def first_offset(stage: Stage, queue: MessageQueue, config: ConsumerConfig
     return await placing(ProcessQueue(queue, 1, 0)), broker
 
 
-@pytest.mark.parametrize(
-    ("where", "retry", "code", "offset"),
+@by_row(
+    "where, retry, code, offset",
     [
         (LAST, False, MAX, 900),
         (LAST, True, None, 0),

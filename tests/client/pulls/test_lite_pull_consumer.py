@@ -18,6 +18,7 @@ from tests.client.messages import stored_bytes
 from tests.client.pulls.pull_stage import Lite, lite, stored_offsets
 from tests.client.pulls.slaves import serves
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
+from tests.rows import by_row
 
 R = RequestCode
 HALF_POLL_MS = 500
@@ -199,8 +200,8 @@ async def test_a_shutdown_ends_a_waiting_poll(stage: Stage) -> None:
     assert await polling == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "pulled"),
+@by_row(
+    "settings, pulled",
     [
         ({"pull_threshold_for_queue": 20}, 30),  # over 20 messages wait
         ({"pull_threshold_for_queue": 19}, 20),
