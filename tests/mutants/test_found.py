@@ -26,6 +26,7 @@ def test_a_world_finds_it_again(name: str) -> None:
     assert is_decisive(found), f"found {found.kinds}, and found.json has {known}"
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("case", BY_FOCUSED, ids=str)
 def test_with_all_protections_the_same_world_is_silent(case: Case) -> None:
     """Else it has proved nothing."""
@@ -38,6 +39,7 @@ def test_the_worlds_of_this_table_are_kept() -> None:
     assert set(kept_plans()) == kept_cases()
 
 
+@pytest.mark.rotating
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", LockMode)
 @pytest.mark.parametrize("experiment", [one.name for one in (*FOCUSED, PRODUCERS_WORLDS)])

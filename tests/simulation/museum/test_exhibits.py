@@ -23,6 +23,7 @@ ROOT: Final = Path(__file__).parents[3]
 AGAIN: Final = "python -m tests.simulation.museum.find"
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("key", EXHIBITS)
 def test_it_replays(key: str) -> None:
     """The smallest plan shows the violation under the variant; the product runs the same plan without any."""
