@@ -216,7 +216,8 @@ class Hosts:
         start = partial(self.consumer, name, listener=listener, **arguments)
         runtime = self.world.host(name)
         of_consumer = {key: arguments.pop(key) for key in _OF_CONSUMER if key in arguments}
-        arguments.setdefault("commit_together", False)  # stories show single commits, and recorded seeds have them
+        # The texts of stories, articles and exhibits name commits one by one. Worlds draw whether they go together.
+        arguments.setdefault("commit_together", False)
         consumer = PushConsumer(
             self.consumer_group,
             name_server=self.name_server,

@@ -12,7 +12,7 @@ __all__ = ["WORLDS", "Worlds"]
 _IN_BOTH: Final = (
     "takeovers", "broker restarts", "one-sided ends", "reset", "join", "leave", "crash", "power off", "restart",
     "stall", "sleep", "cut", "partition", "hold to the broker", "hold to the member", "clock", "broker kill",
-    "broker stall", *MORE_FAULTS,
+    "broker stall", "sends together", "commits together", *MORE_FAULTS,
 )  # fmt: skip
 _FENCED: Final = (
     "answers FENCED", "answers NOT_HELD", "answers STALE", "reclaims", "lock delays", "handovers", "held pulls ended",

@@ -98,7 +98,7 @@ class Plan:
     shuffle_us: int
     sends: tuple[tuple[int, int], ...]
     events: tuple[FaultEvent, ...]
-    together: bool = False  # not drawn: the seeds that are recorded stay as they were
+    together: bool = False
     brokers: tuple[str, ...] = (BROKER,)
 
     @property
@@ -185,6 +185,7 @@ MORE_FAULTS: Final = (
     "drift", "slow-cpu", "slow-disk", "hang-disk", "slow-link", "late", "jitter", "nat", "nat-reset",
 )  # fmt: skip
 _MORE_ON: Final = 0.25
+_TOGETHER: Final = 0.7
 _LISTS: Final = ("sends", "events")
 _FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST)
 
@@ -224,6 +225,8 @@ def draw_plan(seed: int, lock_mode: LockMode) -> Plan:
         sends=_draw_sends(rng, life_ms),
         events=_with_more(more, _draw_events(rng, faults, lease_ms, life_ms), lease_ms, life_ms),
         shuffle_us=more.choice((0, 0, 1000)),
+        # The default path of users, so it is what most worlds run.
+        together=random.Random(f"{seed}/together").random() < _TOGETHER,
     )
 
 

@@ -116,7 +116,7 @@ def test_a_stop_inside_a_call_is_told() -> None:
     assert "c1's lock ran out" in text
     assert "is kept for 6.0 s" in text
     assert "the broker gave the lock to c2" in text
-    assert "c1 sent its last commit before this, offset 1; the broker stored it at 3.511 s" in text
+    assert "c1 sent its last commit before this, offset 1; the broker stored it at 3.514 s" in text
     assert "10.0.0." not in text, "hosts have names"
     lines = text.splitlines()
     moments = [float(line.split()[0]) for line in lines[lines.index("What happened") + 1 :]]
