@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DOCUMENTS", "ROOT", "Link", "anchors", "blocks", "code_blocks", "links", "named_files", "title"]
+__all__ = ["CODE", "DOCUMENTS", "ROOT", "Link", "anchors", "blocks", "code_blocks", "links", "named_files", "title"]
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -1,5 +1,6 @@
 """What the README shows is so: its program and its tour run, it is short, and the Chinese one has the same commands."""
 
+import hashlib
 import re
 import shlex
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep, running_broker
-from tests.examples.documents import ROOT, blocks, code_blocks
+from tests.examples.documents import CODE, ROOT, blocks, code_blocks
 
 README_BYTES_MAX = 8192
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -79,6 +80,32 @@ def in_a_shell(script: str, lockstep: Lockstep, folder: Path) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def paragraphs(text: str) -> list[str]:
+    """The prose of a README: its paragraphs and points, without headings, code and tables."""
+    prose = re.sub(r"^<!-- bench -->.*?<!-- /bench -->$", "", CODE.sub("", text), flags=re.DOTALL | re.MULTILINE)
+    parts = [part.strip() for part in re.split(r"\n\n|\n(?=- )", prose)]
+    return [part for part in parts if part and not part.startswith(("#", "<!--", "!["))]
+
+
+def mark(paragraph: str) -> str:
+    """Stands behind the Chinese paragraph: of which English text it is the translation."""
+    return f"<!-- {hashlib.sha256(' '.join(paragraph.split()).encode()).hexdigest()[:6]} -->"
+
+
+def test_the_chinese_readme_says_the_same() -> None:
+    """Each paragraph of README.md has one with its mark in README.zh.md; what is new, changed or gone is named."""
+    english = {mark(paragraph): paragraph for paragraph in paragraphs(README)}
+    known = re.findall(r"<!-- [0-9a-f]{6} -->", CHINESE)
+    changed = [f"write it in Chinese, with {key}: {text[:70]}" for key, text in english.items() if key not in known]
+    gone = [f"{key} is of no paragraph of README.md: {chinese_of(key)}" for key in known if key not in english]
+    assert not changed + gone, "\n".join(changed + gone)
+    assert len(known) == len(english) == len(paragraphs(CHINESE))
+
+
+def chinese_of(key: str) -> str:
+    return next(paragraph for paragraph in paragraphs(CHINESE) if key in paragraph)[:40]
 
 
 def test_the_chinese_readme_has_the_same_commands() -> None:
