@@ -12,7 +12,7 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,7 @@ settings.load_profile("lockstep")
 TESTS = Path(__file__).parent
 RUN_ONCE = (TESTS / "integration", TESTS / "interop")
 TOGETHER = ("tests/pipeline/", "tests/tidy/")  # one Spark; the sources parsed once
-OPEN_BEFORE = pytest.StashKey[Counter[str]]()  # what was open when a test began
-LEFT_OPEN_MAX = 64  # of what the fixtures of a module or session keep: servers, Spark
+LEFT_OPEN_MAX = 64  # of what the fixtures of a session keep: Spark
 MODULES_TOGETHER = "tests/interop/"  # servers of their own
 
 
@@ -95,15 +94,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     until = item.config.getoption("--until")
     if until is not None and time.time() > until:
         pytest.skip("not begun: the time of --until is over")
-    item.stash[OPEN_BEFORE] = Counter(open_files())
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """No test leaves files open: a thousand of them would make later tests fail, in places that are not to blame."""
-    before = item.stash.get(OPEN_BEFORE, None)
-    left = Counter(open_files()) - before if before is not None else Counter[str]()
-    assert left.total() <= LEFT_OPEN_MAX, f"it left {left.total()} files open: {sorted(left)[:5]}"
+@pytest.fixture(scope="module", autouse=True)
+def files_are_closed() -> Iterator[None]:
+    """No module leaves files open: a thousand would make later tests fail, in places that are not to blame."""
+    before = Counter(open_files())
+    yield
+    left = Counter(open_files()) - before
+    assert left.total() <= LEFT_OPEN_MAX, f"its tests left {left.total()} files open: {sorted(left)[:5]}"
 
 
 class TogetherScheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -126,7 +126,7 @@ CANCELLED_IN_FLIGHT: list[Step] = [*CONNECTED, ("send", 3), ("cancel", 3), ("sen
 @example(CANCELLED_AND_REFUSED)
 @example(CANCELLED_WHILE_CONNECTING)
 @example(ONE_WAY_BETWEEN)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_order_to_a_broker_that_checks_it(steps: list[Step]) -> None:
     """Any number in flight: stored in call order, nothing behind a failure, no sequence wedged."""
     world = run(steps, agreed=True, retry=False)
@@ -138,7 +138,7 @@ def test_order_to_a_broker_that_checks_it(steps: list[Step]) -> None:
 @example(CALLED_INTO_A_LOSS)
 @example(RESTARTED)
 @example(STORED_AND_LOST_THEN_REFUSED)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_order_with_repeats(steps: list[Step]) -> None:
     """`retry_keyed`: repeats leave in call order too, and an unanswered attempt is never called refused or unsent."""
     check_order(run(steps, agreed=True, retry=True))
@@ -156,7 +156,7 @@ CANCELLED_IN_A_FRAME: list[Step] = [*BURST[:-2], ("cancel", 0), ("send", 0), ("s
 @example(LOST_UNDER_A_FRAME, False)
 @example(LOST_UNDER_A_FRAME, True)
 @example(CANCELLED_IN_A_FRAME, False)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * settings().max_examples, deadline=None)
 def test_order_of_sends_that_leave_together(steps: list[Step], retry: bool) -> None:
     """Whatever happens between bursts: order, outcomes and numbers are those of sends that leave one by one."""
     world = run(steps, agreed=True, retry=retry, together=True)
@@ -175,7 +175,7 @@ def test_a_burst_leaves_in_three_requests() -> None:
 @example(CALLED_INTO_A_LOSS, False)
 @example(CALLED_INTO_A_LOSS, True)
 @example(CANCELLED_IN_FLIGHT, False)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_order_to_any_other_broker(steps: list[Step], retry: bool) -> None:
     """One at a time, whatever its callers do; only a time-out leaves one behind that may still arrive."""
     world = run(steps, agreed=False, retry=retry)
@@ -194,7 +194,7 @@ def test_order_to_any_other_broker(steps: list[Step], retry: bool) -> None:
 @example(LOST_UNDER_A_FRAME, True)
 @example(CANCELLED_IN_A_FRAME, False)
 @example(CANCELLED_IN_A_FRAME, True)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * settings().max_examples, deadline=None)
 def test_order_of_batches_to_any_other_broker(steps: list[Step], retry: bool) -> None:
     """`auto_batch`: one request at a time, whatever its callers do; order and outcomes are those of single sends."""
     world = run(steps, agreed=False, retry=retry, batches=True)
