@@ -133,6 +133,7 @@ def test_a_client_shows_its_certificate(files: Files) -> None:
             client.topics()
 
 
+@pytest.mark.usefixtures("java")
 def test_a_command_with_an_account(files: Files, tmp_path: Path) -> None:
     """Options of `lockstep-pipeline` win over the environment, and reach the tasks; no output has the secret."""
     (tmp_path / "plain_acl.yml").write_text(

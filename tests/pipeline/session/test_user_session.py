@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from lockstep.pipeline.spark.java import find_java
 from tests.pipeline.topics import Topic
+from tests.rows import by_row
 
 PROGRAM = """
 import json
@@ -98,8 +100,7 @@ def test_a_session_in_a_venv_that_is_not_active(topic: Topic, tmp_path: Path) ->
         assert "File " not in text, text
 
 
-@pytest.mark.parametrize("module", ["pyspark", "pyarrow"])
-@pytest.mark.parametrize("command", ["publish", "audit", "lag"])
+@by_row("module, command", product(("pyspark", "pyarrow"), ("publish", "audit", "lag")))
 def test_a_command_without_spark_says_what_to_install(command: str, module: str, tmp_path: Path) -> None:
     """One line, status 1, and no traceback."""
     words = {

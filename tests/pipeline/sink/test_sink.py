@@ -103,28 +103,6 @@ def test_the_option_topic_wins_over_the_column(spark: "SparkSession", name_serve
     assert sum(map(len, sent(name_server, "option").values())) == 1
 
 
-@pytest.mark.smoke
-def test_what_was_read_is_sent_on(spark: "SparkSession", name_server: str) -> None:
-    """A topic copied to another by Spark, headers and all, has the same bodies, keys, tags and own properties."""
-    rows = spark.sql(
-        "select cast(id as string) value, concat('k', id % 3) key, 'T' tags,"
-        " array(struct('n' as key, cast(cast(id as string) as binary) as value)) headers from range(50)"
-    )
-    write(rows.repartition("key"), name_server, "original")
-    read = spark.read.format("lockstep").option("nameServer", name_server).option("includeProperties", "true")
-    write(read.option("topic", "original").load(), name_server, "copy")
-
-    def content(topic: str) -> list[tuple[Any, ...]]:
-        return [
-            (queue, message.body, message.keys, message.tags, message.sharding_key, message.properties["n"])
-            for queue, messages in sent(name_server, topic).items()
-            for message in messages
-        ]
-
-    assert content("copy") == content("original")
-    assert len(content("copy")) == 50
-
-
 def test_rows_without_a_key_take_turns(spark: "SparkSession", name_server: str) -> None:
     """All queues get some of what has no key, and nothing is checked of its order."""
     rows = spark.range(0, 1000, numPartitions=2).selectExpr("cast(id as string) value", "-id seq")
