@@ -60,6 +60,8 @@ class Store(StrEnum):
 class Plan:
     """A world before it begins. Times in virtual ms.
 
+    A field that is added has a default: what worlds were before it, so that plans that are kept stay what they are.
+
     Args:
         life_ms: until everything is healed.
         first_members: how many members there are at the start.

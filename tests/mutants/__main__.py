@@ -19,6 +19,8 @@ from tests.mutants.protections import PROTECTIONS, ROOT, Protection
 RUN_SECONDS_MAX = 900  # of one mutant
 TEST_SECONDS_MAX = 60  # of one test: without a protection it may never end
 PASSED, FAILED = 0, 1  # pytest's exit status
+# A slow machine ends a healthy test so too, hence the report says it.
+NO_END = re.compile(r"Failed: Timeout \(>")
 FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -53,7 +55,8 @@ def try_mutant(protection: Protection) -> Outcome:
     seconds = time.monotonic() - began
     failure = FIRST_FAILURE.search(output)
     if status == FAILED and failure is not None:
-        return Outcome(protection, failure.group(1).removeprefix("tests/"), "", seconds)
+        slow = f", no end within {TEST_SECONDS_MAX} s" if NO_END.search(output) else ""
+        return Outcome(protection, failure.group(1).removeprefix("tests/") + slow, "", seconds)
     return Outcome(protection, None, "" if status == PASSED else output[-2000:], seconds)
 
 

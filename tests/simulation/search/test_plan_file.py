@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ def test_a_plan_that_was_written_is_read(tmp_path: Path, name: str) -> None:
     """Of each kind of experiment."""
     path, plan = written(tmp_path, name)
     assert read_plan(path).plan == plan
+
+
+def test_a_field_that_came_later_has_its_default(tmp_path: Path) -> None:
+    """A plan of an earlier version stays what it was, whatever its seed draws for the new field."""
+    path, plan = written(tmp_path, "worlds")
+    assert plan.together, "another seed, please: this one draws the default"
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    del saved["plan"]["together"]
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    assert read_plan(path).plan == replace(plan, together=False)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 200_000, bytes(range(256)), bytes(1000)])
