@@ -261,7 +261,7 @@ class World(NetworkFaults):
             self.loop.reschedule(host.set_cpu(cpu))
 
     def slow_disk(self, name: str, *, sync_ms: int, read_ms: int = 0) -> None:
-        """Let each sync and each read take so much longer; 0 ends it. A read on the event loop keeps the process."""
+        """Let each sync and each read take so much longer; 0 ends it. A read on the loop stops the process for it."""
         self.trace.add("disk", f"{name} sync {sync_ms} ms, read {read_ms} ms")
         disk = self.disk(name)
         disk.slow_sync_ms, disk.slow_read_ms = sync_ms, read_ms

@@ -1,6 +1,6 @@
 """The metrics of a broker as a table: name, kind, labels and meaning.
 
-Names and labels are those of RocketMQ 5 where it has them. docs/metrics.md has this table; a test compares them.
+Names and labels are those of RocketMQ 5 where it has them.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """What consumers and producers tell Prometheus through a registry, in every kind of order."""
 
 import asyncio
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +25,7 @@ from lockstep.client import (
 )
 from lockstep.client.consumer.dispatch.call_times import Arrivals
 from lockstep.client.histogram import Histogram
-from lockstep.client.metric_families import FAMILIES, TOPICS_MAX
+from lockstep.client.metric_families import TOPICS_MAX
 from lockstep.client.producer.metrics import OTHER_TOPICS, SendTimes
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.namespace import NamesOfTenant
@@ -197,13 +196,3 @@ async def test_a_producer_of_many_topics_has_few_series() -> None:
     )
     assert ("T7", "writers", "id", "failure") in rows
     assert (OTHER_TOPICS, "writers", "id", "success") in rows
-
-
-def test_the_documented_table_is_the_code() -> None:
-    """docs/metrics.md has a row for each family of clients, with its kind, labels and meaning."""
-    text = (DOCS / "metrics.md").read_text(encoding="utf-8").partition("## Clients")[2]
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", text, re.MULTILINE)
-    assert rows == [
-        (name, kind.value, ", ".join(f"`{label}`" for label in labels), meaning)
-        for name, (kind, labels, meaning) in FAMILIES.items()
-    ]

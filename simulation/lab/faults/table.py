@@ -177,8 +177,8 @@ async def _slow_cpu(hosts: Hosts, event: FaultEvent) -> None:
 @_row(
     Fault(
         "slow-disk",
-        "Each sync takes longer by so much, and each read by a tenth of it; a read on the event loop keeps the "
-        "process.",
+        "Each sync takes longer by so much, and each read by a tenth of it; a read on the event loop stops the "
+        "whole process so long.",
         "broker@30s+60s=200ms", did="{a}'s disk was slow{for_}",
         lasts=Lasts.ALWAYS, drawn=(Role.BROKER,), amount=milliseconds(5, 2000),
     )

@@ -159,16 +159,6 @@ def test_a_series_that_is_left_out_counts_once() -> None:
     assert samples.rows["lockstep_series_dropped"][()] == 1
 
 
-def test_the_documented_table_is_the_code() -> None:
-    """docs/metrics.md has a row for each family, with its kind, labels and meaning."""
-    text = (DOCS / "metrics.md").read_text(encoding="utf-8").partition("## Clients")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", text, re.MULTILINE)
-    assert rows == [
-        (name, family.kind.value, ", ".join(f"`{label}`" for label in family.labels[3:]), family.help)
-        for name, family in FAMILIES.items()
-    ]
-
-
 @pytest.mark.parametrize("board", ["overview", "order"])
 def test_boards_ask_for_metrics_that_there_are(board: str) -> None:
     """Each name in a query of a board is a metric, each label in it one of its labels."""
