@@ -1,10 +1,11 @@
 """The settings of broker and name server, with RocketMQ's property name where it has one."""
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from lockstep.broker.acl.addresses import address_pattern
 from lockstep.broker.acl.errors import RuleError
-from lockstep.broker.advertised import why_unreachable
 from lockstep.broker.delays.levels import DELAY_LEVELS, parse_delay_levels
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.protocol.codes import (
@@ -19,10 +20,13 @@ from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, TRACE_TOPIC, check_topic
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.settings import PORT_MAX, Address, SettingError, parse_addresses, setting
+from lockstep.remoting.settings import PORT_MAX, Address, SettingError, is_everywhere, is_ipv6, parse_addresses, setting
 from lockstep.store.format.layout import ENTRY_BYTES, FILE_END_BYTES
 
 __all__ = ["TLS_MODES", "BrokerConfig"]
+
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_IPV4: Final = re.compile(r"[0-9.]+")
 
 MIB = 1024 * 1024
 _HOURS = 24
@@ -279,7 +283,7 @@ class BrokerConfig:
             "name_servers",
             "a broker without a name server in its process needs the address of one",
         )
-        reason = why_unreachable(self.host, self.advertised_host)
+        reason = _why_unreachable(self.host, self.advertised_host)
         _check(not reason, "advertise", reason)
         for name, what in (("broker_name", "broker"), ("cluster", "cluster"), ("trace_topic", "topic")):
             try:
@@ -387,3 +391,18 @@ _CLIENT_DEFAULTS = (
 def _check(good: bool, name: str, reason: str) -> None:
     if not good:
         raise SettingError(f"{name}: {reason}")
+
+
+def _why_unreachable(host: str, advertised: str) -> str:
+    """Why clients cannot connect to the host that they are given; empty if they may."""
+    if is_everywhere(advertised):
+        return f"host {advertised!r} is every address; give the one that clients must use"
+    if is_ipv6(advertised):
+        if "%" not in advertised:
+            return ""
+    elif _HOST_NAME.fullmatch(advertised):
+        if not (_IPV4.fullmatch(advertised) and is_ipv6(host) and is_everywhere(host)):
+            return ""
+        return f"host {host!r} is every address of IPv6, and {advertised} is none; host '' is all of both kinds"
+    # A zone is of this machine alone.
+    return f"{advertised!r} is neither a host name nor an IP address (IPv6 without brackets and zone: ::1)"

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.fence.bound_clients import BoundClients
 from lockstep.broker.fence.claim import Claiming
 from lockstep.broker.fence.denial import Act, Denial, Denials, Reason
-from lockstep.broker.fence.reset_marks import ResetMarks
 from lockstep.broker.fence.states import LockState
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedLock, FencedLocks
 from lockstep.broker.state.members import ConsumerManager
@@ -18,7 +16,7 @@ from lockstep.remoting.limit_log import EventThrottle
 from lockstep.remoting.logs import EventLog
 from lockstep.store import MessageStore
 
-__all__ = ["FenceChecks", "FenceTables"]
+__all__ = ["BoundClients", "FenceChecks", "FenceTables", "ResetMarks"]
 
 _HELD: Final = LockState.HELD
 _OK: Final = FenceAnswer.OK
@@ -30,7 +28,14 @@ _ANSWERS: Final = {
     FenceAnswer.STALE: (Reason.STALE, ResponseCode.STALE, "this client has a newer epoch of the queue"),
 }
 _NEED_LEASE: Final = (Act.PULL, Act.RESET)
+_MARK_LIFE_MS: Final = 30_000  # unmodified clients take 10 s to store the new offset (wire.md 12.9)
+_PAIRS_MAX: Final = 4096  # of one connection; above it the pair that was named longest ago is forgotten
+# Of all connections: from then on a new pair is kept in place of an older one, but for `_FEW` of each connection.
+_ALL_MAX: Final = 100_000
+_FEW: Final = 16
 _HOW_TO_RESET: Final = "to set its offset, use `lockstep offset reset` or mqadmin's resetOffsetByTime"
+
+_QueueKey = tuple[str, str, int]  # consumer group, topic, queue id
 
 
 class FenceTables(NamedTuple):
@@ -236,3 +241,61 @@ def _about(claim: Claiming, lock: FencedLock | None, now_ms: int) -> str:
         return f"{_name(claim)} has no owner"
     state = "belongs to" if lock.is_live(now_ms) else "belonged last to"
     return f"{_name(claim)} {state} client {lock.client_id!r}"
+
+
+class ResetMarks(dict[_QueueKey, tuple[int, int]]):
+    """Queues whose offset an administrator has set, while their owner may not know of it yet.
+
+    Queue -> the offset of the reset, and the epoch ms at which the mark ends.
+
+    A mark ends when the owner commits exactly this offset, when a new period of ownership begins, or after 30 s.
+    """
+
+    def mark(self, queue: _QueueKey, offset: int, now_ms: int) -> None:
+        self[queue] = (offset, now_ms + _MARK_LIFE_MS)
+
+    def forbids(self, queue: _QueueKey, offset: int, now_ms: int) -> bool:
+        """Whether a commit of `offset` must wait, because it is not the commit that ends the mark."""
+        wanted, ends_ms = self.get(queue, (offset, now_ms))
+        return offset != wanted and now_ms < ends_ms
+
+    def end(self, queue: _QueueKey) -> None:
+        self.pop(queue, None)
+
+    def expire(self, now_ms: int) -> None:
+        """Remove the marks whose time is over."""
+        for queue in [queue for queue, (_, ends_ms) in self.items() if now_ms >= ends_ms]:
+            del self[queue]
+
+
+class BoundClients:
+    """Which clients speak over a connection: a request of an unmodified client does not name its sender.
+
+    Connection -> the pairs of consumer group and client id in its heartbeats, lock and unlock requests.
+
+    A connection has several pairs when its client has several groups, or when a proxy carries several clients.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: dict[Connection, dict[tuple[str, str], None]] = {}
+        self._count = 0  # of all pairs
+
+    def bind(self, connection: Connection, consumer_group: str, client_id: str) -> bool:
+        """Add a pair. Returns whether it is new to the connection."""
+        pairs = self._pairs.setdefault(connection, {})
+        pair = (consumer_group, client_id)
+        is_new = pair not in pairs
+        if not is_new:
+            del pairs[pair]  # to the end of the line
+        elif len(pairs) >= (_PAIRS_MAX if self._count < _ALL_MAX else _FEW):
+            del pairs[next(iter(pairs))]
+        else:
+            self._count += 1
+        pairs[pair] = None
+        return is_new
+
+    def has(self, connection: Connection, consumer_group: str, client_id: str) -> bool:
+        return (consumer_group, client_id) in self._pairs.get(connection, ())
+
+    def on_closed(self, connection: Connection) -> None:
+        self._count -= len(self._pairs.pop(connection, ()))

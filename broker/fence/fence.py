@@ -7,8 +7,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.fence.checks import FenceChecks
 from lockstep.broker.fence.fenced_pulls import FencedPulls
 from lockstep.broker.fence.notices import LockNotices
-from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import ChangeCause
+from lockstep.broker.fence.states import ChangeCause, OwnerChange
 from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.broker.state.sliced_work import SlicedWork, Steps
 from lockstep.protocol.model import MessageQueue

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import ChangeCause
+from lockstep.broker.fence.states import ChangeCause, OwnerChange
 from lockstep.broker.fence.waiters import Woken
 from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.broker.state.sliced_work import SlicedWork, Steps

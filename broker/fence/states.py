@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["TRANSITIONS", "ChangeCause", "LockEvent", "LockState", "Transition"]
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["TRANSITIONS", "ChangeCause", "LockEvent", "LockState", "OwnerChange", "Transition"]
 
 
 class LockState(Enum):
@@ -79,3 +81,22 @@ TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.ENDED, _E.LEAVE): _T(_S.FREE),
     (_S.ENDED, _E.WITHDRAW): _T(_S.FREE),
 }
+
+
+class OwnerChange(NamedTuple):
+    """What the tables of locks report: another period of ownership began, or one ended.
+
+    Args:
+        old, new: Client ids; None: no owner. Both may be the same client.
+        epoch: Of the period that begins, or of the one that ended; 0 without fenced locks.
+        seen_ms: When the last sign of `old` arrived; 0: now.
+    """
+
+    consumer_group: str
+    queue: MessageQueue
+    old: str | None
+    new: str | None
+    epoch: int
+    cause: ChangeCause
+    now_ms: int
+    seen_ms: int = 0

@@ -6,8 +6,7 @@ from typing import Final
 
 from lockstep.broker.acl.addresses import address_pattern
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.limits.rates import RequestRates
-from lockstep.broker.limits.spared import SPARED
+from lockstep.broker.limits.rates import SPARED, RequestRates
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.byte_budget import ByteBudget, ConnectionBounds, Inbound
 from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler

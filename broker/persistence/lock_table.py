@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from lockstep.broker.fence.owner_change import OwnerChange
+from lockstep.broker.fence.states import OwnerChange
 from lockstep.broker.persistence.config_writer import ChangingTable, OnWritten, TableWriter, Writing
 from lockstep.broker.state.fenced_locks import FencedLock, FencedLocks
 from lockstep.broker.state.offsets import ConsumerOffsetManager

@@ -6,33 +6,51 @@ docs/fencing.md has the rules; broker/fence/states.py is the table of transition
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.fence.answers import FenceAnswer, FencedAnswer
-from lockstep.broker.fence.due_locks import DueLocks
-from lockstep.broker.fence.epochs import Epochs
-from lockstep.broker.fence.index import LockIndex
-from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.period import FencedLock, FenceSettings
-from lockstep.broker.fence.states import TRANSITIONS, ChangeCause, LockEvent, LockState
+from lockstep.broker.fence.index import DueLocks, LockIndex
+from lockstep.broker.fence.period import Epochs, FencedLock, FenceSettings
+from lockstep.broker.fence.states import TRANSITIONS, ChangeCause, LockEvent, LockState, OwnerChange
 from lockstep.broker.fence.waiters import LockWaiters, QueueKey
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.store.format.lock_table import KeptLock
 
-__all__ = [
-    "ChangeCause",
-    "FenceAnswer",
-    "FenceSettings",
-    "FencedAnswer",
-    "FencedLock",
-    "FencedLocks",
-    "KeptLock",
-]
+__all__ = ["ChangeCause", "FenceAnswer", "FenceSettings", "FencedAnswer", "FencedLock", "FencedLocks", "KeptLock"]
 
 _LEGACY_UNLOCK_MS: Final = 1000  # Java unlocks a queue before it commits its last offset
+
+
+class FenceAnswer(Enum):
+    """The answer to a request under an epoch; the names are those of the response codes."""
+
+    OK = "ok"
+    FENCED = "fenced"  # another client has the queue, or had it since
+    NOT_HELD = "not held"  # no client has it
+    STALE = "stale"  # the same client has a newer epoch of it
+
+
+class FencedAnswer(NamedTuple):
+    """The result for one queue of a lock or unlock request.
+
+    Args:
+        grant: Epoch and lease, when the client owns the queue now.
+        fence: FENCED, NOT_HELD or STALE, when a request under an epoch was refused.
+        other: The owner, or the last one when it was taken over.
+        age_ms: Since the last renewal.
+        wait_ms: Until the time of the owner ends, when a claim was refused.
+    """
+
+    queue: MessageQueue
+    outcome: LockOutcome
+    grant: LockGrant | None = None
+    fence: FenceAnswer = FenceAnswer.OK
+    other: str | None = None
+    age_ms: int = 0
+    wait_ms: int = 0
 
 
 class _Asker(NamedTuple):

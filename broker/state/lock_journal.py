@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import ChangeCause
+from lockstep.broker.fence.states import ChangeCause, OwnerChange
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.model import MessageQueue
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import ChangeCause
+from lockstep.broker.fence.states import ChangeCause, OwnerChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 

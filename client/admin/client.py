@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from lockstep.client.admin.base import NotLockstepError
-from lockstep.client.admin.brokers import BrokerAdmin
 from lockstep.client.admin.groups import GroupAdmin
 from lockstep.client.admin.messages import MessageAdmin
 from lockstep.client.admin.queues import QueueOffsets
@@ -11,6 +10,7 @@ from lockstep.client.errors import ClientError, NoRouteError
 from lockstep.protocol.bodies.admin import TopicOffset, TopicStatsTable
 from lockstep.protocol.bodies.broker import TopicList
 from lockstep.protocol.bodies.client import ResetOffsetBody
+from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import Permission, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
@@ -41,12 +41,25 @@ __all__ = ["AdminClient", "NotLockstepError"]
 _END: Final = -1  # as a time: the end of the queue
 
 
-class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
+class AdminClient(GroupAdmin, MessageAdmin, QueueOffsets):
     """`async with AdminClient(name_server="127.0.0.1:9876") as admin: await admin.list_locks()`
 
     Every method raises RemotingError when a broker does not answer or refuses, and NoRouteError when no name server
     answers or knows the topic.
     """
+
+    # Brokers -------------------------------------------------------------------------------------------------
+
+    async def broker_runtime(self, address: str) -> dict[str, str]:
+        """Return rates, totals and the state of the store, by RocketMQ's names; texts of the broker (wire.md 2.6)."""
+        return dict((await self._ask_for(KvTable, address, RequestCode.GET_BROKER_RUNTIME_INFO)).table)
+
+    async def broker_settings(self, address: str) -> dict[str, str]:
+        """Return the settings of the broker at an address, by name."""
+        reply = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
+        self._take(address, RequestCode.GET_BROKER_CONFIG, reply)
+        lines = [line.partition("=") for line in reply.body.decode("utf-8", "replace").splitlines()]
+        return {name.strip(): value.strip() for name, found, value in lines if found}
 
     # Topics --------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode,
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.protocol.signature import Credentials
+from lockstep.protocol.signature import ONCE, Credentials, sign
 from lockstep.remoting.connections.connection_states import (
     CLIENT_FLOW,
     LIFE,
@@ -28,7 +28,6 @@ from lockstep.remoting.connections.connection_states import (
     PeerOffer,
     Request,
 )
-from lockstep.remoting.connections.signing import Signer
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestTimeout
 
 __all__ = ["Ended", "EndpointSettings", "RemotingConnection"]
@@ -49,6 +48,33 @@ _ANSWERED: Final = REQUEST[Request.WAITING][Event.REPLY]
 _WRITE_PAUSED: Final = (Flow.WAITING_FOR_PEER, Flow.WAITING_FOR_BOTH, Flow.READING_ONLY)
 _WAITING_FOR_TURN: Final = (Flow.WAITING_FOR_TURN, Flow.WAITING_FOR_BOTH)
 _HANDLING: Final = (Flow.READING, Flow.READING_ONLY)
+
+
+class _Signer:
+    """Numbers and signs requests.
+
+    Args:
+        credentials: The account.
+        session: A text that no other connection has; with the number of a request it makes copies recognizable.
+    """
+
+    def __init__(self, credentials: Credentials, session: str) -> None:
+        self._credentials = credentials
+        self._session = session
+        self._count = 0
+
+    def sign(self, command: RemotingCommand, now_ms: int, *, once: bool) -> None:
+        """Sign a request just before it is encoded.
+
+        Args:
+            command: The request, complete.
+            now_ms: The time that the request names.
+            once: Add the number, for a broker of ours that then handles no copy of the request.
+        """
+        if once:
+            self._count += 1
+            command.ext_fields = {**(command.ext_fields or {}), ONCE: f"{now_ms}-{self._session}-{self._count}"}
+        sign(command, self._credentials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +130,7 @@ class RemotingConnection(Generic[W]):
     def __init__(self, settings: EndpointSettings, session: str = "") -> None:
         """`session` names this connection in signed requests."""
         offer = settings.offer
-        self._signer = Signer(settings.credentials, session) if settings.credentials is not None else None
+        self._signer = _Signer(settings.credentials, session) if settings.credentials is not None else None
         self._idle_close_ms = settings.idle_close_ms
         self._flow_table = SERVER_FLOW if settings.server else CLIENT_FLOW
         self._offer = offer

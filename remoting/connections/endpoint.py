@@ -6,23 +6,21 @@ connections have their turn.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from lockstep.protocol.codes import RemotingFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import FrameError, HeaderError
 from lockstep.remoting.connections.byte_budget import ConnectionBounds, Inbound
-from lockstep.remoting.connections.callbacks import Callbacks
 from lockstep.remoting.connections.connection import Ended, EndpointSettings, RemotingConnection
-from lockstep.remoting.connections.connection_states import Life
+from lockstep.remoting.connections.connection_states import Life, Request
 from lockstep.remoting.connections.failed_request import reply_to_failed
-from lockstep.remoting.connections.waiter import Waiter, finish
 from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import Address
 
-__all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler"]
+__all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler", "Waiter"]
 
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
 _SESSION_BITS: Final = 96
@@ -34,10 +32,47 @@ _HEAD_BYTES: Final = 256  # of a reply without its body, about
 _LARGE_READ_BYTES: Final = 64 * 1024  # a shorter read is the last one before other connections are polled
 
 _OPEN: Final = Life.OPEN
+_ANSWERED: Final = Request.ANSWERED
 
 _Future = asyncio.Future[RemotingCommand]
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
-EndpointCallbacks = Callbacks["Endpoint"]
+
+
+class Waiter(Protocol):
+    """As a Future: it gets the reply or the error, unless it is `done` by then because its caller gave up."""
+
+    def done(self) -> bool: ...
+    def set_result(self, reply: Any, /) -> None: ...
+    def set_exception(self, error: Any, /) -> None: ...
+
+
+def _finish(ended: Ended[Waiter]) -> None:
+    """Give a request's end to its waiter, unless the caller gave up."""
+    state, waiter, outcome = ended
+    if waiter.done():
+        return
+    if state is _ANSWERED:
+        waiter.set_result(outcome)
+    else:
+        waiter.set_exception(outcome)
+
+
+class EndpointCallbacks(NamedTuple):
+    """What an endpoint calls.
+
+    Args:
+        on_request: Answers a request of the peer: returns a reply, or None to reply later through `Endpoint.reply`.
+        on_opened: The connection is there.
+        on_closed: The connection is gone. It is called once.
+        after_read: The requests of one read were handled and their replies written.
+        before_replies: Some requests of a read were handled, and their replies are encoded next.
+    """
+
+    on_request: RequestHandler
+    on_opened: Callable[["Endpoint"], object] | None = None
+    on_closed: Callable[["Endpoint"], object] | None = None
+    after_read: Callable[[], object] | None = None
+    before_replies: Callable[[], object] | None = None
 
 
 class Endpoint(asyncio.Protocol):
@@ -241,7 +276,7 @@ class Endpoint(asyncio.Protocol):
         ended = self._connection.lost(str(exc) if exc else "the peer closed it", by_peer=by_peer)
         self._wake_writers()
         for one in ended:
-            finish(one)
+            _finish(one)
         for callback in self.when_lost:
             callback()
         if self._bounds is not None:
@@ -323,7 +358,7 @@ class Endpoint(asyncio.Protocol):
         reply_bytes = self._turn_ends_ns = turn_ends_ns = 0
         for event in connection.events():
             if type(event) is not RemotingCommand:
-                finish(cast("Ended[Waiter]", event))
+                _finish(cast("Ended[Waiter]", event))
                 continue
             self.reads_on = more = server and (large or decoder.buffered_bytes > 0)
             if more and not turn_ends_ns:
@@ -402,7 +437,7 @@ class Endpoint(asyncio.Protocol):
         if self._connection.life is Life.ABORTED:
             return
         for one in self._connection.on_time(now_ms):
-            finish(one)
+            _finish(one)
         if self._connection.abort_if_idle(now_ms):
             self._log.info("connection_idle", peer=self.address, idle_ms=self._connection.idle_ms(now_ms))
             self.abort(self._connection.close_reason)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from lockstep.broker.fence.answers import FenceAnswer
-from lockstep.broker.state.fenced_locks import FencedLocks
+from lockstep.broker.state.fenced_locks import FenceAnswer, FencedLocks
 from lockstep.broker.state.locks import LockOutcome
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue

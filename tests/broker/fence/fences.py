@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
-from lockstep.broker.fence.owner_change import OwnerChange
+from lockstep.broker.fence.states import OwnerChange
 from lockstep.broker.fence.waiters import Woken
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant

@@ -2,10 +2,9 @@
 
 import pytest
 
-from lockstep.broker.fence import bound_clients
-from lockstep.broker.fence.bound_clients import BoundClients
+from lockstep.broker.fence import checks
+from lockstep.broker.fence.checks import BoundClients, ResetMarks
 from lockstep.broker.fence.denial import Act, Denials, Reason
-from lockstep.broker.fence.reset_marks import ResetMarks
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from lockstep.remoting.limit_log import EventThrottle
@@ -107,7 +106,7 @@ def test_a_faithful_broker_has_no_reset_by_the_owner(encoding: SerializeType) ->
 
 def test_the_clients_of_all_connections_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then each connection keeps its last few; what ends makes room."""
-    monkeypatch.setattr(bound_clients, "_ALL_MAX", 100)
+    monkeypatch.setattr(checks, "_ALL_MAX", 100)
     clients, many, few = BoundClients(), FakeConnection(), FakeConnection()
     for number in range(1000):
         clients.bind(many, "G", f"m{number}")

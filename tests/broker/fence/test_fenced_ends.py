@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.fence.due_locks import TAKEN_AT_ONCE_MAX
+from lockstep.broker.fence.index import TAKEN_AT_ONCE_MAX
 from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer
 from lockstep.protocol.model import MessageQueue
 from tests.broker.fence.fences import DELAY_MS, LEASE_MS, LEGACY_MS, Fences

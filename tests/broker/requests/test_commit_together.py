@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.limits.spared import SPARED
+from lockstep.broker.limits.rates import SPARED
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.errors import BodyError, HeaderError, LocalProtocolError
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader

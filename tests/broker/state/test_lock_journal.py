@@ -2,8 +2,7 @@
 
 import pytest
 
-from lockstep.broker.fence.owner_change import OwnerChange
-from lockstep.broker.fence.states import ChangeCause
+from lockstep.broker.fence.states import ChangeCause, OwnerChange
 from lockstep.broker.state.lock_journal import LockJournal
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.lock_changes import LockChangesBody

@@ -21,7 +21,7 @@ from lockstep.protocol.messages.batch import decode_batch
 from lockstep.protocol.messages.ids import UniqueKeyMaker
 from lockstep.protocol.messages.together import decode_sends, encode_rows
 from lockstep.protocol.model import Message, MessageQueue
-from lockstep.remoting.connections.waiter import Waiter
+from lockstep.remoting.connections.endpoint import Waiter
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from lockstep.simulation import SimRuntime
 
