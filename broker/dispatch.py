@@ -73,6 +73,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.RESET_OWN_OFFSET: offset.reset_own_offset,
     _R.GET_MAX_OFFSET: offset.max_offset,
     _R.GET_MIN_OFFSET: offset.min_offset,
+    _R.GET_RECOVERED_OFFSET: offset.recovered_offset,
     _R.SEARCH_OFFSET_BY_TIMESTAMP: offset.search_offset,
     _R.GET_EARLIEST_MSG_STORETIME: offset.earliest_store_time,
     _R.HEART_BEAT: client.heartbeat,

@@ -90,8 +90,9 @@ class BrokerServer:
         self._due_timers: tuple[DueTimer, ...] = ()
         self._stop_wake_watch: Callable[[], object] = lambda: None
         self._settings = EndpointSettings(
-            server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max, together=together
-        )
+            server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max,
+            together=together, run=runtime.now_ms(),  # of two runs of a log the clock shows two times
+        )  # fmt: skip
         self._tls = self._open_tls() if config.tls_mode != "disabled" else None
         self._broker_port = self._name_server_port = 0
         self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None

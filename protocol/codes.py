@@ -205,6 +205,7 @@ class RequestCode(IntEnum):
     SEND_TOGETHER = 30006
     COMMIT_TOGETHER = 30007
     FIND_SENT = 30008
+    GET_RECOVERED_OFFSET = 30009
 
 
 class ResponseCode(IntEnum):

@@ -10,9 +10,10 @@ from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.frame import Frame, encode_frame_head
 from lockstep.protocol.headers.spec import spec_of
 
-__all__ = ["SERIALIZE_FIELD", "RemotingCommand", "decode_command", "encode_command"]
+__all__ = ["RUN_FIELD", "SERIALIZE_FIELD", "RemotingCommand", "decode_command", "encode_command"]
 
 SERIALIZE_FIELD = "lockstep.serialize"  # offers and accepts MSGPACK (docs/architecture.md)
+RUN_FIELD = "lockstep.run"  # beside the acceptance: which run of the broker's log this is (docs/wire.md 17.4)
 
 H = TypeVar("H", bound=tuple[Any, ...])
 

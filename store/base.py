@@ -233,6 +233,9 @@ class MessageStore(Protocol):
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset of the next message."""
 
+    def recovered_offset(self, topic: str, queue_id: int) -> int:
+        """Where the queue ended when this process opened the store. Messages from there on are of this process."""
+
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
         """Epoch ms when the message was stored; None when it does not exist."""
 

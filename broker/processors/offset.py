@@ -34,6 +34,7 @@ __all__ = [
     "max_offset",
     "min_offset",
     "query_offset",
+    "recovered_offset",
     "reset_own_offset",
     "search_offset",
     "update_offset",
@@ -231,6 +232,12 @@ def max_offset(broker: Broker, connection: Connection, command: RemotingCommand,
 def min_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     header = command.decode_header(QueueRequestHeader)
     return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.store.min_offset(*header)))
+
+
+def recovered_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Where the queue ended when the broker opened its log (docs/wire.md 17.4)."""
+    header = command.decode_header(QueueRequestHeader)
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.store.recovered_offset(*header)))
 
 
 def search_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

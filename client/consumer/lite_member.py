@@ -134,7 +134,10 @@ class LiteMember(GroupMember):
         self.lite_queues.nothing_until(self.lite_queues.of(process_queue), result.next_begin_offset)
 
     async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:
-        """The next pull begins where the broker proposes."""
+        """The next pull begins there."""
+
+    async def log_went_back(self, process_queue: ProcessQueue, begin: int) -> None:
+        process_queue.next_offset = begin
 
     # Messages ------------------------------------------------------------------------------------------------
 

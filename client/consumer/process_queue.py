@@ -62,6 +62,7 @@ class ProcessQueue:
         self.listener_running = False
         self.positioned = False  # its first offset was read under the lock
         self.next_offset = -1  # of the next pull
+        self.log_run = 0  # of the broker's log, when that pull's offset was known to be in it; 0: the broker has none
         self.try_unlock_times = 0
         self.message_count = 0
         self.message_bytes = 0

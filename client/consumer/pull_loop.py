@@ -163,7 +163,10 @@ class PullOwner(Protocol):
         """No message of the answer is left after the filters, or it had none."""
 
     async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:
-        """The queue has no such offset; `next_offset` is the one that the broker proposes."""
+        """The queue has no such offset; `next_begin_offset` is where to go on."""
+
+    async def log_went_back(self, process_queue: ProcessQueue, begin: int) -> None:
+        """The broker's log was shorter than what was read; its messages from `begin` on were stored since."""
 
 
 class PullLoop:
@@ -256,6 +259,9 @@ class PullLoop:
                 return config.pull_delay_when_exception_ms
             if not process_queue.positioned:
                 await self._position(process_queue)
+                process_queue.log_run = endpoint.peer_run
+            elif endpoint.peer_run != process_queue.log_run and await self._went_back(process_queue, endpoint):
+                return 0
             subscription = self._subscribed(queue.topic)
             result = await self._pull(process_queue, subscription, source, endpoint)
             # A pull with an earlier expression may have passed over messages that match the present one.
@@ -272,6 +278,25 @@ class PullLoop:
         self._member.record("positioned", process_queue, offset=offset)
         process_queue.next_offset = offset
         process_queue.positioned = True
+
+    async def _went_back(self, process_queue: ProcessQueue, endpoint: Endpoint) -> bool:
+        """The broker has started again: whether its log ends before what this period has read (docs/order.md 3 (q)).
+
+        It may have grown beyond that already: then the broker does not see that what was stored since is skipped.
+        """
+        recovered, asked = process_queue.next_offset, process_queue.next_offset
+        if process_queue.log_run and endpoint.peer_run:
+            recovered = await self._calls.recovered_offset(process_queue.queue, endpoint)
+        process_queue.log_run = endpoint.peer_run
+        if recovered >= asked:
+            return False
+        self._say_went_back(process_queue, asked, recovered)
+        await self._owner.log_went_back(process_queue, recovered)
+        return True
+
+    def _say_went_back(self, process_queue: ProcessQueue, asked: int, begin: int) -> None:
+        queue = str(process_queue.queue)
+        self._log.warning("log_went_back", queue=queue, read_to=asked, begins_at=begin)
 
     def _subscribed(self, topic: str) -> SubscriptionData:
         """Raises ClientError."""
@@ -320,6 +345,12 @@ class PullLoop:
         if process_queue.dropped or process_queue.draining:
             return  # these messages belong to the next owner
         self._check_offsets(process_queue, result)
+        asked = process_queue.next_offset
+        if result.status is PullStatus.OFFSET_ILLEGAL and result.next_begin_offset < asked:
+            # The log ends before what was read, and how far it had gone back is not known. RocketMQ proposes its end,
+            # and skips what was stored since (wire.md 12.6); from the beginning nothing is skipped.
+            self._say_went_back(process_queue, asked, result.min_offset)
+            result = result._replace(next_begin_offset=result.min_offset)
         process_queue.next_offset = result.next_begin_offset
         if result.status is PullStatus.FOUND:  # an answer whose messages the filter took out counts too
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms

@@ -14,7 +14,12 @@ from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import MASTER_ID, PullSysFlag, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import (
+    OffsetResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueueRequestHeader,
+)
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.pulled import Taken, decode_pulled, take
 from lockstep.protocol.model import MessageQueue
@@ -128,6 +133,15 @@ class PullCalls:
         except RemotingError:
             self._suggested.pop(queue, None)
             raise
+
+    async def recovered_offset(self, queue: MessageQueue, endpoint: Endpoint) -> int:
+        """Where the queue ended when the broker opened its log. Raises RemotingError, ProtocolError, RequestRefused."""
+        header = QueueRequestHeader(queue.topic, queue.queue_id)
+        command = RemotingCommand(RequestCode.GET_RECOVERED_OFFSET, header)
+        reply = await endpoint.request(command, self._instance.config.request_timeout_ms)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(endpoint.address, request_name(command.code), reply.code, reply.remark)
+        return reply.decode_header(OffsetResponseHeader).offset
 
     def forget(self, queue: MessageQueue) -> None:
         self._suggested.pop(queue, None)

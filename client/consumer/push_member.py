@@ -259,11 +259,15 @@ class PushMember(GroupMember):
             self.offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
 
     async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:
-        """10 s later the broker's offset is stored, and the queue may be acquired again (wire.md 12.6).
+        """10 s later the offset is stored, and the queue may be acquired again (wire.md 12.6).
 
         If the broker's log lost its newest messages, those before them may be cached here and not handled yet. The
         queue begins there then; RocketMQ begins at the end, and skips them.
         """
         process_queue.dropped = True
-        offsets = range(result.min_offset, result.next_begin_offset)
-        await self._reset.correct(process_queue, offsets, self.config.offset_illegal_delay_ms)
+        offsets, delay_ms = range(result.min_offset, result.max_offset), self.config.offset_illegal_delay_ms
+        await self._reset.correct(process_queue, offsets, result.next_begin_offset, delay_ms)
+
+    async def log_went_back(self, process_queue: ProcessQueue, begin: int) -> None:
+        process_queue.dropped = True
+        await self._reset.correct(process_queue, range(begin), begin, delay_ms=0)

@@ -147,7 +147,7 @@ class UpdateConsumerOffsetRequestHeader(NamedTuple):
 
 
 class QueueRequestHeader(NamedTuple):
-    """GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), GET_EARLIEST_MSG_STORETIME (32)."""
+    """GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), GET_EARLIEST_MSG_STORETIME (32), GET_RECOVERED_OFFSET (30009)."""
 
     topic: str
     queue_id: Int32
@@ -374,6 +374,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.LIST_LOCK_CHANGES: ListLockChangesRequestHeader,
     _R.RESET_OWN_OFFSET: ResetOwnOffsetRequestHeader,
     _R.FIND_SENT: FindSentRequestHeader,
+    _R.GET_RECOVERED_OFFSET: QueueRequestHeader,
     **ADMIN_REQUEST_HEADERS,
     **ACL_REQUEST_HEADERS,
     **TOGETHER_REQUEST_HEADERS,
@@ -393,6 +394,7 @@ RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.QUERY_DATA_VERSION: QueryDataVersionResponseHeader,
     _R.RESET_OWN_OFFSET: ResetOwnOffsetResponseHeader,
     _R.FIND_SENT: SendMessageResponseHeader,
+    _R.GET_RECOVERED_OFFSET: OffsetResponseHeader,
     **ADMIN_RESPONSE_HEADERS,
     **ACL_RESPONSE_HEADERS,
     **TOGETHER_RESPONSE_HEADERS,

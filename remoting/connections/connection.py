@@ -10,7 +10,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from lockstep.protocol.codecs.base import ExtValue
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType, request_name
-from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
+from lockstep.protocol.command import RUN_FIELD, SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.signature import ONCE, Credentials, sign
@@ -90,6 +90,7 @@ class EndpointSettings:
         offer: The header encoding that a client asks for with its first request.
         credentials: The account that signs the requests.
         together: A server says, when it accepts an offer, that it takes many sends or commits in one frame.
+        run: A server says, when it accepts an offer, which run of its log this is; 0: it does not say.
     """
 
     server: bool
@@ -100,6 +101,7 @@ class EndpointSettings:
     offer: SerializeType | None = None
     credentials: Credentials | None = None
     together: bool = False
+    run: int = 0
 
 
 class Ended(NamedTuple, Generic[W]):
@@ -121,6 +123,7 @@ class RemotingConnection(Generic[W]):
     """`agreed` says that both ends use Lockstep's own features; `serialize_type` is that of our next request.
 
     `peer_together`: the peer said that it takes many sends or commits in one frame.
+    `peer_run`: which run of its log the peer said that this is; 0: it did not say.
 
     `ended_by_peer`: the peer ended or reset the connection, before this end closed it or the network gave it up.
 
@@ -135,6 +138,7 @@ class RemotingConnection(Generic[W]):
         self._flow_table = SERVER_FLOW if settings.server else CLIENT_FLOW
         self._offer = offer
         self._together = settings.together
+        self._run = settings.run
         self._our_offer = OurOffer.NONE if offer is None else OurOffer.DUE
         self._offered_opaque: int | None = None  # until its offer is settled
         self._peer_offer = PeerOffer.NONE
@@ -153,6 +157,7 @@ class RemotingConnection(Generic[W]):
         self.address = "?"
         self.agreed = False
         self.peer_together = False
+        self.peer_run = 0
         self.ended_by_peer = False
         # Every RocketMQ server reads binary headers. MSGPACK ones are for peers that agreed.
         self.serialize_type: int = offer if offer == SerializeType.ROCKETMQ else SerializeType.JSON
@@ -240,6 +245,8 @@ class RemotingConnection(Generic[W]):
             reply.ext_fields = {**(reply.ext_fields or {}), **echo}
             if self._together:
                 reply.flag |= _TOGETHER
+            if self._run:
+                reply.ext_fields[RUN_FIELD] = str(self._run)
             self._agree(self._owed_echo[1])
             self._owed_echo = None
             self._peer_offer = PEER_OFFER[self._peer_offer][Event.ECHO_SENT]
@@ -273,6 +280,8 @@ class RemotingConnection(Generic[W]):
         if self._our_offer is OurOffer.ACCEPTED:
             self._agree(name)
             self.peer_together = bool(reply.flag & _TOGETHER)
+            run = (reply.ext_fields or {}).get(RUN_FIELD)
+            self.peer_run = int(run) if isinstance(run, str) and run.isascii() and run.isdigit() else 0
 
     def _take_offer(self, command: RemotingCommand) -> None:
         """An offer of a one-way request is not taken: no reply could repeat it."""

@@ -135,6 +135,11 @@ class Endpoint(asyncio.Protocol):
         return self._connection.peer_together
 
     @property
+    def peer_run(self) -> int:
+        """Which run of its log the peer said that this is; 0: it did not say."""
+        return self._connection.peer_run
+
+    @property
     def ended_by_peer(self) -> bool:
         """The peer ended or reset the connection, before this end closed it or the network gave it up."""
         return self._connection.ended_by_peer

@@ -32,6 +32,10 @@ class FileLookup:
         queue = self.queues.get((topic, queue_id))
         return queue.min_offset if queue is not None else 0
 
+    def recovered_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.queues.get((topic, queue_id))
+        return queue.trusted_from if queue is not None else 0
+
     def max_offset(self, topic: str, queue_id: int) -> int:
         queue = self.queues.get((topic, queue_id))
         return queue.max_offset if queue is not None else 0

@@ -242,6 +242,9 @@ class MemoryStore:
         queue = self._queue(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
+    def recovered_offset(self, topic: str, queue_id: int) -> int:
+        return 0
+
     def queue_keys(self) -> list[tuple[str, int]]:
         return list(self._queues)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_port import Locks
@@ -14,6 +14,11 @@ from lockstep.remoting.logs import log_exception
 __all__ = ["OffsetReset"]
 
 _LISTENER_WAIT_MS: Final = 10_000  # then the log says that a listener delays a reset
+
+
+class _Correction(NamedTuple):
+    offsets: range
+    otherwise: int
 
 
 class OffsetReset:
@@ -28,7 +33,7 @@ class OffsetReset:
         self._rebalance = rebalance
         self._done = done
         # Of process queues that are `resetting`: the offset of a reset, or what `correct` was given.
-        self._wanted: dict[ProcessQueue, int | range] = {}
+        self._wanted: dict[ProcessQueue, int | _Correction] = {}
         self._waiting: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -57,21 +62,21 @@ class OffsetReset:
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
 
-    async def correct(self, process_queue: ProcessQueue, offsets: range, delay_ms: int) -> None:
-        """Start again at the offset that a broker gave, after `delay_ms` (wire.md 12.6).
+    async def correct(self, process_queue: ProcessQueue, offsets: range, otherwise: int, delay_ms: int) -> None:
+        """Start again at an offset that the broker has, after `delay_ms` (wire.md 12.6).
 
-        If messages before that offset are not handled when the listener has ended, start again at the first of them.
-        The offset of a reset replaces both, whether the reset comes later or waits already.
+        The offset of a reset replaces it, whether the reset comes later or waits already.
 
         Args:
-            offsets: From the lowest offset of the broker to the one that it gave, which is not included.
+            offsets: If the first message that is not handled when the listener has ended is one of these, it is that.
+            otherwise: The offset if it is not.
         """
         if not process_queue.resetting:
-            self._want(process_queue, offsets)
+            self._want(process_queue, _Correction(offsets, otherwise))
             await asyncio.sleep(delay_ms / 1000)
             await self._when_idle([process_queue])
 
-    def _want(self, process_queue: ProcessQueue, wanted: int | range) -> None:
+    def _want(self, process_queue: ProcessQueue, wanted: "int | _Correction") -> None:
         process_queue.resetting = True  # else a rebalance would remove it and store the offset of handled messages
         self._wanted[process_queue] = wanted
 
@@ -80,7 +85,7 @@ class OffsetReset:
         wanted, position = self._wanted[process_queue], process_queue.position
         if isinstance(wanted, int):
             return wanted
-        return position if position in wanted else wanted.stop
+        return position if position in wanted.offsets else wanted.otherwise
 
     async def _when_idle(self, process_queues: list[ProcessQueue]) -> None:
         """Wait until no listener runs, however long that takes, as a rebalance does.

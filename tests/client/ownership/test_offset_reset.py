@@ -12,7 +12,7 @@ from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 async def correct_to(reset: OffsetReset, process_queue: ProcessQueue, offset: int) -> None:
     """As after a pull whose offset was illegal, when the broker's lowest offset is the one that it gives."""
     process_queue.next_offset = offset
-    await reset.correct(process_queue, range(offset, offset), 0)
+    await reset.correct(process_queue, range(offset, offset), offset, 0)
 
 
 def reset_of(it: Rebalancing) -> OffsetReset:
@@ -109,7 +109,7 @@ async def test_a_corrected_offset_waits_for_the_running_listener(stage: Stage) -
     it, busy = await owner_of_one(stage)
     busy.dropped, busy.next_offset, busy.listener_running = True, 5, True
     reset = reset_of(it)
-    correcting = stage.client.create_task(reset.correct(busy, range(5), 10_000), name="correct")
+    correcting = stage.client.create_task(reset.correct(busy, range(5), 5, 10_000), name="correct")
     await stage.world.sleep_ms(5_000)
     reset.start(TOPIC, {queue_at(0): 7})
     await stage.world.sleep_ms(60_000)
@@ -140,7 +140,7 @@ async def corrected_during_a_call(stage: Stage, end: Callable[[ProcessQueue], ob
     busy.put_messages(messages_at(4, 5, 6, 7))
     busy.take_messages(1)
     busy.dropped, busy.next_offset, busy.listener_running = True, 6, True
-    correcting = stage.client.create_task(reset_of(it).correct(busy, range(6), 0), name="correct")
+    correcting = stage.client.create_task(reset_of(it).correct(busy, range(6), 6, 0), name="correct")
     await stage.world.sleep_ms(5_000)
     busy.listener_returned()
     end(busy)
@@ -169,6 +169,6 @@ async def test_a_corrected_queue_begins_where_the_log_ends(stage: Stage) -> None
     busy.take_messages(1)
     busy.dropped, busy.next_offset = True, 3
     busy.commit()
-    await reset_of(it).correct(busy, range(3), 0)
+    await reset_of(it).correct(busy, range(3), 3, 0)
     await stage.world.sleep_ms(100)
     assert it.committed() == [(0, 3)]

@@ -296,7 +296,7 @@ def test_a_queue_that_was_reset_is_given_back(answered: bool) -> None:
         await period.fenced.locks.lock_all()  # from here on no timer of the first lock call unlocks it
         period.owned.dropped = True
         member, locks = period.fenced.member, period.fenced.locks
-        await OffsetReset(member, locks, cast("Rebalance", None), lambda: None).correct(period.owned, range(2, 2), 0)
+        await OffsetReset(member, locks, cast("Rebalance", None), lambda: None).correct(period.owned, range(2, 2), 2, 0)
         assert QUEUE not in period.fenced.table
         await stage.world.sleep_ms(LEASE_MS // 2)
         assert QUEUE not in period.table.held

@@ -81,7 +81,7 @@ class Pulling:
         self.instance, self.offsets = member.instance, member.offsets
         self.loop, self.flow = member._pulls, member._flow
         self.submitted: list[ProcessQueue] = []
-        self.corrected: list[tuple[range, int]] = []
+        self.corrected: list[tuple[range, int, int]] = []
         now_ms = stage.client.now_ms()
         self.queue = ProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms)
 
@@ -92,8 +92,8 @@ class Pulling:
         if process_queue.put_messages(messages):
             self.submitted.append(process_queue)
 
-    async def correct(self, _: ProcessQueue, offsets: range, delay_ms: int) -> None:
-        self.corrected.append((offsets, delay_ms))
+    async def correct(self, _: ProcessQueue, offsets: range, otherwise: int, delay_ms: int) -> None:
+        self.corrected.append((offsets, otherwise, delay_ms))
 
     @property
     def pulls(self) -> list[PullMessageRequestHeader]:

@@ -170,15 +170,21 @@ def test_nothing_new_and_nothing_matching(code: ResponseCode) -> None:
     play()
 
 
-@on_stage
-async def test_an_illegal_offset_takes_the_queue_out(stage: Stage) -> None:
-    """It is dropped at once, and its next owner begins at the broker's offset."""
-    it = await pulling(stage)
-    it.broker.on[PULL] = in_turn(says(ResponseCode.PULL_OFFSET_MOVED, 3), found(3))
-    await it.run(100)
-    assert it.corrected == [(range(3), 10_000)]
-    assert it.queue.dropped
-    assert len(it.pulls) == 1
+@pytest.mark.parametrize(("proposed", "begin"), [(7, 7), (3, 0)])
+def test_an_illegal_offset_takes_the_queue_out(proposed: int, begin: int) -> None:
+    """It is dropped at once. Its next owner begins at the broker's offset, or at the first message if the log ended
+    before: what was stored since is not skipped."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        it = await pulling(stage)
+        it.broker.on[PULL] = in_turn(says(ResponseCode.PULL_OFFSET_MOVED, proposed), found(3))
+        await it.run(100)
+        assert it.corrected == [(range(1000), begin, 10_000)]
+        assert it.queue.dropped
+        assert len(it.pulls) == 1
+
+    play()
 
 
 @on_stage

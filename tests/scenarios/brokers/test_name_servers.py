@@ -218,7 +218,7 @@ async def test_clients_that_know_a_domain_alone(cluster: Cluster) -> None:
     await cluster.world.host("c1").run(consumer.start())
     await cluster.world.host("p").run(producer.send(Message(TOPIC, b"0")))
     await cluster.world.until(lambda: len(cluster.seen.all) == 1, timeout_ms=60_000, poll_ms=100)
-    assert set(web.asked) == {"GET /rocketmq/nsaddr HTTP/1.0", "GET /rocketmq/nsaddr-east?nofix=1 HTTP/1.0"}
+    assert set(web.asked) == {"GET /rocketmq/nsaddr HTTP/1.1", "GET /rocketmq/nsaddr-east?nofix=1 HTTP/1.1"}
 
     await cluster.stop_broker(NAMES[0])
     await cluster.stop_broker(BROKER)
