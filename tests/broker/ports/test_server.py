@@ -1,9 +1,10 @@
-"""The server on virtual time: all encodings, long polls, restarts, idle and hostile connections, shutdown."""
+"""The server on virtual time: all encodings, long polls, restarts, idle connections, shutdown.
+
+What hostile peers send it is in `tests/integration/hostile`.
+"""
 
 import asyncio
-import struct
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import pytest
 
@@ -54,17 +55,6 @@ def test_a_message_goes_in_and_comes_out(encoding: SerializeType) -> None:
         assert [message.body for message in decode_messages(reply.body)] == [b"hello"]
 
     on_a_broker(story, encoding)
-
-
-def test_unknown_requests_are_answered_on_both_ports() -> None:
-    """With 3, and the connection is served on."""
-
-    async def story(world: World, served: Served, client: Client) -> None:
-        for address in (served.address, served.server.name_server_address):
-            for _ in range(2):
-                assert (await client.call(address, 9999)).code == 3
-
-    on_a_broker(story)
 
 
 def test_settings_name_the_ports_that_were_got() -> None:
@@ -197,31 +187,6 @@ async def raw_peer(runtime: SimRuntime, address: str) -> tuple[RawPeer, asyncio.
     return peer, transport
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"GET / HTTP/1.1\r\n\r\n",
-        struct.pack(">I", 17 << 20) + b"\0" * 100,
-        struct.pack(">II", 8, 9 << 24 | 4) + b"abcd",
-        struct.pack(">II", 9, 5) + b"{nope",
-        struct.pack(">I", 3) + b"abc",
-    ],
-    ids=["http", "too long", "unknown header type", "no JSON", "too short"],
-)
-def test_bytes_that_are_no_frames_close_their_connection_and_no_other(data: bytes) -> None:
-    """On both ports; everybody else is served on."""
-
-    async def story(world: World, served: Served, client: Client) -> None:
-        for address in (served.address, served.server.name_server_address):
-            peer, transport = await raw_peer(world.host("evil"), address)
-            transport.write(data)
-            await world.until(partial(getattr, peer, "lost"))
-            assert (await client.call(address, 9999)).code == 3
-        assert served.log.names("warning") == ["frame_unreadable"] * 2
-
-    on_a_broker(story)
-
-
 def test_a_truncated_frame_and_a_close_harm_nobody() -> None:
     """Half a frame is forgotten with its connection."""
 
@@ -235,23 +200,6 @@ def test_a_truncated_frame_and_a_close_harm_nobody() -> None:
         assert served.server.broker.store.max_offset("T", 0) == 1
 
     on_a_broker(story)
-
-
-def test_broken_headers_and_bodies_are_answered_with_1_and_the_connection_served_on() -> None:
-    """A missing field, a field that is no number, a body that is no JSON."""
-
-    async def story(world: World, served: Served, client: Client) -> None:
-        for code, body in [
-            (R.SEND_MESSAGE_V2, b"x"),
-            (R.PULL_MESSAGE, b""),
-            (R.HEART_BEAT, b"{"),
-            (R.LOCK_BATCH_MQ, b""),
-        ]:
-            reply = await client.call(served.address, code, None, body)
-            assert (reply.code, bool(reply.remark)) == (1, True)
-        assert (await client.call(served.address, 9999)).code == 3
-
-    on_a_broker(story, SerializeType.JSON)
 
 
 def test_a_client_that_pulls_and_never_reads_costs_bounded_memory() -> None:
