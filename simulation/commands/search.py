@@ -33,11 +33,10 @@ from lockstep.simulation.search.explain import explain
 from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.search.rows import explanation_row, run_row, shrunk_row, sweep_row
 from lockstep.simulation.search.shrink import RUNS_MAX, Shrunk, shrink
-from lockstep.simulation.search.story import story_of
 from lockstep.simulation.search.summary import Summary, report
 from lockstep.simulation.search.sweep import StateError, StateFile, sweep
+from lockstep.simulation.search.texts import story_of, words_of
 from lockstep.simulation.search.violation import kinds_of, violation_of
-from lockstep.simulation.search.words import words_of
 
 __all__ = ["app"]
 

@@ -17,8 +17,14 @@ from lockstep.simulation.commands.choose import (
     tell,
 )
 from lockstep.simulation.timeline.evidence import Evidence
-from lockstep.simulation.timeline.side_by_side import page_of, runs_of_exhibit, runs_of_modes, runs_of_plan, text_of
-from lockstep.simulation.timeline.text import timeline_row
+from lockstep.simulation.timeline.output import (
+    page_of,
+    runs_of_exhibit,
+    runs_of_modes,
+    runs_of_plan,
+    text_of,
+    timeline_row,
+)
 
 __all__ = ["app"]
 

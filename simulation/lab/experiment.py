@@ -10,7 +10,7 @@ from lockstep.simulation.lab.setup import FaultEvent, LockMode
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
 
-__all__ = ["Experiment", "FaultEvent", "LockMode", "Outcome", "Plan", "Played"]
+__all__ = ["Experiment", "FaultEvent", "LockMode", "Outcome", "Plan", "Played", "fewer"]
 
 
 class Plan(Protocol):
@@ -85,6 +85,7 @@ class Outcome:
         return cls(**{**value, "mode": LockMode(value["mode"])})
 
 
+T = TypeVar("T")
 P = TypeVar("P", bound=Plan)
 
 
@@ -108,3 +109,12 @@ class Experiment(Protocol[P]):
 
     def fails(self, outcome: Outcome) -> bool:
         """Whether an outcome is a failure. In faithful mode violations are RocketMQ's, and only an error is one."""
+
+
+def fewer(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """For `Plan.smaller`: without all items, without each half, each quarter ... and without each single one."""
+    size = len(items)
+    while size:
+        for first in range(0, len(items), size):
+            yield items[:first] + items[first + size :]
+        size //= 2

@@ -22,12 +22,13 @@ from lockstep.client import (
 )
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order import Record
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import decode_messages
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation.lab.changes import Changes
 from lockstep.simulation.lab.cluster_log import HostLog, LogLine
 from lockstep.simulation.lab.findings import Findings
-from lockstep.simulation.lab.sender import Sender
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.world import World
@@ -48,6 +49,32 @@ class _State(Enum):
     DOWN = "down"
     CHANGES = "changes"  # it starts or ends
     UP = "up"
+
+
+class _Sender:
+    """An Interceptor around another one, if there is one.
+
+    `peer` is the address whose request is handled now; empty: none is.
+    """
+
+    def __init__(self, inner: Interceptor | None) -> None:
+        self._inner = inner
+        self.peer = ""
+
+    def intercept(self, on_request: RequestHandler) -> RequestHandler:
+        handle = on_request if self._inner is None else self._inner.intercept(on_request)
+
+        def noted(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+            self.peer = endpoint.address
+            try:
+                return handle(endpoint, command)
+            finally:
+                self.peer = ""
+
+        return noted
+
+    def delay(self, factory: Callable[[], Endpoint]) -> Callable[[], Any]:
+        return factory if self._inner is None else self._inner.delay(factory)
 
 
 class Hosts:
@@ -80,7 +107,8 @@ class Hosts:
         self._tap = tap
         self._names: tuple[str, ...] = ()  # hosts of name servers; none: the broker named BROKER carries it
         self._servers: dict[str, BrokerServer] = {}  # in order of their start
-        self._senders: dict[str, Sender] = {}  # by broker
+        self._senders: dict[str, _Sender] = {}  # by broker
+        self.on_broker_started: Callable[[str], object] = lambda _name: None  # or has started again
         self._topics: dict[str, int] = {}
         self._clients: dict[str, Client | MQClientInstance] = {}  # alive, in order of their start
         self._traced: dict[str, None] = {}
@@ -122,7 +150,7 @@ class Hosts:
         if self._names or name != BROKER:
             own = {"serve_name_server": False, "name_servers": self.name_server}
         config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
-        sender = self._senders[name] = Sender(self._tap(name))
+        sender = self._senders[name] = _Sender(self._tap(name))
         server = BrokerServer(config, runtime, self.log_of(name), interceptor=sender)
         if name not in self._topics or not config.data_dir:
             server.create_topic(self.topic, queues)
@@ -133,6 +161,7 @@ class Hosts:
         self._topics[name] = queues
         self._servers[name] = server
         self._states[name] = _State.UP
+        self.on_broker_started(name)
         return server
 
     async def stop_broker(self, name: str = BROKER) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from lockstep.simulation.lab.experiment import Experiment, FaultEvent, Plan
+from lockstep.simulation.lab.experiment import Experiment, FaultEvent, Plan, Played
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import Run, run_plan
-from lockstep.simulation.search.healed import Healed
 from lockstep.simulation.search.violation import Trials, violation_of
+from lockstep.simulation.world import World
 
-__all__ = ["Explanation", "explain", "lasted_ms"]
+__all__ = ["Explanation", "Healed", "explain", "lasted_ms"]
 
 _LUCK_RUNS: Final = 4  # with other latencies
 _OTHER_SEED: Final = 1_000_003
@@ -76,6 +76,27 @@ def explain(
         on_progress: called with what is tried, and how many runs there were.
     """
     return _Questions(experiment, plan, kind, on_progress).answers()
+
+
+class Healed:
+    """An Experiment whose faults end at one moment: all that lasts is healed then, and no later fault comes.
+
+    A run of it is equal to that of `experiment` until `at_ms`, virtual, since the start.
+    """
+
+    def __init__(self, experiment: Experiment[Any], at_ms: int) -> None:
+        self._experiment = experiment
+        self._at_ms = at_ms
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._experiment, name)
+
+    def build(self, world: World, plan: Any) -> Played:
+        loop = world.loop
+        due_ns = loop.now_ns + self._at_ms * 1_000_000
+        loop.call_at_ns(due_ns, world.heal, context=loop.ground)
+        earlier = tuple(event for event in plan.events if event.at_ms < self._at_ms)
+        return self._experiment.build(world, replace(plan, events=earlier))
 
 
 class _Questions:

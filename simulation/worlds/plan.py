@@ -10,10 +10,9 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, fewer
 from lockstep.simulation.lab.faults.fault import Role
 from lockstep.simulation.lab.faults.swarm import draw_fault
-from lockstep.simulation.lab.fewer import fewer
 from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.options import SimulationOptions
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode
-from lockstep.simulation.lab.fewer import fewer
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, fewer
 from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.lab.setup import Store
 from lockstep.simulation.options import SimulationOptions

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lockstep.broker.server import BrokerServer
 from lockstep.client import Message, MessageExt, MessageQueue, Producer, SendError, SendOutcome
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -18,7 +17,7 @@ from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
 from lockstep.simulation.lab.faults.table import act
 from lockstep.simulation.lab.findings import Wrong
-from lockstep.simulation.lab.hosts import BROKER, TOPIC
+from lockstep.simulation.lab.hosts import TOPIC
 from lockstep.simulation.lab.setup import Setup
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.producing.producers import BROKERS, BUSY, CLOSE, FULL, PRODUCERS, Plan, draw_plan
@@ -66,22 +65,28 @@ class _Broker:
         return factory
 
 
-class _Refusing(Cluster):
-    """A cluster whose stores may refuse messages."""
+class ProducersWorld:
+    """`run` plays the plan; then `findings` has what went wrong and what happened."""
 
     def __init__(self, world: World, plan: Plan) -> None:
-        super().__init__(world, Setup(lock_mode=plan.lock_mode, store=plan.store), tap=self._tap)
-        self.states = {name: _Broker(random.Random(f"{plan.seed}/{name}"), self._saw) for name in BROKERS}
-
-    def _tap(self, name: str) -> _Broker | None:
-        return self.states.get(name)
+        self.world = world
+        self.plan = plan
+        self._brokers = {name: _Broker(random.Random(f"{plan.seed}/{name}"), self._saw) for name in BROKERS}
+        setup = Setup(lock_mode=plan.lock_mode, store=plan.store)
+        self.cluster = Cluster(world, setup, tap=self._brokers.get)
+        self.cluster.on_broker_started = self._refuse_records
+        self.findings = self.cluster.findings
+        self._sent: list[Sent] = []
+        self._called = 0  # how many calls have begun
+        self._calls: list[asyncio.Task[None]] = []
+        self._places = Places(self.findings, self._sent)
 
     def _saw(self, name: str) -> None:
         self.findings.saw(name)
 
-    async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
-        server = await super().broker(name, queues=queues, **settings)
-        core, state = self.core(name), self.states[name]
+    def _refuse_records(self, name: str) -> None:
+        """The store of a broker may refuse messages."""
+        core, state = self.cluster.core(name), self._brokers[name]
         put, put_all = core.put, core.put_all
 
         def one(record: Record) -> AppendResult:
@@ -95,21 +100,6 @@ class _Refusing(Cluster):
             return put_all(records)
 
         core.put, core.put_all = one, several  # type: ignore[method-assign]
-        return server
-
-
-class ProducersWorld:
-    """`run` plays the plan; then `findings` has what went wrong and what happened."""
-
-    def __init__(self, world: World, plan: Plan) -> None:
-        self.world = world
-        self.plan = plan
-        self.cluster = _Refusing(world, plan)
-        self.findings = self.cluster.findings
-        self._sent: list[Sent] = []
-        self._called = 0  # how many calls have begun
-        self._calls: list[asyncio.Task[None]] = []
-        self._places = Places(self.findings, self._sent)
 
     async def run(self) -> None:
         cluster, plan, world = self.cluster, self.plan, self.world
@@ -147,7 +137,7 @@ class ProducersWorld:
     async def _refuse(self, event: FaultEvent) -> None:
         await self.cluster.at(max(event.at_ms, self.world.elapsed_ms))
         self.findings.saw(event.fault)
-        band, shares = self.findings.begin(event.fault, event.target), self.cluster.states[event.target].shares
+        band, shares = self.findings.begin(event.fault, event.target), self._brokers[event.target].shares
         shares[event.fault] = event.amount
         await self.world.sleep_ms(event.duration_ms)
         shares[event.fault], band.end_ms = 0, self.world.elapsed_ms

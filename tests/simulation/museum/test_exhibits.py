@@ -15,7 +15,7 @@ from lockstep.simulation.museum.pages import Visit
 from lockstep.simulation.museum.plan import MuseumPlan
 from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.museum.variant import replaced, variant
-from lockstep.simulation.search.healed import Healed
+from lockstep.simulation.search.explain import Healed
 from lockstep.simulation.virtual_time.loop import VirtualLoop
 from tests.simulation.museum.find import first_seed
 

@@ -12,12 +12,10 @@ from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
-from lockstep.simulation.search.explain import explain, lasted_ms
+from lockstep.simulation.search.explain import Healed, explain, lasted_ms
 from lockstep.simulation.search.facts import facts_of
-from lockstep.simulation.search.healed import Healed
-from lockstep.simulation.search.story import story_of
+from lockstep.simulation.search.texts import story_of, words_of
 from lockstep.simulation.search.violation import violation_of
-from lockstep.simulation.search.words import words_of
 from lockstep.simulation.worlds.experiment import WORLDS
 from lockstep.simulation.worlds.plan import Fault, Plan, Store, draw_plan
 from tests.simulation.search.toy import SILENT, Toy, ToyPlan

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from lockstep.simulation.lab.cluster import Cluster
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
-from lockstep.simulation.lab.fewer import fewer
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome, fewer
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.simulation.timeline.evidence import Evidence
-from lockstep.simulation.timeline.side_by_side import page_of
+from lockstep.simulation.timeline.output import page_of
 from tests.browser import NEEDS_BROWSER, said_by
 from tests.simulation.timeline.runs import takeover, wide
 

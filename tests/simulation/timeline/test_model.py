@@ -10,7 +10,7 @@ from lockstep.simulation.stories.takeover import zombie
 from lockstep.simulation.timeline.build import timeline_of
 from lockstep.simulation.timeline.evidence import Evidence, HostEvent, LockChange, LockEvent
 from lockstep.simulation.timeline.model import Kind, LaneKind, Moment, Timeline
-from lockstep.simulation.timeline.side_by_side import runs_of_modes
+from lockstep.simulation.timeline.output import runs_of_modes
 from lockstep.simulation.worlds.experiment import WORLDS
 from tests.simulation.timeline.runs import change, client, host, queue, record, started, takeover, wide
 

@@ -14,8 +14,8 @@ from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.timeline.build import timeline_of
 from lockstep.simulation.timeline.evidence import Evidence, HostEvent
+from lockstep.simulation.timeline.output import page_of, text_of
 from lockstep.simulation.timeline.page import BYTES_MAX
-from lockstep.simulation.timeline.side_by_side import page_of, text_of
 from lockstep.simulation.worlds.experiment import WORLDS
 from tests.order.test_page import Elements
 from tests.simulation.timeline.runs import host, takeover, wide
