@@ -64,12 +64,7 @@ FENCED: Final = (
     Protection(
         "fence-held-pull",
         "A pull that was held when its owner changed is answered with messages.",
-        edited(
-            FENCED_PULLS,
-            "FencedPulls.has_ended",
-            ("denial = self._denial(pull, now_ms)\nif denial is None:\n    return False"),
-            "return False",
-        ),
+        edited(FENCED_PULLS, "FencedPulls.has_ended", "self._denial(pull, now_ms)", "None"),
         WORLDS,
     ),
     Protection(

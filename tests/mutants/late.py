@@ -26,18 +26,8 @@ LATE: Final = (
         edited(
             DIRECT,
             "ConsumeDirectly.__call__",
-            (
-                "start = _Start(self._runtime)\n"
-                "async with self._between_runs(queue):\n"
-                "    outcome = await self._call([message], context, start)\n"
-                "    spent_ms = self._runtime.now_ms() - start.began_ms"
-            ),
-            (
-                "async with self._between_runs(queue):\n"
-                "    start = _Start(self._runtime)\n"
-                "    outcome = await self._call([message], context, start)\n"
-                "    spent_ms = self._runtime.now_ms() - start.began_ms"
-            ),
+            "outcome = await self._call([message], context, start)",
+            "start = _Start(self._runtime)\noutcome = await self._call([message], context, start)",
         ),
         ("tests/client/dispatch/test_call_start.py",),
     ),

@@ -39,16 +39,7 @@ MEMBERS: Final = (
     Protection(
         "released-one-round",
         "Released queues are asked for beside a round: a queue gets two periods.",
-        edited(
-            MEMBER,
-            "GroupMember.take_released",
-            (
-                "async with self._round:\n"
-                "    if self.balances and (not self._stopping):\n"
-                "        await self._rebalance.take_released(queues)"
-            ),
-            ("if self.balances and not self._stopping:\n    await self._rebalance.take_released(queues)"),
-        ),
+        edited(MEMBER, "GroupMember.take_released", "self._round", "asyncio.Lock()"),
         ROUNDS,
     ),
     Protection(
@@ -63,20 +54,8 @@ MEMBERS: Final = (
         edited(
             MEMBER,
             "GroupMember._rebalance_forever",
-            (
-                "self._wake.clear()\n"
-                "try:\n"
-                "    await self.rebalance_now()\n"
-                "except Exception as error:\n"
-                "    log_exception(self.log, 'rebalance_failed', error)"
-            ),
-            (
-                "try:\n"
-                "    await self.rebalance_now()\n"
-                "    self._wake.clear()\n"
-                "except Exception as error:\n"
-                "    log_exception(self.log, 'rebalance_failed', error)"
-            ),
+            "await self.rebalance_now()",
+            "await self.rebalance_now()\nself._wake.clear()",
         ),
         ROUNDS,
     ),
@@ -162,23 +141,9 @@ MEMBERS: Final = (
         edited(
             CLIENT_PERIOD_END,
             "PeriodEnds._finish",
+            "self._release(process_queue, self._ends.pop(process_queue))",
             (
-                "try:\n"
-                "    if self._ends[process_queue].stores:\n"
-                "        await self._acts.store_last(process_queue)\n"
-                "    self._acts.drop(process_queue, why)\n"
-                "finally:\n"
-                "    self._release(process_queue, self._ends.pop(process_queue))"
-            ),
-            (
-                "try:\n"
-                "    if self._ends[process_queue].stores:\n"
-                "        await self._acts.store_last(process_queue)\n"
-                "    self._acts.drop(process_queue, why)\n"
-                "    released = True\n"
-                "finally:\n"
-                "    pass\n"
-                "if released:\n"
+                "if __import__('sys').exc_info()[0] is None:\n"
                 "    self._release(process_queue, self._ends.pop(process_queue))"
             ),
         ),

@@ -124,23 +124,8 @@ SENDING: Final = (
         edited(
             BY_KEY,
             "ConsumeByKeyService._call_ended",
-            (
-                "if not key_queues.running:\n"
-                "    del self._running[process_queue]\n"
-                "    if process_queue.is_over:\n"
-                "        self._states.pop(process_queue, None)\n"
-                "    process_queue.listener_returned()\n"
-                "    state.mutex.release()"
-            ),
-            (
-                "process_queue.listener_returned()\n"
-                "if not key_queues.running:\n"
-                "    del self._running[process_queue]\n"
-                "    if process_queue.is_over:\n"
-                "        self._states.pop(process_queue, None)\n"
-                "    process_queue.listener_returned()\n"
-                "    state.mutex.release()"
-            ),
+            "process_queue, key_queues = state.process_queue, state.key_queues",
+            "process_queue, key_queues = state.process_queue, state.key_queues\nprocess_queue.listener_returned()",
         ),
         ("tests/client/dispatch/test_consume_by_key.py",),
     ),
@@ -219,22 +204,8 @@ SENDING: Final = (
         edited(
             SEQUENCER,
             "SendSequence.turn",
-            (
-                "if future.exception() is not None:\n"
-                "    self._failure_known()\n"
-                "elif (number := future.result()) is not None:\n"
-                "    self.abandon(number)\n"
-                "else:\n"
-                "    self.release()"
-            ),
-            (
-                "if future.exception() is not None:\n"
-                "    pass\n"
-                "elif (number := future.result()) is not None:\n"
-                "    self.abandon(number)\n"
-                "else:\n"
-                "    self.release()"
-            ),
+            "future.done() and not future.cancelled()",
+            "future.done() and not future.cancelled() and future.exception() is None",
         ),
         ("tests/client/producer/test_send_sequence.py",),
     ),

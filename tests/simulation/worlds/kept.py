@@ -29,7 +29,7 @@ class Case(NamedTuple):
     seed: int
 
     def __str__(self) -> str:
-        return f"{self.experiment} {self.mode} {self.seed}"
+        return f"{self.experiment}-{self.mode}-{self.seed}"
 
 
 # Worlds that found a fault of the product, or of the judge; they are silent now.
