@@ -93,6 +93,7 @@ class Cluster(AdminClient):
         return KvTable({})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_ours", [True, False], ids=["lockstep", "apache"])
 async def test_ten_thousand_queues_of_two_hundred_groups_meet_no_bound(is_ours: bool) -> None:
     """Each group has two members that report all of its queues."""

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from lockstep.simulation.articles.registry import SECTIONS
@@ -71,6 +72,7 @@ def test_a_sweep_is_one_object(tmp_path: Path) -> None:
     assert (set(seed), seed["violations"], seed["good"]) == (OF_A_SEED, {"overlap": 1}, False)
 
 
+@pytest.mark.long
 def test_a_shrunk_plan_and_an_explanation_are_objects(tmp_path: Path) -> None:
     """The plan before and after, and why it happens."""
     first, small = tmp_path / "first", tmp_path / "small"
