@@ -8,10 +8,11 @@ import pytest
 
 from lockstep.broker.options import option_helps
 from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep
-from tests.rows import by_row
+from tests.rows import each_row
 
 NOWHERE = Lockstep("127.0.0.1:1")
 PROGRAMS = ("lockstep", "lockstep-broker", "lockstep-sim", "lockstep-pipeline")
+END = "--end--"  # of what a line is offered
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -34,20 +35,33 @@ def in_shell(shell: str, script: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def offered_by_bash(line: str) -> list[str]:
-    words = line.split(" ")
-    function = f"_{words[0].replace('-', '_')}_completion"
-    quoted = " ".join(f"'{word}'" for word in words)
-    return in_shell(
-        "bash",
-        f"source <(lockstep completion bash); COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; "
-        f"{function} {words[0]}; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-    )
+def offered_by_bash(*lines: str) -> list[list[str]]:
+    """What is offered at the end of each line."""
+    script = "source <(lockstep completion bash)\n"
+    for line in lines:
+        words = line.split(" ")
+        function = f"_{words[0].replace('-', '_')}_completion"
+        quoted = " ".join(f"'{word}'" for word in words)
+        script += f"COMPREPLY=(); COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; {function} {words[0]}\n"
+        script += f"printf '%s\\n' \"${{COMPREPLY[@]}}\" {END}\n"
+    return in_parts(in_shell("bash", script))
 
 
-def offered_by_fish(line: str) -> list[str]:
-    lines = in_shell("fish", f"lockstep completion fish | source; complete -C '{line}'")
-    return [offered.partition("\t")[0] for offered in lines]
+def offered_by_fish(*lines: str) -> list[list[str]]:
+    asked = "".join(f"complete -C '{line}'; echo {END}\n" for line in lines)
+    found = in_shell("fish", f"lockstep completion fish | source\n{asked}")
+    return in_parts([offered.partition("\t")[0] for offered in found])
+
+
+def in_parts(lines: list[str]) -> list[list[str]]:
+    """What stands before each END."""
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if line == END:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return parts[:-1]
 
 
 CASES = [
@@ -62,30 +76,33 @@ CASES = [
 ]
 
 
-def check_bash(line: str, offered: str) -> None:
+def check_bash(*cases: tuple[str, str]) -> None:
     """Nothing is offered that does not begin as the word does."""
-    found = offered_by_bash(line)
-    assert offered in found
-    assert all(word.startswith(line.rpartition(" ")[2]) for word in found)
+    with each_row() as row:
+        for (line, offered), found in zip(cases, offered_by_bash(*[line for line, _ in cases]), strict=True):
+            with row(line):
+                assert offered in found
+                assert all(word.startswith(line.rpartition(" ")[2]) for word in found)
 
 
 def test_bash_offers_commands() -> None:
-    """One of the table below, for a quick run."""
-    check_bash(*CASES[0])
+    """One of the table above, for a quick run."""
+    check_bash(CASES[0])
 
 
 @pytest.mark.long
-@by_row("line, offered", CASES[1:])
-def test_bash_offers_commands_options_and_choices(line: str, offered: str) -> None:
+def test_bash_offers_commands_options_and_choices() -> None:
     """Of each program."""
-    check_bash(line, offered)
+    check_bash(*CASES[1:])
 
 
 @pytest.mark.long
-@by_row("line, offered", CASES)
-def test_fish_offers_the_same(line: str, offered: str) -> None:
+def test_fish_offers_the_same() -> None:
     """Asked as fish itself asks."""
-    assert offered in offered_by_fish(line)
+    with each_row() as row:
+        for (line, offered), found in zip(CASES, offered_by_fish(*[line for line, _ in CASES]), strict=True):
+            with row(line):
+                assert offered in found
 
 
 @pytest.mark.long
