@@ -28,7 +28,8 @@ __all__ = ["main"]
 
 _INTERRUPTED = 130
 _KILLED = 4
-_STDIN_CLOSED = 0  # instead of the number of a signal
+# Instead of the number of a signal.
+_STDIN_CLOSED = 0
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -37,10 +38,13 @@ def main(arguments: list[str] | None = None) -> None:
     With `--brokers`, 4 when a broker did not end and was killed. A broker that such a command started ends with
     PORT_IN_USE when another process has its port.
     """
-    open_reports()  # before anything opens a file, which would get the number of a closed stderr
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in a background job of a shell it is ignored
+    # Before anything opens a file, which would get the number of a closed stderr.
+    open_reports()
+    # A background job of a shell ignores SIGINT, and this process must go on doing so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    gc.disable()  # imports leave next to no garbage, and to look for it takes a twentieth of the start
+    # Imports leave next to no garbage, and to look for it takes a twentieth of the start.
+    gc.disable()
     import asyncio
 
     import lockstep.broker.server  # noqa: F401 - the slow import, while Ctrl-C still ends the process
@@ -82,7 +86,8 @@ def _allow_open_files() -> None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit of its own
+        with contextlib.suppress(OSError, ValueError):
+            # macOS has a lower limit of its own.
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
@@ -158,7 +163,8 @@ async def _serve(options: "Options", log: "StartLog") -> int:
             _print_addresses(addresses)
         else:
             await link.serving(server, addresses)
-        gc.freeze()  # objects made at start-up stay; the collector need not visit them again
+        # Objects made at start-up stay; the collector need not visit them again.
+        gc.freeze()
         FullCollections(AsyncioRuntime().monotonic_ns).watch()
         log.open(options.log_format, options.log_level, sys.stderr, **_process_field(options))
         log.info("listening", **_facts(options))
@@ -259,8 +265,10 @@ def _print_addresses(addresses: dict[str, str]) -> None:
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
-    except (OSError, AttributeError) as error:  # Python has no sys.stdout when the caller closed it
-        sys.stdout = None  # else the interpreter writes the line again at its end, and fails again
+    except (OSError, AttributeError) as error:
+        # AttributeError: Python has no sys.stdout when the caller closed it.
+        # Without stdout the interpreter does not write the line again at its end, and does not fail again.
+        sys.stdout = None
         why = error.strerror if isinstance(error, OSError) else "it is closed"
         raise SettingError(f"stdout: cannot write the addresses: {why}") from None
 

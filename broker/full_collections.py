@@ -14,7 +14,8 @@ from typing import Final
 __all__ = ["FullCollections"]
 
 _FULL: Final = 2  # the generation of a full run
-_LONG_NS: Final = 5_000_000  # some 50,000 objects; until the next run come at least 70,000, or a quarter more
+# Some 50,000 objects; until the next run come at least 70,000, or a quarter more.
+_LONG_NS: Final = 5_000_000
 
 
 class FullCollections:

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["BrokerServer", "Interceptor"]
 
 _CLOSE_TIMEOUT_MS = 1000
-_LOOK_INTERVAL_MS = 5000  # at files that may change; of rules as in RocketMQ
-_VIP_PORT_BELOW = 2  # the "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1)
+# How often the files of rules and certificates are looked at; RocketMQ looks at its rules as often.
+_LOOK_INTERVAL_MS = 5000
+# The "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1).
+_VIP_PORT_BELOW = 2
 
 
 class Interceptor(Protocol):
@@ -107,7 +109,8 @@ class BrokerServer:
             self.broker.work.soon = self._call_soon
             self._registration = Registration(self.broker, runtime, self.name_server)
             if self.broker.durable is not None:
-                from lockstep.broker.persistence import durable_replies, restart_trace  # not for a broker in memory
+                # Not for a broker in memory.
+                from lockstep.broker.persistence import durable_replies, restart_trace
 
                 restart_trace.leave_resets(self.broker, runtime)
                 self._durable = durable_replies.DurableReplies(
@@ -273,7 +276,8 @@ class BrokerServer:
         if self._registration is not None:
             await self._registration.stop()
         if self._durable is not None:
-            await self._durable.flush()  # so that replies that wait for it leave
+            # First the flush, then the close: replies that wait for the disk leave before their connections end.
+            await self._durable.flush()
         await self._close_connections()
         if self._acl is not None:
             self._acl.close()

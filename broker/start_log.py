@@ -9,7 +9,8 @@ from lockstep.remoting.logs import EventLog, printable
 
 __all__ = ["StartLog"]
 
-_SHOWN_MAX = 500  # characters of one field: peers choose the length of names
+# Characters of one field: peers choose the length of names.
+_SHOWN_MAX = 500
 
 
 class StartLog:

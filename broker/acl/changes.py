@@ -63,7 +63,8 @@ def delete_account(files: "AclFiles", access_key: str | None, now_ms: int) -> bo
     files.catch_up()
     path = files.rules.file_of.get(access_key or "")
     if path is None:
-        return was_known  # another broker of the same files was asked before this one
+        # Another broker of the same files was asked before this one.
+        return was_known
     document = files.document(path)
     document[ACCOUNTS] = [each for each in document[ACCOUNTS] if str(each.get("accessKey")) != access_key]
     files.write(path, document, now_ms)

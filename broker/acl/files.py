@@ -82,7 +82,8 @@ class AclFiles:
         document[VERSION] = [{"counter": before.counter + 1, "timestamp": now_ms}]
         text = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, allow_unicode=True)
         contents = {**self._contents, path: text.encode("utf-8")}
-        rules = self._combined(contents)  # what would be refused is not written
+        # First combined: what would be refused is not written.
+        rules = self._combined(contents)
         replace_file(self._storage, path, contents[path], private=True)  # it has secret keys
         self._storage.sync_dir(path.rpartition("/")[0] or ".")
         self._contents, self.rules = contents, rules

@@ -36,7 +36,8 @@ def open_acl(config: BrokerConfig, runtime: Runtime, log: EventLog, broker: Brok
     try:
         files = AclFiles(runtime.storage, path, log)
         if config.acl_file:
-            runtime.storage.read_file(path)  # a name with an error must not shut everybody out
+            # Raises for a name that is misspelt. Without this, a missing file means no rules: nobody gets in.
+            runtime.storage.read_file(path)
     except (RuleError, OSError) as error:
         if broker is not None:
             broker.abandon()

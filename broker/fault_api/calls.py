@@ -16,10 +16,13 @@ from lockstep.remoting.host.manual_clock import HeldPort, ManualClockRuntime
 
 __all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
 
-ADVANCE_SECONDS_MAX: Final = 31 * 24 * 3600  # our limit: every timer of that time runs
+# Our limit: every timer of that time runs.
+ADVANCE_SECONDS_MAX: Final = 31 * 24 * 3600
 _RTT_MS_MAX: Final = 60_000
-_ERRORS_MAX: Final = 1000  # every request looks for its error among them
-_RESPONSE_CODE_MAX: Final = 32_767  # RocketMQ's binary header has 16 bits, with a sign
+# Every request looks for its error among them.
+_ERRORS_MAX: Final = 1000
+# RocketMQ's binary header has 16 bits, with a sign.
+_RESPONSE_CODE_MAX: Final = 32_767
 _REMARK_MAX: Final = 1000
 _HEARTBEAT_MS: Final = 30_000  # how often RocketMQ's clients send one (wire.md 9.2)
 Arguments = dict[str, Any]
@@ -38,7 +41,8 @@ class ControlledBroker:
         self.runtime = runtime
         self.config = config
         self._held_ports: list[HeldPort] = []
-        self._ports_change = asyncio.Lock()  # calls of several connections may meet
+        # Calls of several connections may meet.
+        self._ports_change = asyncio.Lock()
 
     async def call(self, name: str, arguments: Arguments) -> Any:
         """Raises CallError."""
@@ -60,7 +64,8 @@ class ControlledBroker:
                 try:
                     self._held_ports.append(HeldPort(self.config.host, port))
                 except OSError:
-                    pass  # another process has it already; `reopen_ports` reports that
+                    # Another process has it already; `reopen_ports` reports that.
+                    pass
 
     async def reopen_ports(self) -> None:
         """Raises CannotListen."""

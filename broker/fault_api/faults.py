@@ -55,7 +55,8 @@ class Arrival(NamedTuple):
             try:
                 values = spec.from_ext_fields(ext_fields)
             except HeaderError:
-                pass  # the handler has refused the request too
+                # The handler has refused the request too.
+                pass
             else:
                 header = {field.name: value for field, value in zip(spec.fields, values, strict=True)}
         return {

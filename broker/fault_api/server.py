@@ -82,7 +82,8 @@ class _DelayedProtocol(asyncio.Protocol):
             self._inner.data_received(self._waiting.popleft())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        while self._waiting:  # bytes that were sent before the end arrive before it
+        while self._waiting:
+            # Bytes that were sent before the end arrive before it.
             self._deliver()
         self._inner.connection_lost(exc)
 

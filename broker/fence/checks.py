@@ -28,8 +28,10 @@ _ANSWERS: Final = {
     FenceAnswer.STALE: (Reason.STALE, ResponseCode.STALE, "this client has a newer epoch of the queue"),
 }
 _NEED_LEASE: Final = (Act.PULL, Act.RESET)
-_MARK_LIFE_MS: Final = 30_000  # unmodified clients take 10 s to store the new offset (wire.md 12.9)
-_PAIRS_MAX: Final = 4096  # of one connection; above it the pair that was named longest ago is forgotten
+# Unmodified clients take 10 s to store the new offset (wire.md 12.9).
+_MARK_LIFE_MS: Final = 30_000
+# Of one connection. Above it the pair that was named longest ago is forgotten.
+_PAIRS_MAX: Final = 4096
 # Of all connections: from then on a new pair is kept in place of an older one, but for `_FEW` of each connection.
 _ALL_MAX: Final = 100_000
 _FEW: Final = 16
@@ -79,7 +81,8 @@ class FenceChecks:
             and lock.state is _HELD
             and now_ms < lock.ends_ms
         ):
-            return None  # nearly all requests, without another call
+            # Nearly all requests end here, without another call.
+            return None
         denial = self._of_owner(connection, claim, now_ms, needs_lease=act in _NEED_LEASE)
         return None if denial is None else self._counted(connection, claim, act, denial, now_ms)
 
@@ -97,7 +100,8 @@ class FenceChecks:
         """
         lock = self._find((claim.consumer_group, claim.topic, claim.queue_id)) if alone else None
         if lock is not None and lock.epoch == claim.lock_epoch and lock.client_id == claim.lock_client_id:
-            alone = False  # nearly all commits: allowed like those with a pull
+            # Nearly all commits carry the owner's epoch. That is all that `_of_owner` would ask.
+            alone = False
         denial = self._of_owner(connection, claim, now_ms) if alone else None
         if denial is None:
             is_in_order = offset == stored or stored < offset <= self._max_offset(claim.topic, claim.queue_id)

@@ -15,7 +15,8 @@ from lockstep.remoting.logs import EventLog
 
 __all__ = ["Fence", "LockPersistence"]
 
-_ENDED_AT_ONCE_MAX: Final = 200  # locks of a connection that ends; each takes some 16 us
+# A connection that ends ends so many of its locks at once, the others in steps. Each takes some 16 us.
+_ENDED_AT_ONCE_MAX: Final = 200
 
 
 class LockPersistence(Protocol):
@@ -76,7 +77,8 @@ class Fence:
         """Another period of ownership began, or one ended."""
         group, queue = change.consumer_group, change.queue
         if change.new is not None and self.checks.resets and not self._goes_on(change):
-            self.checks.resets.end((group, queue.topic, queue.queue_id))  # it begins at the stored offset
+            # The new period begins at the stored offset. So its owner has taken the reset.
+            self.checks.resets.end((group, queue.topic, queue.queue_id))
         self.on_owner_changed(change)
         if self.persistence is not None:
             self.persistence.owner_changed(change)
@@ -95,7 +97,8 @@ class Fence:
     def _look_for_silence(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> None:
         """Each look reads all locks of a connection, whose leases end together: one look for all of them."""
         lock = self._locks.entry(group, queue.topic, queue.queue_id)
-        if lock is None or lock.connection is None:  # no connection since a restart: the owner is no member by it
+        # Without a connection since a restart, the owner is no member of the group by it.
+        if lock is None or lock.connection is None:
             return
         if now_ms != self._looked_ms:
             self._looked_ms = now_ms

@@ -18,7 +18,8 @@ __all__ = ["TAKEN_AT_ONCE_MAX", "DueLocks", "LockIndex"]
 
 _HELD: Final = LockState.HELD
 _FREED_MAX: Final = 10_000
-TAKEN_AT_ONCE_MAX: Final = 200  # in one turn of the event loop: a few milliseconds
+# In one turn of the event loop: a few milliseconds of work.
+TAKEN_AT_ONCE_MAX: Final = 200
 
 
 class LockIndex:
@@ -71,7 +72,8 @@ class LockIndex:
         """Whether a lock of this group that was renewed over this connection still has an owner."""
         if connection is None:
             return False
-        locks = self._by_connection.get(connection, {})  # the last one in it ends late, most often
+        locks = self._by_connection.get(connection, {})
+        # The lock that came last mostly ends last: look from the end.
         return any(lock.consumer_group == consumer_group and lock.is_live(now_ms) for lock in reversed(locks))
 
     def oldest(self) -> FencedLock | None:
@@ -132,7 +134,8 @@ class DueLocks:
     def __init__(self) -> None:
         self._locks = SortedDict()  # (end, number of the watch): FencedLock
         self._serials = itertools.count()
-        self.next_due_ms: int | None = None  # looked at after each read, so it is no property
+        # Looked at after each read, so it is no property.
+        self.next_due_ms: int | None = None
 
     def watch(self, lock: FencedLock) -> None:
         """`take_some` returns the lock when its time has come, also if its end was put off meanwhile."""

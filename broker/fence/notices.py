@@ -18,8 +18,10 @@ from lockstep.remoting.logs import EventLog
 __all__ = ["LockNotices"]
 
 _NOTICES_A_STEP: Final = 32
-_QUEUES_A_NOTICE: Final = 64  # one with more queues counts as several
-_LINES_MAX: Final = 100  # log events of one turn, group, client and cause; above that, one event has their count
+# One with more queues counts as several.
+_QUEUES_A_NOTICE: Final = 64
+# Log events of one turn, group, client and cause; above that, one event has their count.
+_LINES_MAX: Final = 100
 _LOGGED: Final = (
     ChangeCause.LEFT,
     ChangeCause.CONNECTION_LOST,
@@ -53,7 +55,8 @@ class LockNotices:
             self._work.start(self, self._tell_all())
 
     def _tell_all(self) -> Steps:
-        yield None  # the rest of this turn may free more queues
+        # The rest of this turn may free more queues.
+        yield None
         while self._locks.waiters.any_woken or self._ended:
             self._log_ended()
             told = 0

@@ -12,7 +12,8 @@ from lockstep.store.format.lock_table import KeptLock
 __all__ = ["Epochs", "FenceSettings", "FencedLock"]
 
 _ENDED: Final = LockState.ENDED
-_BOOT_AHEAD_MAX: Final = 366 * 24 * 3600 * 1000  # a peer's epoch must not use up the boots
+# A year ahead of the clock at most: an epoch that a peer names must not use up the boots that are left.
+_BOOT_AHEAD_MAX: Final = 366 * 24 * 3600 * 1000
 
 
 class Epochs:

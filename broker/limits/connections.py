@@ -17,8 +17,10 @@ from lockstep.remoting.logs import EventLog
 
 __all__ = ["Connections"]
 
-_RESERVED_MAX: Final = 16  # connections for operators, at most a tenth of all
-_PEERS_MAX: Final = 10_000  # with a bucket of their own
+# Connections for operators, at most a tenth of all.
+_RESERVED_MAX: Final = 16
+# So many peers have a bucket of their own; all others share one.
+_PEERS_MAX: Final = 10_000
 _SECOND_MS: Final = 1000
 
 

@@ -6,7 +6,8 @@ from lockstep.protocol.codes import RequestCode
 
 __all__ = ["SPARED", "RequestRates"]
 
-_TOKEN: Final = 1000  # a bucket of n requests a second gets n thousandths of a token each ms
+# A bucket of n requests a second gets n thousandths of a token each ms.
+_TOKEN: Final = 1000
 _OTHERS: Final = ""  # the peers that share a bucket
 
 # Requests that limits spare, because a healthy client would lose what it has without them. A lock that is not renewed

@@ -21,7 +21,8 @@ from lockstep.remoting.settings import Address
 __all__ = ["CONNECTIONS_MAX", "CONNECTION_LIFE_MS", "MetricsServer", "metrics_of"]
 
 CONNECTIONS_MAX: Final = 32
-CONNECTION_LIFE_MS: Final = 10_000  # for the request, the copy and the answer: Prometheus waits no longer by default
+# For the request, the copy and the answer: Prometheus waits no longer by default.
+CONNECTION_LIFE_MS: Final = 10_000
 _HEAD_BYTES_MAX: Final = 16 * 1024
 
 
@@ -115,7 +116,8 @@ class _Connection(asyncio.Protocol):
         try:
             self._http.receive_data(data)
             event = self._http.next_event()
-        except h11.RemoteProtocolError:  # also a head that is too long
+        except h11.RemoteProtocolError:
+            # Also a head that is too long.
             self.cut()
             return
         if isinstance(event, h11.Request):
@@ -125,7 +127,8 @@ class _Connection(asyncio.Protocol):
         response, body = await self._server.answer(request)
         if self._transport is not None:
             self._transport.write(self._http.send(response) or b"")
-            if request.method != b"HEAD":  # its answer is a head alone
+            # Its answer is a head alone.
+            if request.method != b"HEAD":
                 self._transport.write(self._http.send(h11.Data(data=body)) or b"")
             self._transport.close()  # when all is written
 
@@ -170,7 +173,8 @@ class MetricsServer:
         self.connections[connection] = None
         if len(self.connections) > CONNECTIONS_MAX:
             oldest = next(iter(self.connections))
-            del self.connections[oldest]  # its end is told later: the next one of this turn cuts another
+            # Its end is told later: the next one of this turn cuts another.
+            del self.connections[oldest]
             oldest.cut()
 
     def ended(self, connection: _Connection) -> None:

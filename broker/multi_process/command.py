@@ -20,7 +20,8 @@ __all__ = ["ManyBrokers"]
 
 # -P: a module of any name may be in the current folder, and none of them is ours.
 _PROGRAM: Final = (sys.executable, "-P", "-m", "lockstep.broker")
-_NOT_STARTED: Final = 126  # as shells have it: the program could not be run
+# As shells have it: the program could not be run.
+_NOT_STARTED: Final = 126
 
 
 class ManyBrokers:

@@ -11,7 +11,8 @@ from lockstep.store.format.layout import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDE
 __all__ = ["store_folders"]
 
 _INSIDE: Final = frozenset({COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX})  # folders of a store
-_MARKS: Final = frozenset({COMMIT_LOG, CONFIG})  # one of them is in each store, the first after the first message
+# One of them is in each store, the first after the first message.
+_MARKS: Final = frozenset({COMMIT_LOG, CONFIG})
 
 
 def store_folders(storage: Storage, data_dir: str, names: Sequence[str]) -> list[str]:

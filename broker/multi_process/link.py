@@ -110,12 +110,14 @@ class CommandLink(asyncio.Protocol):
         broker = self._broker
         assert broker is not None
         self._registers(changed)
-        if changed and broker.durable is None:  # a store in files has its topics after a restart
+        if changed and broker.durable is None:
+            # A store in files has its topics after a restart.
             self._say(Said(topics=tuple(changed)))
 
     def _on_created_by_send(self, config: TopicConfig) -> None:
         if is_retry_topic(config.topic_name):
-            return  # each broker creates it when a member of the group comes
+            # Each broker creates it when a member of the group comes.
+            return
         self._spreading += 1
         self._spread.clear()
         self._say(Said(sent_to=config))

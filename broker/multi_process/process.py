@@ -54,7 +54,8 @@ class BrokerProcess(asyncio.SubprocessProtocol):
     def say(self, said: Said) -> None:
         """To a broker that does not run, or was not greeted, nothing is said: its next greeting has all topics."""
         pipe = None if self._transport is None else self._transport.get_pipe_transport(0)
-        if self._greeted and pipe is not None and not pipe.is_closing():  # the pipe may end before the process
+        if self._greeted and pipe is not None and not pipe.is_closing():
+            # The pipe may end before the process.
             cast("asyncio.WriteTransport", pipe).write(encode_said(said))
 
     def end(self, action: Action) -> None:

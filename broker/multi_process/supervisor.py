@@ -21,12 +21,16 @@ __all__ = [
 PORT_IN_USE: Final = 3  # exit status of a broker whose port another process has
 RESTARTS_MAX: Final = 5
 _WITHIN_MS: Final = 60_000
-TELL_AFTER_MS: Final = 2_000  # an end takes a second where clients are connected
-END_WITHIN_MS: Final = 30_000  # a busy machine may need ten times as long as a quiet one
+# An end takes a second where clients are connected.
+TELL_AFTER_MS: Final = 2_000
+# A busy machine may need ten times as long as a quiet one.
+END_WITHIN_MS: Final = 30_000
 PORT_WITHIN_MS: Final = 60_000
 _PORT_AGAIN_MS: Final = 2_000
-_BACKOFF_MS: Final = 200  # before the first restart within _WITHIN_MS; each further one waits twice as long
-_ENDED_WELL: Final = (0, -15)  # -15: SIGTERM came before the process could handle it
+# Before the first restart within _WITHIN_MS; each further one waits twice as long.
+_BACKOFF_MS: Final = 200
+# -15: SIGTERM came before the process could handle it.
+_ENDED_WELL: Final = (0, -15)
 
 
 class State(Enum):

@@ -29,7 +29,8 @@ __all__ = ["BrokerIdentity", "NameServer", "NameServerFull"]
 
 
 _TOPICS_A_STEP: Final = 64
-_LOOKS_A_STEP: Final = 512  # topics that are looked at, or dropped
+# Topics that one step looks at, or drops.
+_LOOKS_A_STEP: Final = 512
 _WRITE: Final = int(Permission.WRITE)
 _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
@@ -126,7 +127,8 @@ class NameServer:
         record = self._brokers.setdefault(name, _BrokerRecord(identity.cluster))
         record.cluster = identity.cluster
         for other_id in [known for known, at in record.addrs.items() if at == addr and known != broker_id]:
-            del record.addrs[other_id]  # its role changed between slave and master
+            # Its role changed between slave and master.
+            del record.addrs[other_id]
             self._live.pop((name, other_id), None)
         record.addrs[broker_id] = addr
         before = self._live.get((name, broker_id))
@@ -138,7 +140,8 @@ class NameServer:
                 yield None
                 now = self._live.get((name, broker_id))
                 if now is None or (now.identity, now.data_version) != (identity, configs.data_version):
-                    break  # the broker has gone, or registered again
+                    # The broker has gone, or registered again.
+                    break
         return record.addrs.get(MASTER_ID)
 
     def _check_capacity(
@@ -150,7 +153,8 @@ class NameServer:
         routes = self._routes_count
         if routes + self._dropping_count + len(configs.topics) > self.config.routes_max:
             routes += sum(topic.topic_name not in known for topic in configs.topics)
-            routes = max(routes, routes + self._dropping_count - self.config.routes_max)  # these may be as many again
+            # Topics that wait to be dropped may be as many as the limit, beside those that count.
+            routes = max(routes, routes + self._dropping_count - self.config.routes_max)
         for setting, count in (("brokers_max", brokers), ("routes_max", routes)):
             self._check_limit(setting, count, now_ms, connection)
 

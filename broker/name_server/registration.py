@@ -30,7 +30,8 @@ from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = ["TOPICS_A_PART", "Registration"]
 
-TOPICS_A_PART: Final = 500  # some milliseconds to encode, and for our name server to decode
+# Some milliseconds to encode, and for our name server to decode.
+TOPICS_A_PART: Final = 500
 _REGISTERED_WITHIN_MS: Final = 1000
 _RETRY_MS: Final = 3000
 _UNREGISTER_TIMEOUT_MS: Final = 1000
@@ -92,7 +93,8 @@ class _RemoteNameServer:
 
     def on_change(self, topics: Sequence[TopicConfig]) -> None:
         if len(topics) > TOPICS_A_PART:
-            self.register_all()  # to note many names would keep the loop, for each name server
+            # To note many names would keep the loop, for each name server.
+            self.register_all()
             return
         self._names.update({config.topic_name: None for config in topics})
         self._changed.set()
@@ -163,7 +165,8 @@ class _RemoteNameServer:
             reply = await self._dialer.call(self.address, command, self._broker.config.register_timeout_ms)
             if reply.code != ResponseCode.SUCCESS:
                 raise RequestRefused(self.address, request_name(command.code), reply.code, reply.remark)
-        except (RemotingError, ProtocolError) as error:  # a registration may be too long for a frame
+        except (RemotingError, ProtocolError) as error:
+            # A registration may be too long for a frame.
             if self.registered is not False:
                 log.warning("registration_failed", name_server=self.address, reason=str(error))
             self.registered, self.refusal = False, str(error)
@@ -186,7 +189,8 @@ def _dialer_settings(config: BrokerConfig) -> DialerSettings:
     tls = None
     if config.tls_to_name_servers:
         tls = TlsOptions(ca=config.tls_name_server_ca)
-        if config.tls_client_auth != "none":  # a name server with the same settings asks for a certificate too
+        if config.tls_client_auth != "none":
+            # A name server with the same settings asks for a certificate too.
             tls = replace(tls, cert=config.tls_cert, key=config.tls_key)
     return DialerSettings(credentials=config.credentials, tls=tls)
 
@@ -308,7 +312,8 @@ class Registration:
             command = RemotingCommand(RequestCode.UNREGISTER_BROKER, header)
             await self._dialer.call(address, command, _UNREGISTER_TIMEOUT_MS)
         except RemotingError:
-            pass  # the name server also removes the broker when the connection closes
+            # The name server also removes the broker when the connection closes.
+            pass
 
     def _register_own(self, configs: TopicConfigs) -> None:
         if self._name_server is not None and self._identity is not None:

@@ -76,7 +76,8 @@ def _register(
         )
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     if not connection.is_open:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "the connection is closed")  # the broker would never be removed
+        # A registration without a connection would never be removed.
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "the connection is closed")
     try:
         master_addr = yield from server.register_in_steps(identity, configs, connection, now_ms)
     except NameServerFull as error:
@@ -115,7 +116,8 @@ def get_route(server: NameServer, connection: Connection, command: RemotingComma
     route = server.route(topic)
     if route is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, _NO_ROUTE.format(topic[:TOPIC_LENGTH_MAX]))
-    if command.version > PROTOCOL_VERSION:  # some clients of RocketMQ 5 require this member
+    if command.version > PROTOCOL_VERSION:
+        # Some clients of RocketMQ 5 require this member.
         brokers = tuple(data._replace(enable_acting_master=False) for data in route.broker_datas)
         route = route._replace(broker_datas=brokers)
     return command.reply(ResponseCode.SUCCESS, body=encode_body(route, command.serialize_type))

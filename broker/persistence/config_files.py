@@ -37,7 +37,8 @@ GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = "consumerOffset.json"
 DELAYS: Final = "delayOffset.json"
 LOCK_OFFSETS: Final = "lockOffsets.json"
-_UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024  # behind the table's log offset: a start may have to read so much
+# A start may have to read so much of the log behind the table's log offset.
+_UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class BrokerTables(NamedTuple):
@@ -67,8 +68,10 @@ class ConfigFiles:
         self._store = store
         self._delays = DelayOffsetTable({})
         self._offset_copies, self._offsets_at = -1, 0
-        self.lock_epoch = 0  # the offsets that were read are later than the beginning of all epochs up to this one
-        self.delays_log_offset: int | None = 0  # without a file: every delivery is found in the log
+        # The offsets that were read are later than the beginning of all epochs up to this one.
+        self.lock_epoch = 0
+        # Without a file: every delivery is found in the log.
+        self.delays_log_offset: int | None = 0
         self._log = store.events
         self._data_dir = store.data_dir
         self._written: dict[str, bytes] = {}
@@ -114,7 +117,8 @@ class ConfigFiles:
                     offsets.commit(group, topic, queue_id, offset)
                 else:
                     left_out_count += 1
-        offsets.all()  # the first call takes longest; no request waits now
+        # The first call takes longest; no request waits now.
+        offsets.all()
         if left_out_count:
             self._log.warning("offsets_left_out", file=OFFSETS, count=left_out_count, kept=len(offsets))
         if len(offsets) > entries_max:
@@ -151,7 +155,8 @@ class ConfigFiles:
         tables = self._tables
         lock_epoch = tables.locks.epochs.last if tables.locks is not None else None
         offsets = tables.offsets.all()
-        if self._offset_copies != tables.offsets.copy_count:  # else the older place stays, and the file too
+        if self._offset_copies != tables.offsets.copy_count:
+            # Else the older place stays, and the file too.
             self._offset_copies, self._offsets_at = tables.offsets.copy_count, self._store.max_commit_log_offset
         writing = partial(self._write_offsets, offsets, self._offsets_at, lock_epoch)
         return [writing, partial(self._write, DELAYS, self._delay_offsets())]

@@ -134,7 +134,8 @@ def _written(write: Writing) -> Exception | None:
     """Runs on a worker thread."""
     try:
         write()
-    except (OSError, ValueError) as error:  # ValueError: a name that UTF-8 cannot encode
+    except (OSError, ValueError) as error:
+        # ValueError: a name that UTF-8 cannot encode.
         return error
     return None
 

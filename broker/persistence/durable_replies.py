@@ -72,7 +72,8 @@ class DurableReplies:
             kept.log_synced = self._when_synced
 
     def _limits(self) -> RetentionLimits:
-        config = self._broker.config  # limits may change at run time
+        # Limits may change at run time.
+        config = self._broker.config
         hours = tuple(int(hour) for hour in config.delete_when.split(";"))
         reserved_ms = config.reserved_hours * _MS_PER_HOUR
         return RetentionLimits(reserved_ms, hours, config.data_bytes_max, config.disk_used_ratio_max)

@@ -190,7 +190,8 @@ class DurableStore:
         """Topic -> commit log offset before which its messages are of a deleted topic."""
         topics = self._broker_tables.topics
         begins = {config.topic_name: topics.begin_of(config.topic_name).log_offset for config in topics.topics}
-        if is_of_apache:  # its recovery does not ask whether a topic exists
+        if is_of_apache:
+            # Its recovery does not ask whether a topic exists.
             for topic, _ in queue_folders(self.store.storage, self.data_dir.folder):
                 begins.setdefault(topic, 0)
         return {**begins, **dict.fromkeys(_MADE_WHEN_NEEDED, 0)}  # these are never deleted

@@ -26,7 +26,8 @@ from lockstep.store.format.lock_table import (
 __all__ = ["DiskLockPersistence", "LockTableFile"]
 
 _ASIDE: Final = ".damaged"
-_GROWTH_MAX: Final = 4  # the file is written anew when it is so many times as long as it was then
+# The file is written anew when it is so many times as long as it was then.
+_GROWTH_MAX: Final = 4
 _GROWTH_BYTES_MIN: Final = 1024 * 1024
 
 
@@ -120,7 +121,8 @@ class LockTableFile:
             self._file.write_at(self._end, line)
             self._file.sync()
         except BaseException:
-            self._must_rewrite = True  # what is on the disk now is not known
+            # What is on the disk now is not known.
+            self._must_rewrite = True
             raise
         self._end += len(line)
 

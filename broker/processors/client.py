@@ -22,7 +22,8 @@ from lockstep.protocol.names import check_group
 
 __all__ = ["check_client_config", "heartbeat", "list_consumer_groups", "list_consumers", "unregister_client"]
 
-_GROUPS_A_STEP: Final = 4  # of consumers: each may create a topic, and is logged
+# Groups of consumers that one step registers: each may create a topic, and is logged.
+_GROUPS_A_STEP: Final = 4
 _PRODUCERS_A_STEP: Final = 256
 _TOPICS_LOGGED_MAX: Final = 20
 

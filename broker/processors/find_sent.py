@@ -18,9 +18,11 @@ from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, Ap
 
 __all__ = ["find_sent"]
 
-_SEARCHED_MAX: Final = 100_000  # messages; those behind the last send of the producer that was answered are few
+# Messages that one question looks at (wire.md 17.3). Those behind the last answered send of a producer are few.
+_SEARCHED_MAX: Final = 100_000
 _ENTRIES: Final = 128  # read together
-_MESSAGE_COST: Final = 1024  # bytes as which one counts besides its own, so that a step takes a millisecond
+# Bytes as which one counts besides its own, so that a step takes a millisecond.
+_MESSAGE_COST: Final = 1024
 
 
 def find_sent(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
@@ -44,7 +46,8 @@ def _answer(broker: Broker, command: RemotingCommand, header: FindSentRequestHea
     kept = broker.durable
     if kept is not None and kept.log_synced is not None:
         store, log_end = kept.store, kept.store.log.max_offset
-        if store.log.synced_offset < log_end:  # what is not on the disk is not in its queue
+        if store.log.synced_offset < log_end:
+            # What is not on the disk is not in its queue.
             yield kept.log_synced
         if store.log.synced_offset < log_end:
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, store.refusal)

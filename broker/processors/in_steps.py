@@ -61,7 +61,8 @@ class _UnderWay:
             self.reply = command.reply(refusal.code, remark=str(refusal))
         except RemoteProtocolError as error:
             if not self.late:
-                self.error = error  # as if the handler had raised it
+                # As if the handler had raised it.
+                self.error = error
                 return
             remark = f"{request_name(command.code)}: {error}"
             self._log.info("request_refused", peer=self._connection.address, reason=remark)

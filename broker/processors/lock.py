@@ -40,8 +40,10 @@ _MSGPACK: Final = int(SerializeType.MSGPACK)
 _RENEWED: Final = LockOutcome.RENEWED
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _INT32_MAX: Final = 2**31 - 1
-_CHANGES_MAX: Final = 1000  # in one answer, some 5 ms of work
-_LINES_MAX: Final = 100  # log events of one request and outcome; above that, one event has their count
+# Changes of owners in one answer: some 5 ms of work.
+_CHANGES_MAX: Final = 1000
+# Log events of one request and outcome; above that, one event has their count.
+_LINES_MAX: Final = 100
 _EVENTS: Final = {  # for one queue, and for many
     LockOutcome.GRANTED: ("lock_granted", "locks_granted"),
     LockOutcome.RENEWED: ("lock_renewed", "locks_renewed"),

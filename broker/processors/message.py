@@ -25,8 +25,10 @@ __all__ = ["message_by_id", "message_by_offset", "query_consume_queue", "query_m
 
 _UNIQUE_KEY_MAX_NUM: Final = 32  # defaultQueryMaxNum
 _QUERY_MAX_NUM: Final = 64  # maxMsgsNumBatch
-_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # our limit: the frame also has a header
-_ENTRIES_MAX: Final = 50_000  # our limit: an entry has about 150 bytes in a reply
+# Our limit: the frame also has a header.
+_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024
+# Our limit: an entry has about 150 bytes in a reply.
+_ENTRIES_MAX: Final = 50_000
 
 
 def query_message(

@@ -64,7 +64,8 @@ def update_offset(
     """
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
     stored = _check_commit(broker, connection, header[:4], now_ms)
-    if header.reset and broker.fence is not None:  # an administrator's: the owner has no say
+    # The reset comes from an administrator: the owner of the queue has no say.
+    if header.reset and broker.fence is not None:
         group, topic, queue_id, offset = header[:4]
         broker.offsets.commit(group, topic, queue_id, offset)
         broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
@@ -121,7 +122,8 @@ def _check_commit(broker: Broker, connection: Connection, commit: _Offset, now_m
     queue_nums = max(config.read_queue_nums, config.write_queue_nums)
     if not 0 <= queue_id < queue_nums:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic} has queues 0 to {queue_nums - 1}, not {queue_id}")
-    if committed_offset < NO_OFFSET:  # ali-ons writes -1 for no offset (wire.md 8.1)
+    if committed_offset < NO_OFFSET:
+        # ali-ons writes -1 for no offset (wire.md 8.1).
         raise Refusal(
             ResponseCode.SYSTEM_ERROR, f"an offset must be at least 0, or -1 for none, not {committed_offset}"
         )

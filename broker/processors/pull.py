@@ -36,11 +36,14 @@ _READ: Final = int(Permission.READ)
 _SHORT_POLLING_MS: Final = 1000
 _MASTER_ID: Final = 0
 _PULLS_A_STEP: Final = 32
-_EXPRESSION_LENGTH_MAX: Final = 32_767  # our limit: expressions are cached, and a frame may have 16 MiB
+# Our limit: expressions are cached, and a frame may have 16 MiB.
+_EXPRESSION_LENGTH_MAX: Final = 32_767
 
-_new_tuple = tuple.__new__  # half the cost of a NamedTuple's own constructor
+# Half the cost of a NamedTuple's own constructor.
+_new_tuple = tuple.__new__
 _FOUND: Final = GetStatus.FOUND
-_FOUND_NAME: Final = GetStatus.FOUND.name  # looked up once: in an enum it costs as much as a call
+# Looked up once: in an enum it costs as much as a call.
+_FOUND_NAME: Final = GetStatus.FOUND.name
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
 _MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
@@ -75,7 +78,8 @@ def pull_message(
         if header.lock_epoch is not None:
             raise Refusal(denial.code, denial.remark)
         return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)
-    if header.sys_flag & _COMMIT:  # before the read, so that a held pull has committed too
+    # First the commit, then the read: a pull that is held has committed too (wire.md 6.4).
+    if header.sys_flag & _COMMIT:
         commit_with_pull(broker, connection, header, now_ms)
     result, code = _read(broker, pull)
     if code == _NOT_FOUND and may_wait and _park(broker, _to_hold(broker, pull, header), now_ms):

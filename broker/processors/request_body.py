@@ -24,12 +24,18 @@ _MESSAGES: Final = frozenset(
         _R.SEND_REPLY_MESSAGE_V2,
     }
 )
-NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
-CLIENT_ID_LENGTH_MAX: Final = 512  # an address, an instance name and a unit
-_REGISTRATION_FACTOR: Final = 4  # a broker registers all of its topics in one body
-_BYTES_A_PART: Final = 20  # the decoder needs 10 ms for the parts of 1 MiB
-_BYTES_A_TOPIC: Final = 64  # a part of a registration; a topic has 120 bytes, or 146 in two parts from RocketMQ 5
-_DIALECT_BYTES_MAX: Final = 32 * 1024  # RocketMQ's clients write such requests in strict JSON, of a few KiB
+# RocketMQ's clients allow 127 characters for topics and 255 for groups.
+NAME_LENGTH_MAX: Final = 255
+# An address, an instance name and a unit.
+CLIENT_ID_LENGTH_MAX: Final = 512
+# A broker registers all of its topics in one body.
+_REGISTRATION_FACTOR: Final = 4
+# The decoder needs 10 ms for the parts of 1 MiB.
+_BYTES_A_PART: Final = 20
+# A part of a registration; a topic has 120 bytes, or 146 in two parts from RocketMQ 5.
+_BYTES_A_TOPIC: Final = 64
+# RocketMQ's clients write such requests in strict JSON, of a few KiB.
+_DIALECT_BYTES_MAX: Final = 32 * 1024
 
 
 def check_body_length(command: RemotingCommand, bytes_max: int) -> None:

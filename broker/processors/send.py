@@ -62,8 +62,10 @@ IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _REGION: Final = "DefaultRegion"
 _TRACE_ON: Final = "true"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-_new_record = _new_tuple = tuple.__new__  # half the cost of Record(...), and each send makes one
-tags_code_of = lru_cache(maxsize=512)(tags_code)  # a tag may have 32 KB
+# Half the cost of Record(...), and each send makes one.
+_new_record = _new_tuple = tuple.__new__
+# Of few tags, because a tag may have 32 KB.
+tags_code_of = lru_cache(maxsize=512)(tags_code)
 
 
 def send_message(

@@ -23,8 +23,10 @@ from lockstep.store import Record, StoreFull
 __all__ = ["send_back"]
 
 _WRITE: Final = int(Permission.WRITE)
-_TIMES_MAX: Final = (1 << 31) - 1  # the field of a stored message
-_FIRST_RETRY_LEVEL: Final = 3  # 10 s; each further retry has the next level
+# The field of a stored message has 32 bits, with a sign (wire.md 5).
+_TIMES_MAX: Final = (1 << 31) - 1
+# Level 3 is 10 s; each further retry has the next level (wire.md 10.1, 10.2).
+_FIRST_RETRY_LEVEL: Final = 3
 
 
 def send_back(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

@@ -14,7 +14,8 @@ from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, check_topic
 
 __all__ = ["SendTarget", "limit_of_retries", "send_target"]
 
-_HONOURS_MAX_RECONSUME_TIMES: Final = 121  # V3_4_9: older clients send no limit (wire.md 1.4)
+# V3_4_9: older clients send no limit (wire.md 1.4).
+_HONOURS_MAX_RECONSUME_TIMES: Final = 121
 
 _WRITE: Final = int(Permission.WRITE)
 
@@ -90,7 +91,8 @@ def _retry_target(
     group_config = broker.groups.find(group, now_ms)
     if group_config is None:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.groups.why_absent(group))
-    if len(header.topic) > TOPIC_LENGTH_MAX:  # a group's name may be longer than a topic's
+    if len(header.topic) > TOPIC_LENGTH_MAX:
+        # A group's name may be longer than a topic's.
         remark = f"topic {header.topic!r} has {len(header.topic)} characters; at most {TOPIC_LENGTH_MAX} can be stored"
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
     max_reconsume_times = limit_of_retries(command, header.max_reconsume_times, group_config)

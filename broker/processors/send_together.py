@@ -38,7 +38,8 @@ _new_record = tuple.__new__  # half the cost of Record(...)
 _WAIT_PAIR: Final = f"{names.WAIT}{names.NAME_END}true".encode()
 _PAIR_END: Final = names.PAIR_END.encode()
 _WAIT_END: Final = _PAIR_END + _WAIT_PAIR
-_MANY_BYTES: Final = 4 * PROPERTIES_MAX  # a pair has four bytes at least
+# A pair has four bytes at least.
+_MANY_BYTES: Final = 4 * PROPERTIES_MAX
 _TAGS: Final = names.TAGS.encode() + names.NAME_END.encode()
 
 Place = tuple[int, int, int]  # response code, queue offset, commit log offset

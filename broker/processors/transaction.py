@@ -29,7 +29,8 @@ _DECISIONS: Final = {_COMMIT: "committed", _ROLLBACK: "rolled back"}
 _UNKNOWN: Final = 0
 _DIGITS_MAX: Final = 10
 _CHECKED_AT_ONCE_MAX: Final = 200  # about ten milliseconds of work
-_RETENTION_MS: Final = 72 * 3_600_000  # fileReservedTime: older half messages are given up
+# RocketMQ's fileReservedTime, 72 h: older half messages are given up.
+_RETENTION_MS: Final = 72 * 3_600_000
 
 
 def half_of(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
@@ -62,7 +63,8 @@ def end_transaction(
         mark = mark_of(broker.store, message.queue_offset, now_ms)
         is_sent = header.commit_or_rollback == _COMMIT and not _is_gone(broker, message)
         _put_all(broker, [_committed(message, now_ms), mark] if is_sent else [mark])
-        broker.halves.ended(message.queue_offset)  # only after it is stored: if that fails, the producer may try again
+        # Only after it is stored: if that fails, the producer may try again.
+        broker.halves.ended(message.queue_offset)
         broker.log.debug("transaction_ended", decision=decision, group=header.producer_group, msg_id=header.msg_id)
     remark = None if header.commit_or_rollback == _COMMIT else "rolled back"  # RocketMQ sends a remark too
     return command.reply(ResponseCode.SUCCESS, remark=remark)
@@ -188,7 +190,8 @@ def _check(broker: Broker, message: MessageExt, now_ms: int) -> None:
     times = _check_count(message) + 1
     properties[names.TRANSACTION_CHECK_TIMES] = str(times)
     record = record_of(message, properties, HALF_TOPIC, 0, now_ms)
-    if len(record.properties) > PROPERTIES_BYTES_MAX:  # the count of checks does not fit
+    if len(record.properties) > PROPERTIES_BYTES_MAX:
+        # The count of checks does not fit.
         _give_up(broker, message, now_ms)
         return
     (half,) = _put_all(broker, [record])

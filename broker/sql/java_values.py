@@ -12,7 +12,8 @@ Value = bool | int | float | str
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-_DIGITS_MAX: Final = 1000  # our limit; Python's own is 4300
+# Our limit; Python's own is 4300.
+_DIGITS_MAX: Final = 1000
 _TRIMMED: Final = "".join(map(chr, range(33)))
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 _DOUBLE: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
@@ -56,7 +57,8 @@ def are_equal(left: Value, right: Value) -> bool:
         return left == right
     if isinstance(left, bool):
         if isinstance(right, str):
-            raise NoAnswer  # a text is read as a truth value only on the left
+            # A text is read as a truth value only on the left.
+            raise NoAnswer
         return isinstance(right, bool) and left == right
     if isinstance(right, bool):
         return isinstance(left, str) and (left.lower() == "true") == right

@@ -128,7 +128,8 @@ class _Parts(Transformer[Token, Part]):
 
     def decimal(self, token: Token) -> Constant:
         number = float(token)
-        if number in (0.0, float("inf")):  # RocketMQ refuses 0.0 as too small
+        if number in (0.0, float("inf")):
+            # RocketMQ refuses 0.0 as too small.
             raise FilterError(
                 f"{shown(str(token))} is out of range: a decimal is from 4.9E-324 to 1.7976931348623157E308"
             )
@@ -151,7 +152,8 @@ def _unquoted(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
-_OPEN_COMMENTS_MAX: Final = 200  # our limit: for each one the rest of the line is searched
+# Our limit: for each one the rest of the line is searched.
+_OPEN_COMMENTS_MAX: Final = 200
 _LINE_ENDS: Final = re.compile(r"[\n\r]")
 
 _PARSER: Final = Lark(_GRAMMAR, parser="lalr", lexer="contextual", transformer=_Parts())
@@ -179,7 +181,8 @@ def compile_sql(expression: str) -> Evaluator:
 
 
 def _explained(expression: str, error: UnexpectedInput) -> str:
-    place = cast("int", error.pos_in_stream)  # Lark's types do not know it
+    # Lark's types do not know it.
+    place = cast("int", error.pos_in_stream)
     if place >= len(expression) or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
         return "the expression ends where a value, a name or a bracket must follow"
     rest = expression[place:].split(maxsplit=1)

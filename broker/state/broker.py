@@ -53,10 +53,12 @@ _READ_WRITE = int(Permission.READ | Permission.WRITE)
 _LOOPBACK = bytes((127, 0, 0, 1))
 _DELIVERED_AT_ONCE_MAX = 500  # a few milliseconds of work
 _STORE_FULL_WAIT_MS = 1000
-_LOCKS_EXPIRED_MAX = 5000  # in one scan, a few milliseconds of work
+# In one scan, a few milliseconds of work.
+_LOCKS_EXPIRED_MAX = 5000
 _PRODUCERS_A_STEP = 256
 _NOTICES_A_STEP = 32
-COMMIT_LOG_OFFSET_DIGITS = 16  # at the end of an offset message id; the rest is the same for every message
+# At the end of an offset message id; the rest is the same for every message.
+COMMIT_LOG_OFFSET_DIGITS = 16
 
 
 def host_bytes(host: str) -> bytes:
@@ -174,9 +176,11 @@ class Broker:
         tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays, self.halves, self.hold, self.fenced)
         kept = DurableStore(self.config, self.store, tables, on_progress)
         kept.open(now_ms)
-        self.durable = kept  # from now on every change is written
+        # From now on every change is written.
+        self.durable = kept
         if self.config.flush_sync:
-            self.on_stored = _not_yet  # group commit notifies held pulls instead
+            # Group commit tells held pulls when the messages are on the disk, so an append does not.
+            self.on_stored = _not_yet
 
     def abandon(self) -> None:
         """Close the store of a broker that does not start, and release its folder."""
@@ -324,7 +328,8 @@ class Broker:
         self.hold.on_closed(connection)
         if self.fence is not None:
             self.fence.on_closed(connection)
-        self.work.start(connection, self._leave(connection))  # after its heartbeats that are still in work
+        # After its heartbeats that are still in work: they would make the client a member again.
+        self.work.start(connection, self._leave(connection))
 
     def _leave(self, connection: Connection) -> Steps:
         for departure in self.consumers.on_closed(connection):

@@ -15,8 +15,10 @@ from lockstep.remoting.logs import EventLog
 __all__ = ["DroppedMessages"]
 
 _LOOKED_AT_A_STEP: Final = 512  # groups
-_LINE_COST: Final = 32  # an event of the log takes as long as a look at so many groups
-_LINES_MAX: Final = 100  # of one drop; above that, one event has the number of the others
+# An event of the log takes as long as a look at so many groups.
+_LINE_COST: Final = 32
+# Of one drop; above that, one event has the number of the others.
+_LINES_MAX: Final = 100
 
 
 class DroppedMessages:
@@ -46,7 +48,8 @@ class DroppedMessages:
             self._work.start(self, self._tell())
 
     def _tell(self) -> Steps:
-        yield None  # the store tells of the queues of one drop in one go
+        # The store tells of the queues of one drop in one go: wait until all are known.
+        yield None
         looked_at = lines = groups = more_count = 0
         while self._ranges:
             (topic, queue_id), (first, end) = self._ranges.popitem(last=False)
@@ -65,8 +68,9 @@ class DroppedMessages:
                         more_count += count
                 if looked_at >= _LOOKED_AT_A_STEP:
                     looked_at = 0
+                    # Also a queue of a topic without groups.
                     yield None
-            looked_at += 1  # also a queue of a topic without groups
+            looked_at += 1
             if looked_at >= _LOOKED_AT_A_STEP:
                 looked_at = 0
                 yield None

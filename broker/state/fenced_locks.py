@@ -21,7 +21,8 @@ from lockstep.store.format.lock_table import KeptLock
 
 __all__ = ["ChangeCause", "FenceAnswer", "FenceSettings", "FencedAnswer", "FencedLock", "FencedLocks", "KeptLock"]
 
-_LEGACY_UNLOCK_MS: Final = 1000  # Java unlocks a queue before it commits its last offset
+# Java unlocks a queue before it commits its last offset.
+_LEGACY_UNLOCK_MS: Final = 1000
 
 
 class FenceAnswer(Enum):
@@ -94,7 +95,8 @@ class FencedLocks:
         """Locks of the last run: each has its lease once more. New epochs are above all of `boot`."""
         self.epochs.go_above_boot(boot)
         for lock in kept:
-            lease_ms = max(lock.lease_ms, self.settings.lease_ms)  # it may have been renewed for longer than was kept
+            # It may have been renewed for longer than was kept.
+            lease_ms = max(lock.lease_ms, self.settings.lease_ms)
             restored = FencedLock(lock._replace(lease_ms=lease_ms), now_ms)
             self._locks.put(restored)
             if restored.fenced:
@@ -196,7 +198,8 @@ class FencedLocks:
         self._locks.put(lock)
         self._locks.connect(lock, connection)
         self.waiters.drop(group, lock.key, connection)
-        if fenced:  # its end says that the client is silent
+        if fenced:
+            # When its lease ends, its client may be silent: `is_silent` is asked then.
             self._watch(lock)
         cause = ChangeCause.RECLAIMED if epoch else ChangeCause.TAKEN_OVER if last is not None else ChangeCause.GRANTED
         self._changed(lock, old, client_id, cause, now_ms)

@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerFilter", "ConsumerFilterManager", "compiled", "load_sql"]
 
-_LENGTH_MAX: Final = 8192  # our limit: a longer one takes over 100 ms to compile
-_ENTRIES_MAX: Final = 800  # messages a read, in RocketMQ for all filters (wire.md 6.3), here up to 256 characters
-_EVALUATED_CHARACTERS_MAX: Final = _ENTRIES_MAX * 256  # length of the expression times messages: about 0.1 s
-_CHARACTERS_A_SECOND_MAX: Final = 32_768  # of new expressions in heartbeats: about 0.4 s to compile
+# Our limit: a longer one takes over 100 ms to compile.
+_LENGTH_MAX: Final = 8192
+# Messages a read, in RocketMQ for all filters (wire.md 6.3), here up to 256 characters.
+_ENTRIES_MAX: Final = 800
+# Length of the expression times messages: about 0.1 s.
+_EVALUATED_CHARACTERS_MAX: Final = _ENTRIES_MAX * 256
+# Of new expressions in heartbeats: about 0.4 s to compile.
+_CHARACTERS_A_SECOND_MAX: Final = 32_768
 _DEAD_LIFE_MS: Final = 24 * 60 * 60 * 1000
 
 

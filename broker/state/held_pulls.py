@@ -16,7 +16,8 @@ from lockstep.store import Passes
 
 __all__ = ["HeldPull", "PullHold", "QueueKey"]
 
-_LONG_TEXT_BYTES: Final = 4096  # of properties: to look at them for each of thousands of pulls would keep the loop
+# Of properties: to look at them for each of thousands of pulls would keep the loop.
+_LONG_TEXT_BYTES: Final = 4096
 
 QueueKey = tuple[str, int]  # topic, queue id
 MessageOf = Callable[[str, int, int], bytes]  # of a topic, a queue id, a queue offset

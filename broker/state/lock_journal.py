@@ -16,8 +16,10 @@ __all__ = ["LockJournal"]
 
 _REFUSED: Final = "refused"
 _GRANTED_AGAIN: Final = "granted again"
-_REFUSED_CLIENTS_MAX: Final = 16  # of one queue, each of which is written once until the owner changes
-_EXPIRED: Final = "expired"  # a lock without a lease: it ends when another takes over
+# Of one queue, each of which is written once until the owner changes.
+_REFUSED_CLIENTS_MAX: Final = 16
+# A lock without a lease: it ends when another takes over.
+_EXPIRED: Final = "expired"
 _Key = tuple[str, MessageQueue]
 
 

@@ -19,7 +19,8 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["KEPT_LIVES", "LockAnswer", "LockEntry", "LockOutcome", "RebalanceLockManager"]
 
-KEPT_LIVES: Final = 10  # so that a lock list shows the last owners of a stopped group
+# So that a lock list shows the last owners of a stopped group.
+KEPT_LIVES: Final = 10
 
 
 class LockOutcome(Enum):
@@ -35,7 +36,8 @@ class LockOutcome(Enum):
         return self not in _NOT_OWNED
 
 
-_RENEWED: Final = LockOutcome.RENEWED  # looked up once: each renewal of a queue needs it
+# Looked up once: each renewal of a queue needs it.
+_RENEWED: Final = LockOutcome.RENEWED
 _new_answer = tuple.__new__  # half the cost of LockAnswer(...)
 _NOT_OWNED: Final = (LockOutcome.REFUSED, LockOutcome.TABLE_FULL)
 
@@ -119,7 +121,8 @@ class RebalanceLockManager:
     def _put(
         self, entries: dict[MessageQueue, LockEntry], consumer_group: str, queue: MessageQueue, entry: LockEntry
     ) -> None:
-        self._table[consumer_group] = entries  # a new group, or one whose last entry was evicted
+        # A new group, or one whose last entry was evicted.
+        self._table[consumer_group] = entries
         if queue in entries:
             del self._by_age[entries[queue]]
         entries[queue] = entry

@@ -16,7 +16,8 @@ from lockstep.protocol.bodies.heartbeat import (
     SubscriptionData,
 )
 
-_CODE_CHARACTERS: Final = 8  # as which the hash of a tag counts
+# As which the hash of a tag counts.
+_CODE_CHARACTERS: Final = 8
 
 __all__ = ["ClientChannel", "ConsumerGroup", "ConsumerManager", "Departure", "ProducerManager"]
 

@@ -60,7 +60,8 @@ class ConsumerOffsetManager:
     def commit(self, consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
         """Store any value, also a lower one. Returns the previous value; -1 for none."""
         before = self.stored(consumer_group, topic, queue_id)
-        if before == committed_offset:  # most commits repeat the last one: nothing to copy or to write
+        if before == committed_offset:
+            # Most commits repeat the last one: nothing to copy or to write.
             return before
         offsets = self._offsets(topic, consumer_group)
         if before is None:

@@ -14,7 +14,8 @@ from lockstep.store import AppendResult, Record
 
 __all__ = ["SendRun", "WaitingSend"]
 
-_BODY_BYTES_MAX: Final = 256 * 1024  # one read of a socket; a longer frame comes alone
+# One read of a socket; a longer frame comes alone.
+_BODY_BYTES_MAX: Final = 256 * 1024
 
 WaitingSend = tuple[Connection, RemotingCommand, RemotingCommand]  # a request and its answer
 

@@ -14,7 +14,8 @@ __all__ = ["SendSequences", "Sequence"]
 
 IDLE_LIFE_MS: Final = 600_000
 _LOOKED_AT_MAX: Final = 1000
-_NAMES_LENGTH_MAX: Final = 1024  # of a sender id and a topic: a header of 256 KiB must not stay in the table
+# Of a sender id and a topic: a header of 256 KiB must not stay in the table.
+_NAMES_LENGTH_MAX: Final = 1024
 
 SequenceKey = tuple[str, str, int]  # the request's sender id, topic and queue id
 
@@ -51,7 +52,8 @@ class SendSequences:
             if len(key[0]) + len(key[1]) > _NAMES_LENGTH_MAX:
                 return f"a sender id and a topic may have {_NAMES_LENGTH_MAX} characters together"
             entry = self._begin(key, generation, connection)
-        elif generation > entry.generation:  # the same object: a frame of sends keeps it
+        elif generation > entry.generation:
+            # Change the object that is there: a frame of sends keeps it.
             entry.generation, entry.next_sequence = generation, 0
         entry.last_used_ms = now_ms
         entry.connection = connection

@@ -59,7 +59,8 @@ class SlicedWork:
             ended = False
         except StopIteration:
             pass
-        finally:  # a failed job is finished too; later jobs of its key go on
+        finally:
+            # A failed job is finished too; later jobs of its key go on.
             if ended:
                 jobs.popleft()
             if wait is not None:

@@ -17,9 +17,11 @@ from lockstep.store.base import TakenQueue
 __all__ = ["SAMPLE_INTERVAL_MS", "BrokerStats", "Counted", "Rates", "Totals"]
 
 _DAY_MS: Final = 86_400_000
-_GETS_MAX: Final = 256  # rows of topic, queue and group that are not added to the items yet
+# Rows of topic, queue and group that are not added to the items yet.
+_GETS_MAX: Final = 256
 _ITEMS_A_STEP: Final = 256
-_QUEUES_A_STEP: Final = 16  # each may open a file, and make three items
+# Each may open a file, and make three items.
+_QUEUES_A_STEP: Final = 16
 _RATE_WINDOWS_MS: Final = (10_000, 60_000, 600_000)
 
 

@@ -22,7 +22,8 @@ from lockstep.protocol.names import (
 
 __all__ = ["QUEUE_NUMS_MAX", "TopicConfigManager"]
 
-QUEUE_NUMS_MAX: Final = 16_384  # our limit: a route lists every queue, so a typing error must not create a billion
+# Our limit: a route lists every queue, so a typing error must not create a billion.
+QUEUE_NUMS_MAX: Final = 16_384
 _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
 _INHERIT: Final = int(Permission.INHERIT)
 _CLUSTER_QUEUE_NUMS: Final = 16

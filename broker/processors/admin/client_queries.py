@@ -32,7 +32,8 @@ _STATUS_TIMEOUT_MS: Final = 5000
 _RUNNING_INFO_VERSION: Final = 62  # V3_1_8_SNAPSHOT, wire.md 1.4
 _STATUS_VERSION: Final = 28  # V3_0_7_SNAPSHOT
 _ANSWER_BYTES_MAX: Final = 1024 * 1024
-_DIALECT_BYTES_MAX: Final = 128 * 1024  # RocketMQ's running information has about 150 bytes a queue
+# RocketMQ's running information has about 150 bytes a queue.
+_DIALECT_BYTES_MAX: Final = 128 * 1024
 _MSGPACK: Final = int(SerializeType.MSGPACK)
 
 
@@ -177,7 +178,8 @@ def _ask_all(
                 if left_bytes >= 0:
                     tables[client_id] = dict(_read(GetConsumerStatusBody, answer).message_queue_table)
             except RemoteProtocolError:
-                pass  # an unreadable answer counts as no answer
+                # An unreadable answer counts as no answer.
+                pass
         if not outstanding:
             finish()
 

@@ -41,7 +41,8 @@ __all__ = [
 _INT64_MAX: Final = 2**63 - 1
 _NO_TIME: Final = -1
 _GROUPS_A_STEP: Final = 16
-_SPANS_A_STEP: Final = 8  # queues; of each up to four messages are read from files
+# Queues that one step looks at; of each up to four messages are read from files.
+_SPANS_A_STEP: Final = 8
 _LOOKED_AT_A_STEP: Final = 512  # offsets
 
 

@@ -49,7 +49,8 @@ def put_group(broker: Broker, connection: Connection, command: RemotingCommand, 
         check_group(config.group_name)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    if config.retry_queue_nums > QUEUE_NUMS_MAX:  # its retry topic has as many; 0 or less means no retries
+    if config.retry_queue_nums > QUEUE_NUMS_MAX:
+        # Its retry topic has as many; 0 or less means no retries.
         remark = f"retryQueueNums must be at most {QUEUE_NUMS_MAX}, not {config.retry_queue_nums}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     if not broker.groups.has_capacity(config.group_name, now_ms):

@@ -20,7 +20,8 @@ __all__ = ["clean_up", "encode_settings", "get_config", "update_config", "update
 
 C = TypeVar("C")
 
-_LINES_MAX: Final = 1000  # each may change a setting, and is then checked with all others
+# Each may change a setting, and is then checked with all others.
+_LINES_MAX: Final = 1000
 _BODY_BYTES_MAX: Final = 64 * 1024
 _REASONS_MAX: Final = 20  # in the log
 

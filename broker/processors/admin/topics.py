@@ -34,7 +34,8 @@ __all__ = [
     "topic_stats",
 ]
 
-_FREED_A_STEP: Final = 2  # queues; of each files may be read and deleted
+# Queues that one step frees; of each files may be read and deleted.
+_FREED_A_STEP: Final = 2
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
@@ -66,7 +67,8 @@ def create_topic(
         )
     reply = command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested")  # RocketMQ has one too
     if not changed or broker.topics_registered is None or broker.durable is not None:
-        return reply  # a store in files waits for the disk and the name servers together
+        # A store in files waits for the disk and the name servers together.
+        return reply
     return answer_in_steps(broker, connection, command, _when_registered(broker.topics_registered, reply))
 
 
@@ -94,7 +96,8 @@ def delete_topic(broker: Broker, connection: Connection, command: RemotingComman
         if taken.is_apart:
             broker.work.start(steps, steps)
         else:
-            deque(steps, 0)  # now, whatever else is under way
+            # Now, whatever else is under way.
+            deque(steps, 0)
         broker.log.info("topic_deleted", topic=topic, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS)
 
