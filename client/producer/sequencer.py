@@ -76,6 +76,8 @@ class SendSequence:
         self._failing = 0  # callers that must fail with an earlier send and do not know it yet
         self._turn_taken = False
         self._departing = 0  # the ticket that has the turn
+        # Not a SortedSet of sortedcontainers: with it a send that waits costs 1.0 us of processor time more, a tenth to
+        # a fifth of its way through a sequence, and a new sequence 9 us instead of 1.
         self._heap: list[int] = []  # tickets that were called and are not in flight, and old ones
         self._held: set[int] = set()  # those of _heap that still count
         self._waiting: dict[int, asyncio.Future[SequenceNumber | None]] = {}
