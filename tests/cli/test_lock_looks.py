@@ -83,9 +83,9 @@ async def test_lost_changes_are_told(stage: Stage) -> None:
         await looks.first()
         told = []
         for _ in range(3):
-            with redirect_stderr(io.TextIOWrapper(io.BytesIO(), "utf-8")) as stderr:
+            with redirect_stderr(io.StringIO()) as stderr:
                 await looks.again()
-            told.append(stderr.buffer.getvalue().decode())
+            told.append(stderr.getvalue())
     address = broker.address
     assert told == [
         f"lockstep: lost 1,498 changes at {address}, which keeps the last ones only: look more often (--interval)\n",
@@ -105,9 +105,9 @@ async def test_missing_brokers_are_told_once_each_time(stage: Stage) -> None:
         looks = LockLooks(admin, None)
         for brokers in ({}, {}, {"broker-a": 1}, {"broker-a": 1}, {}, {}, {"broker-a": 1}):
             stage.route_to(brokers)
-            with redirect_stderr(io.TextIOWrapper(io.BytesIO(), "utf-8")) as stderr:
+            with redirect_stderr(io.StringIO()) as stderr:
                 await (looks.again() if told else looks.first())
-            told.append(stderr.buffer.getvalue().decode())
+            told.append(stderr.getvalue())
     missing = "lockstep: no broker is registered; asking again\n"
     assert told == [missing, "", "", "", missing, "", ""]
     asked = [command.decode_header(ListLockChangesRequestHeader).cursor for command in broker.requests(CHANGES)]
