@@ -72,6 +72,6 @@ async def topics_of_group(admin: AdminClient, group: str) -> list[str]:
 async def _locked_topics(admin: AdminClient, group: str) -> set[str]:
     """Topics with a queue that is locked for the group, if the brokers list their locks."""
     try:
-        return {row.queue.topic for row in await admin.list_locks(group) if row.remaining_ms >= 0}
+        return {row.queue.topic for row in await admin.list_locks(group) if row.is_held}
     except NotLockstepError:
         return set()

@@ -64,7 +64,7 @@ def _locks(cluster: ClusterFacts) -> tuple[int | None, int | None]:
     """How many queues are locked, by how many members."""
     if not cluster.lists_locks:
         return None, None
-    rows = [row for group in cluster.groups for row in (group.locks or {}).values() if row.remaining_ms >= 0]
+    rows = [row for group in cluster.groups for row in (group.locks or {}).values() if row.is_held]
     return len(rows), len({row.client_id for row in rows})
 
 

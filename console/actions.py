@@ -95,7 +95,7 @@ async def _lock_of(console: Console, group: str, queue: MessageQueue) -> LockTab
     if broker is None:
         raise HTTPException(404)
     rows = await console.admin.at(broker).list_locks(group)
-    return next((row for row in rows if row.queue == queue and row.remaining_ms >= 0), None)
+    return next((row for row in rows if row.queue == queue and row.is_held), None)
 
 
 async def _ask_release(request: Request) -> Response:

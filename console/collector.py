@@ -213,13 +213,13 @@ class Collector:
                 continue
             queue = self._queue((row.consumer_group, row.queue), now_ms)
             queue.row, queue.row_ms, queue.look = row, now_ms, look
-            if row.remaining_ms >= 0 and not row.draining:
+            if row.is_held and not row.draining:
                 self._lease_ms = row.age_ms + row.remaining_ms
             self._compare(queue, row, now_ms)
 
     def _compare(self, queue: QueueState, row: LockTableRow, now_ms: int) -> None:
         span = queue.open_span
-        if row.remaining_ms < 0:
+        if not row.is_held:
             if span is not None and span.owner == row.client_id:
                 at_ms = now_ms + row.remaining_ms
                 self._end(queue, at_ms, span.owner, _EXPIRED)

@@ -153,7 +153,7 @@ class Explainer:
             rows = await self._admin.list_locks(group)
         except (NotLockstepError, ClientError, RemotingError, ProtocolError):
             rows = []
-        held = [row for row in rows if row.queue.topic == topic and row.remaining_ms > 0]
+        held = [row for row in rows if row.queue.topic == topic and row.is_held]
         if not held:
             return f"waiting for a queue of {topic}; group {group} has none for this consumer yet"
         longest = max(held, key=lambda row: row.remaining_ms)

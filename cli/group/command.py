@@ -67,12 +67,7 @@ async def list_groups(name_server: str, output: OutputFormat) -> None:
 async def _orderly_members(admin: AdminClient, group: str) -> list[bool | None]:
     """Of each member whether it consumes in order; None: it does not say, as clients of some languages."""
     infos = (await admin.running_infos(group, await admin.consumer_ids(group))).values()
-    return [_orderly_of(one.properties) if isinstance(one, ConsumerRunningInfo) else None for one in infos]
-
-
-def _orderly_of(properties: Mapping[str, str]) -> bool | None:
-    text = properties.get("PROP_CONSUMEORDERLY")
-    return None if text is None else text == "true"
+    return [one.orderly if isinstance(one, ConsumerRunningInfo) else None for one in infos]
 
 
 def _in_order(orderly: Sequence[bool | None]) -> bool | None:
@@ -162,7 +157,7 @@ def _note_of_gone_owners(members: ConsumerConnection | None, locks: Mapping[Mess
     online = {connection.client_id for connection in members.connection_set} if members is not None else set()
     left_ms: dict[str, int] = {}
     for row in locks.values():
-        if row.client_id not in online and row.remaining_ms >= 0:
+        if row.client_id not in online and row.is_held:
             left_ms[row.client_id] = max(left_ms.get(row.client_id, 0), row.remaining_ms)
     for client_id, most_ms in left_ms.items():
         note(f"{client_id} is no member any more and has locks for {seconds(most_ms)} more")
@@ -177,7 +172,7 @@ def _owners(
         for queue, process_queue in info.mq_table.items():
             if not process_queue.dropped:
                 owners.setdefault(queue, []).append(client_id)
-    return owners | {queue: [row.client_id] for queue, row in locks.items() if row.remaining_ms >= 0}
+    return owners | {queue: [row.client_id] for queue, row in locks.items() if row.is_held}
 
 
 async def _queue_rows(
@@ -228,7 +223,7 @@ def _member_row(
         "consume_type": members.consume_type.name,
         "message_model": members.message_model.name,
         "consume_from_where": members.consume_from_where.name,
-        "orderly": _orderly_of(properties),
+        "orderly": info.orderly if info is not None else None,
         "threads": whole_number(threads),
         "started": whole_number(started_ms),
     }

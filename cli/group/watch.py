@@ -70,7 +70,7 @@ async def _look(admin: AdminClient, runtime: Runtime, options: GroupWatchOptions
     group = options.group
     progress = (await admin.progress(group, options.topic)).offsets
     try:
-        owners = {row.queue: row.client_id for row in await admin.list_locks(group) if row.remaining_ms >= 0}
+        owners = {row.queue: row.client_id for row in await admin.list_locks(group) if row.is_held}
     except NotLockstepError:
         owners = {}
     # The statistics have 0 where no offset is stored.

@@ -66,7 +66,7 @@ def table_changes(
         before: The read before; None at the first one.
     """
     if before is None:
-        first = [Change(ChangeKind.HELD if row.remaining_ms >= 0 else ChangeKind.EXPIRED, row) for row in rows]
+        first = [Change(ChangeKind.HELD if row.is_held else ChangeKind.EXPIRED, row) for row in rows]
         return sorted(first, key=lambda change: (change.row.consumer_group, change.row.queue))
     found = []
     for row in rows:

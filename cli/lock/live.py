@@ -84,7 +84,7 @@ class LiveLocks:
         for row, text in zip(rows, queues, strict=True):
             _, _, owner, _, _, _, news = self._cells(row, now_ms)
             color = "yellow" if row.draining else ""
-            left = Text("expired", "red") if row.remaining_ms < 0 else Text(seconds(row.remaining_ms), color)
+            left = Text(seconds(row.remaining_ms), color) if row.is_held else Text("expired", "red")
             table.add_row(Text(_end_of(text, queue_width)), owner, left, news)
 
     def _cells(self, row: LockTableRow, now_ms: int) -> list[Text]:
@@ -120,7 +120,7 @@ def _fence_cells(row: LockTableRow) -> tuple[Text, ...]:
 def _left(row: LockTableRow) -> Text:
     """A bar and a text for the time until the lock expires."""
     life_ms = max(row.age_ms + row.remaining_ms, 1)
-    if row.remaining_ms < 0:
+    if not row.is_held:
         return Text("·" * _BAR + f"  {left_text(row)}", "red")
     full = round(_BAR * row.remaining_ms / life_ms)
     style = "green" if full > _BAR // 3 and not row.draining else "yellow"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo
+from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo, consumes_in_order
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
@@ -51,8 +51,7 @@ class MemberFacts:
     @property
     def orderly(self) -> bool | None:
         """None: it does not say."""
-        text = self.properties.get("PROP_CONSUMEORDERLY")
-        return None if text is None else text == "true"
+        return consumes_in_order(self.properties)
 
     def count(self, name: str) -> int:
         """A property that is a number; 0: it has none."""
@@ -156,7 +155,7 @@ class GroupFacts:
     @property
     def held(self) -> list[MessageQueue] | None:
         """Queues that members have locked; None: the brokers do not list locks."""
-        return None if self.locks is None else [queue for queue, row in self.locks.items() if row.remaining_ms >= 0]
+        return None if self.locks is None else [queue for queue, row in self.locks.items() if row.is_held]
 
     @property
     def unowned(self) -> tuple[MessageQueue, ...]:

@@ -208,7 +208,7 @@ def _no_owner(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
 def _owned(queue: MessageQueue, group: GroupFacts, facts: ClusterFacts) -> bool:
     if group.locks is not None:
         row = group.locks.get(queue)
-        return row is not None and row.remaining_ms >= 0
+        return row is not None and row.is_held
     # RocketMQ lists no locks: its members say which they believe to have.
     return any(
         (info := member.process_queues.get(queue)) is not None and not info.dropped and info.locked
@@ -220,7 +220,7 @@ def _late_renewals(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
     late = [
         f"{queue} of {row.client_id} ({seconds(row.age_ms)} ago)"
         for queue, row in (group.locks or {}).items()
-        if row.remaining_ms >= 0 and row.age_ms > facts.lease_ms // 2
+        if row.is_held and row.age_ms > facts.lease_ms // 2
     ]
     if late:
         yield f"the last renewals are old: {_some(late)}"

@@ -99,7 +99,7 @@ def _reckoned(group: Group, client_id: str) -> Iterator[dict[str, Any]]:
         shares = {one: allocate_averagely(group.name, one, queues, group.members) for one in group.members}
         for queue in queues:
             lock, mine = group.locks.get(queue), queue in shares[client_id]
-            holder = lock.client_id if lock is not None and lock.remaining_ms >= 0 else ""
+            holder = lock.client_id if lock is not None and lock.is_held else ""
             if not mine and holder != client_id:
                 continue
             to = client_id if mine else next((one for one, share in shares.items() if queue in share), "no member")

@@ -127,8 +127,8 @@ def _order_of_group(reading: GroupReading) -> str:
 
 
 def _order_of(info: ConsumerRunningInfo | None) -> str:
-    text = info.properties.get("PROP_CONSUMEORDERLY") if info is not None else None
-    return {None: "unknown", "true": "orderly"}.get(text, "concurrent")
+    orderly = info.orderly if info is not None else None
+    return {None: "unknown", True: "orderly", False: "concurrent"}[orderly]
 
 
 # One group ---------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _queue_row(
         if (held := info.mq_table.get(queue)) is not None and not held.dropped
     )
     epoch = None
-    if lock is not None and lock.remaining_ms >= 0:
+    if lock is not None and lock.is_held:
         owners = (lock.client_id,)
         epoch = epoch_text(lock.epoch) if lock.epoch is not None else None
     why = sorted(why, key=lambda row: row["client_id"] not in owners)

@@ -73,7 +73,7 @@ def key_way(messages: Iterable[MessageExt], looked_at: int, group: str, collecto
         queues[queue] = None
         known = collector.queues.get((group, queue))
         row = collector.row_of((group, queue))
-        now = row.client_id if row is not None and row.remaining_ms >= 0 else ""
+        now = row.client_id if row is not None and row.is_held else ""
         of = offsets.get(queue)
         is_consumed = None if of is None else of.consumer_offset > message.queue_offset
         steps.append(Step(message, queue, _owner_at(known, message.store_timestamp), now, is_consumed))

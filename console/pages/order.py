@@ -186,7 +186,7 @@ def _row(collector: Collector, key: QueueKey, now_ms: int, texts: Texts, *, is_s
 def _lock(collector: Collector, row: LockTableRow, since_ms: int) -> Lock:
     """`since_ms`: how long ago the row was read."""
     life_ms = max(row.age_ms + row.remaining_ms, 1)
-    left_ms = max(row.remaining_ms - since_ms, 0) if row.remaining_ms >= 0 else row.remaining_ms - since_ms
+    left_ms = max(row.remaining_ms - since_ms, 0) if row.is_held else row.remaining_ms - since_ms
     return Lock(
         owner=owner_of(row.client_id, collector.owner_number(row.consumer_group, row.client_id)),
         epoch=None if row.epoch is None else str(counter_of(row.epoch)),
@@ -227,7 +227,7 @@ def _figures(
     held = free = draining = flaps = lag = 0
     for key in keys:
         row, state = collector.row_of(key), collector.queues.get(key)
-        is_held = row is not None and row.remaining_ms >= 0
+        is_held = row is not None and row.is_held
         held, free = held + is_held, free + (not is_held)
         draining += bool(row is not None and row.draining)
         flaps += sum(at_ms >= now_ms - _HOUR_MS for at_ms in state.flaps_ms) if state else 0

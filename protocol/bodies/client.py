@@ -33,6 +33,7 @@ __all__ = [
     "ProducerTable",
     "ResetOffsetBody",
     "ResetOffsetBodyForC",
+    "consumes_in_order",
     "queues_with_offsets",
 ]
 
@@ -287,6 +288,12 @@ rename_on_wire(
 )
 
 
+def consumes_in_order(properties: Mapping[str, str]) -> bool | None:
+    """What the properties of a running info say of it."""
+    text = properties.get("PROP_CONSUMEORDERLY")
+    return None if text is None else text == "true"
+
+
 class ConsumerRunningInfo(NamedTuple):
     """Reply to GET_CONSUMER_RUNNING_INFO (307)."""
 
@@ -295,6 +302,11 @@ class ConsumerRunningInfo(NamedTuple):
     mq_table: Mapping[MessageQueue, ProcessQueueInfo]
     status_table: Mapping[str, ConsumeStatus]
     jstack: str | None = None
+
+    @property
+    def orderly(self) -> bool | None:
+        """Whether the member consumes in order; None: it does not say, as clients of some languages."""
+        return consumes_in_order(self.properties)
 
     def to_wire(self) -> dict[str, Any]:
         wire = {

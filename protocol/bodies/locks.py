@@ -250,6 +250,11 @@ class LockTableRow(NamedTuple):
     draining: bool | None = None
     waiting_count: int | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether its client owned the queue when the broker answered."""
+        return self.remaining_ms >= 0
+
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {
             "ageMs": self.age_ms,
