@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,9 +60,16 @@ def is_readable(file: int | IO[bytes], timeout_s: float) -> bool:
 class Running:
     """A process that runs beside the test; ended by `with`."""
 
-    def __init__(self, command: list[str], environment: Mapping[str, str], *, stdout: int = subprocess.PIPE) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        environment: Mapping[str, str],
+        *,
+        stdout: int = subprocess.PIPE,
+        starter: Callable[..., Forked | subprocess.Popen[bytes]] = Forked,
+    ) -> None:
         pipe = subprocess.PIPE
-        self.popen = Forked(command, stdin=pipe, stdout=stdout, stderr=pipe, env=environment)
+        self.popen = starter(command, stdin=pipe, stdout=stdout, stderr=pipe, env=environment)
         self._seen = b""
         self._seen_errors = b""
 

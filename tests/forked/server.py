@@ -98,14 +98,17 @@ def run(request: dict[str, Any]) -> None:
     if request["new_session"]:
         os.setsid()
     os.chdir(request["folder"])
+    environment = request["environment"]
+    unknown = {name for name in environment if name.startswith("PYTHON") and name != "PYTHONUNBUFFERED"}
+    unknown = {name for name in unknown if environment[name] != os.environ.get(name)}
     os.environ.clear()
-    os.environ.update(request["environment"])
+    os.environ.update(environment)
     program, *arguments = request["command"]
     options = set[str]()
     if program == sys.executable:
         while (program := arguments.pop(0)).startswith("-"):
             options.add(program)
-    if unknown := options - {"-P", "-u", "-m"}:
+    if unknown := unknown | (options - {"-P", "-u", "-m"}):
         sys.exit(f"a forked program takes no {' '.join(unknown)}")
     _open_streams(unbuffered="-u" in options or bool(os.environ.get("PYTHONUNBUFFERED")))
     sys.argv = [program, *arguments]

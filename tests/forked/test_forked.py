@@ -73,3 +73,15 @@ def test_it_can_be_waited_for_signalled_and_killed(tmp_path: Path) -> None:
             late.communicate(timeout=0.01)
         os.close(keeps_open)
     assert late.returncode == -signal.SIGKILL
+
+
+def test_what_python_reads_at_its_start_is_refused(tmp_path: Path) -> None:
+    """Such a program would run as if nothing had been asked for."""
+    program = tmp_path / "program.py"
+    program.touch()
+    for options, more in ((["-S"], {}), ([], {"PYTHONPATH": "/elsewhere"})):
+        command = [sys.executable, *options, str(program)]
+        with Forked(command, stderr=PIPE, env={**os.environ, **more}) as process:
+            _, err = process.communicate(timeout=60)
+            assert process.wait() == 1
+        assert err.decode() == f"a forked program takes no {' '.join([*options, *more])}\n"

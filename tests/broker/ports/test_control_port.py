@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 
-from lockstep.testing.process import BrokerProcess
-from tests.commands import END_S, TIMEOUT_S
+from tests.commands import END_S, TIMEOUT_S, ForkedBroker
 from tests.rows import by_row
 
 UNREAD_BYTES_MAX = 64 << 20  # of both ends' sockets, on any machine
 PROGRAM = (sys.executable, "-P", "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0")
 
 
-def controlled() -> BrokerProcess:
+def controlled() -> ForkedBroker:
     """A broker with a control port that ends with its stdin."""
-    return BrokerProcess("--control-port", "0", end_with_us=True)
+    return ForkedBroker("--control-port", "0", end_with_us=True)
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
+def broker() -> Iterator[ForkedBroker]:
     """One for the tests that leave it as they found it, but for its clock."""
     with controlled() as process:
         yield process
@@ -35,14 +34,14 @@ def connect(address: str) -> socket.socket:
     return socket.create_connection((host, int(port)), TIMEOUT_S)
 
 
-def advanced_ms(broker: BrokerProcess) -> int:
+def advanced_ms(broker: ForkedBroker) -> int:
     """How far its clock was moved so far."""
     with connect(broker.addresses.control) as control:
         control.sendall(b'{"call": "status"}\n')
         return int(json.loads(control.recv(65536))["result"]["advancedMs"])
 
 
-def test_calls_are_lines_answered_in_order(broker: BrokerProcess) -> None:
+def test_calls_are_lines_answered_in_order(broker: ForkedBroker) -> None:
     """However they are cut; an error is an answer, and the connection goes on."""
     calls = b'{"call": "status"}\n{"call": "nonsense"}\n{"call": "advance", "seconds": 61}\n{"call": "status"}\n'
     with connect(broker.addresses.control) as control:
@@ -56,7 +55,7 @@ def test_calls_are_lines_answered_in_order(broker: BrokerProcess) -> None:
 
 
 @by_row("line", [b"GET / HTTP/1.1", b"[1]", b'{"call": 1}', b'{"seconds": 1}', b"[" * 100_000])
-def test_what_is_no_call_ends_its_connection(line: bytes, broker: BrokerProcess) -> None:
+def test_what_is_no_call_ends_its_connection(line: bytes, broker: ForkedBroker) -> None:
     """At the first wrong line: later lines, such as a body after the head of HTTP, are not read."""
     before_ms = advanced_ms(broker)
     with connect(broker.addresses.control) as control:
@@ -107,7 +106,7 @@ def ended(connection: socket.socket) -> bool:
         return True
 
 
-def test_down_and_up_keep_ports_and_state(broker: BrokerProcess) -> None:
+def test_down_and_up_keep_ports_and_state(broker: ForkedBroker) -> None:
     """Both ports refuse while it is down and let in again after that; the clock stays where it was moved."""
     before_ms = advanced_ms(broker)
     with connect(broker.addresses.control) as control:
@@ -157,7 +156,7 @@ def test_without_the_option_there_is_no_control_port() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_down_and_up_of_two_connections_at_once_are_both_answered(broker: BrokerProcess) -> None:
+def test_down_and_up_of_two_connections_at_once_are_both_answered(broker: ForkedBroker) -> None:
     """One waits for the other; in the end the broker is up."""
     with ExitStack() as opened:
         first, second = (opened.enter_context(connect(broker.addresses.control)) for _ in range(2))

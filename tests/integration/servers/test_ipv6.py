@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.testing.process import BrokerProcess
-from tests.commands import Lockstep
+from tests.commands import ForkedBroker, Lockstep
 
 
 def _has_ipv6() -> bool:
@@ -23,7 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(not _has_ipv6(), reason="this
 def test_messages_are_kept_and_found_by_id(tmp_path: Path) -> None:
     """Sends, pulls, locks, ids with 16 address bytes, metrics and a restart on the files work as on IPv4."""
     options = ("--host", "::1", "--data-dir", str(tmp_path), "--metrics-port", "0", "--topic", "orders:2")
-    with BrokerProcess(*options) as broker:
+    with ForkedBroker(*options) as broker:
         assert broker.name_server.startswith("[::1]:")
         assert broker.address.startswith("[::1]:")
         assert broker.addresses.metrics.startswith("http://[::1]:")
@@ -32,7 +31,7 @@ def test_messages_are_kept_and_found_by_id(tmp_path: Path) -> None:
         assert sent.status == 0, sent.err
         (status,) = lockstep("status", "-o", "json").rows
         assert status["brokers"][0]["address"] == broker.address
-    with BrokerProcess(*options, "--port", port) as broker:
+    with ForkedBroker(*options, "--port", port) as broker:
         lockstep = Lockstep(broker.name_server)
         consumed = lockstep("consume", "orders", "-g", "shop", "--exit-at-end")
         assert (consumed.status, len(consumed.rows)) == (0, 2)
@@ -46,7 +45,7 @@ def test_messages_are_kept_and_found_by_id(tmp_path: Path) -> None:
 
 def test_several_brokers_register_at_an_ipv6_name_server() -> None:
     """The brokers of `--brokers 2` reach the name server of their command."""
-    with BrokerProcess("--brokers", "2", "--host", "::1", "--topic", "orders:1") as broker:
+    with ForkedBroker("--brokers", "2", "--host", "::1", "--topic", "orders:1") as broker:
         assert broker.addresses.broker.count("[::1]:") == 2
         topics = Lockstep(broker.name_server)("topic", "list", "-o", "json")
         assert topics.rows[0]["queues"] == 2
@@ -55,7 +54,7 @@ def test_several_brokers_register_at_an_ipv6_name_server() -> None:
 @pytest.mark.parametrize("brokers", [(), ("--brokers", "2")])
 def test_every_address_of_the_machine_may_be_one_of_ipv6(brokers: tuple[str, ...]) -> None:
     """Messages go through; brokers of a command reach its name server over loopback, whatever they listen at."""
-    with BrokerProcess(*brokers, "--host", "::", "--advertise", "::1", "--topic", "orders:1") as broker:
+    with ForkedBroker(*brokers, "--host", "::", "--advertise", "::1", "--topic", "orders:1") as broker:
         count = 1 + bool(brokers)
         assert broker.address.count("[::1]:") == count
         lockstep = Lockstep(broker.name_server)

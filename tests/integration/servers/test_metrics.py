@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, Message, MessageExt, Producer, PushConsumer
-from lockstep.testing.process import BrokerProcess
+from tests.commands import ForkedBroker
 from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.integration.harness.prometheus import prometheus
 
@@ -57,7 +57,7 @@ async def consume(name_server: str, count: int) -> None:
 @pytest.mark.long
 async def test_a_scrape_of_a_working_broker() -> None:
     """Messages, owners, a takeover: the sums are those of what happened."""
-    with BrokerProcess("--topic", "orders:4", "--metrics-port", "0", "--lock-mode", "fenced") as broker:
+    with ForkedBroker("--topic", "orders:4", "--metrics-port", "0", "--lock-mode", "fenced") as broker:
         await work(broker.name_server)
         sums = scraped(broker.addresses.metrics)
         assert sums["rocketmq_messages_in_total"] >= 80
@@ -73,7 +73,7 @@ async def test_a_scrape_of_a_working_broker() -> None:
 def test_bad_ports_are_one_line() -> None:
     """A port that is in use, or none at all."""
     command = (sys.executable, "-m", "lockstep.broker")
-    with BrokerProcess("--metrics-port", "0") as broker:
+    with ForkedBroker("--metrics-port", "0") as broker:
         port = str(urllib.parse.urlsplit(broker.addresses.metrics).port)
         for value, why in ((port, "is in use"), ("99999", "must be a port, 0 to 65535")):
             other = subprocess.run(
@@ -88,7 +88,7 @@ def test_bad_ports_are_one_line() -> None:
 @pytest.mark.long
 async def test_a_real_prometheus(tmp_path: Path) -> None:
     """It scrapes the broker, and two queries of the boards answer."""
-    with BrokerProcess("--topic", "orders:4", "--metrics-port", "0", "--lock-mode", "fenced") as broker:
+    with ForkedBroker("--topic", "orders:4", "--metrics-port", "0", "--lock-mode", "fenced") as broker:
         await work(broker.name_server)
         with prometheus(broker.addresses.metrics, tmp_path) as ask:
             ask("sum by (topic) (rocketmq_messages_in_total)", lambda value: value >= 80)

@@ -23,7 +23,8 @@ from lockstep.client import (
 )
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.tls.options import TlsOptions
-from lockstep.testing.process import BrokerFailed, BrokerProcess
+from lockstep.testing.process import BrokerFailed
+from tests.commands import ForkedBroker
 from tests.integration.harness.certificates import Files, make_files
 from tests.integration.harness.processes import PATIENCE, PATIENT, PATIENT_PRODUCER
 
@@ -44,19 +45,19 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def broker(mode: str, files: Files) -> Iterator[BrokerProcess]:
-    with BrokerProcess("--topic", f"{TOPIC}:2", "--tls", mode, "--tls-cert", files.server) as running:
+def broker(mode: str, files: Files) -> Iterator[ForkedBroker]:
+    with ForkedBroker("--topic", f"{TOPIC}:2", "--tls", mode, "--tls-cert", files.server) as running:
         yield running
 
 
-async def logged(broker: BrokerProcess, event: str, times: int = 1) -> None:
+async def logged(broker: ForkedBroker, event: str, times: int = 1) -> None:
     """Wait until the broker has logged it so often."""
     async with asyncio.timeout(60 * PATIENCE):
         while broker.stderr().count(event) < times:  # noqa: ASYNC110 - another process writes the file
             await asyncio.sleep(0.1)
 
 
-async def accepted(broker: BrokerProcess, ca: str) -> bool:
+async def accepted(broker: ForkedBroker, ca: str) -> bool:
     """Whether a client that trusts `ca` is served."""
     try:
         async with AdminClient(name_server=broker.name_server, config=PATIENT_CONFIG, tls=TlsOptions(ca=ca)) as admin:
@@ -87,13 +88,13 @@ async def handled(name_server: str, tls: TlsOptions | bool | None, bodies: list[
     return got
 
 
-async def test_messages_arrive_in_order_over_tls(broker: BrokerProcess, files: Files) -> None:
+async def test_messages_arrive_in_order_over_tls(broker: ForkedBroker, files: Files) -> None:
     """Small bodies and one of 3 MB, to broker and name server, with the certificate checked."""
     bodies = [b"%d" % i for i in range(50)] + [LARGE, b"last"]
     assert await handled(broker.name_server, TlsOptions(ca=files.ca), bodies) == bodies
 
 
-async def test_a_plain_client_is_served_only_where_it_is_allowed(broker: BrokerProcess, mode: str) -> None:
+async def test_a_plain_client_is_served_only_where_it_is_allowed(broker: ForkedBroker, mode: str) -> None:
     """Permissive: as without TLS. Enforcing: the connection ends, and one line of the log says why."""
     if mode == "permissive":
         assert await handled(broker.name_server, None, [b"plain"]) == [b"plain"]
@@ -110,7 +111,7 @@ async def test_a_plain_client_is_served_only_where_it_is_allowed(broker: BrokerP
     ids=["another signer", "the system's signers"],
 )
 async def test_a_server_that_the_client_does_not_trust_is_refused(
-    broker: BrokerProcess, files: Files, tls: str | None, reason: str
+    broker: ForkedBroker, files: Files, tls: str | None, reason: str
 ) -> None:
     """The error names the cause, and the broker logs the peer's alert."""
     options = TlsOptions(ca=getattr(files, tls)) if tls else True
@@ -120,7 +121,7 @@ async def test_a_server_that_the_client_does_not_trust_is_refused(
     await logged(broker, "tls_handshake_failed")
 
 
-async def test_a_client_that_verifies_nothing_is_served(broker: BrokerProcess) -> None:
+async def test_a_client_that_verifies_nothing_is_served(broker: ForkedBroker) -> None:
     """As Java's client, which accepts any certificate by default."""
     assert await handled(broker.name_server, TlsOptions(verify=False), [b"x"]) == [b"x"]
 
@@ -128,7 +129,7 @@ async def test_a_client_that_verifies_nothing_is_served(broker: BrokerProcess) -
 @pytest.mark.long
 async def test_a_plain_broker_tells_a_tls_client(tmp_path: Path) -> None:
     """The client says that the peer perhaps does not speak TLS."""
-    with BrokerProcess() as broker:
+    with ForkedBroker() as broker:
         async with AdminClient(name_server=broker.name_server, tls=True) as admin:
             with pytest.raises((ClientError, RemotingError), match="TLS"):
                 await admin.topics()
@@ -138,7 +139,7 @@ async def test_a_plain_broker_tells_a_tls_client(tmp_path: Path) -> None:
 async def test_a_client_shows_its_certificate(files: Files) -> None:
     """With --tls-client-ca a client without a certificate, or with none that counts, is refused; another is served."""
     options = ("--topic", f"{TOPIC}:2", "--tls", "enforcing", "--tls-cert", files.server, "--tls-client-ca", files.ca)
-    with BrokerProcess(*options) as broker:
+    with ForkedBroker(*options) as broker:
         with_it = TlsOptions(ca=files.ca, cert=files.client)
         assert await handled(broker.name_server, with_it, [b"x"]) == [b"x"]
         async with AdminClient(name_server=broker.name_server, tls=TlsOptions(ca=files.ca)) as admin:
@@ -154,7 +155,7 @@ async def test_a_new_certificate_is_read_without_a_restart(tmp_path: Path, files
     new_ca = tmp_path / "new-ca.pem"
     other.cert_pem.write_to_path(str(new_ca))
 
-    with BrokerProcess("--tls", "permissive", "--tls-cert", str(served)) as broker:
+    with ForkedBroker("--tls", "permissive", "--tls-cert", str(served)) as broker:
         assert await accepted(broker, files.ca)
         served.write_text("no certificate", encoding="utf-8")
         await logged(broker, "tls_reload_failed")
@@ -171,7 +172,7 @@ async def test_a_certificate_for_tests_is_made_and_kept(tmp_path: Path) -> None:
     data = tmp_path / "data"
     ca = data / "config" / "tls" / "ca.pem"
     for _ in range(2):
-        with BrokerProcess("--tls", "test", "--data-dir", str(data), "--topic", f"{TOPIC}:1") as broker:
+        with ForkedBroker("--tls", "test", "--data-dir", str(data), "--topic", f"{TOPIC}:1") as broker:
             first = ca.read_bytes()
             async with AdminClient(name_server=broker.name_server, tls=TlsOptions(ca=str(ca))) as admin:
                 assert TOPIC in await admin.topics()
@@ -191,11 +192,11 @@ async def test_a_certificate_for_tests_is_made_and_kept(tmp_path: Path) -> None:
 )
 def test_a_broker_that_cannot_use_its_files_says_so(options: tuple[str, ...], says: str) -> None:
     """One line, and no broker."""
-    with pytest.raises(BrokerFailed, match=says), BrokerProcess(*options):
+    with pytest.raises(BrokerFailed, match=says), ForkedBroker(*options):
         pass
 
 
-async def test_garbage_and_silence_on_a_tls_port_end(broker: BrokerProcess, mode: str, files: Files) -> None:
+async def test_garbage_and_silence_on_a_tls_port_end(broker: ForkedBroker, mode: str, files: Files) -> None:
     """A handshake that is none, and one that ends half-way, are logged; the broker serves on."""
     host, port = broker.name_server.split(":")
     for data in (b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x01\xff\xff", b"\x16"):

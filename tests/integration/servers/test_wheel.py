@@ -43,7 +43,8 @@ def test_a_wheel_works_in_an_unrelated_folder(tmp_path: Path) -> None:
     for name in pyproject()["project"]["scripts"]:
         assert "usage:" in run(name, "--help").lower()
     ports = ("--port", "0", "--name-server-port", "0")
-    with Running(command("lockstep-broker", *ports, "--topic", "orders:2"), environment) as broker:
+    serve = command("lockstep-broker", *ports, "--topic", "orders:2")
+    with Running(serve, environment, starter=subprocess.Popen) as broker:
         name_server = broker.line().rpartition("=")[2].strip()
         run("lockstep", "produce", "orders", "--text", "-k", "k", "-n", name_server, stdin="a\nb\n")
         consume = ("consume", "orders", "-g", "audit", "--count", "2", "-f", "%s\n", "-n", name_server)

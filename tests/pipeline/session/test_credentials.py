@@ -11,7 +11,7 @@ from lockstep.pipeline.options import Use, parse_options
 from lockstep.pipeline.source.planning import addresses_of
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import RequestRefused
-from lockstep.testing.process import BrokerProcess
+from tests.commands import ForkedBroker
 
 ACCOUNT = Credentials("account1", "secret-1234")
 RULES = "accounts: [{accessKey: account1, secretKey: secret-1234, topicPerms: [mine=PUB|SUB], defaultGroupPerm: SUB}]\n"
@@ -37,7 +37,7 @@ def test_executor_signs(tmp_path: Path) -> None:
     """Strict checks serve a client with an account, also after it agreed on an encoding, and no other client."""
     (tmp_path / "plain_acl.yml").write_text(RULES)
     options = ("--acl", str(tmp_path / "plain_acl.yml"), "--acl-checks", "strict", "--topic", "mine:1")
-    with BrokerProcess(*options, folder=tmp_path) as broker:
+    with ForkedBroker(*options, folder=tmp_path) as broker:
         for credentials in (ACCOUNT, None):
             with Addresses((broker.name_server,), credentials=credentials).open() as client:
                 (queue,) = client.route("mine").readable_queues("mine")

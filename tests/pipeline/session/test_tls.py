@@ -18,8 +18,7 @@ from lockstep.pipeline.source.planning import addresses_of
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.tls.options import TlsOptions
-from lockstep.testing.process import BrokerProcess
-from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep
+from tests.commands import SCRIPTS, TIMEOUT_S, ForkedBroker, Lockstep
 from tests.integration.harness.certificates import Files, make_files
 from tests.pipeline.topics import BORN_MS, plain_record
 
@@ -36,10 +35,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="module")
-def broker(files: Files) -> Iterator[BrokerProcess]:
+def broker(files: Files) -> Iterator[ForkedBroker]:
     """One that closes connections without TLS."""
     topics = [word for name in (TOPIC, EVENTS) for word in ("--topic", f"{name}:2")]
-    with BrokerProcess(*topics, "--tls", "enforcing", "--tls-cert", files.server) as running:
+    with ForkedBroker(*topics, "--tls", "enforcing", "--tls-cert", files.server) as running:
         yield running
 
 
@@ -72,7 +71,7 @@ def test_options_that_cannot_be(given: dict[str, str], says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_client_over_tls(broker: BrokerProcess, files: Files) -> None:
+def test_a_client_over_tls(broker: ForkedBroker, files: Files) -> None:
     """Sends and pulls, small and of a megabyte, to a broker that verifies nothing of its clients."""
     with Addresses((broker.name_server,), tls=TlsOptions(files.ca)).open() as client:
         (queue, _) = client.writable_queues(TOPIC)
@@ -87,7 +86,7 @@ def test_a_client_over_tls(broker: BrokerProcess, files: Files) -> None:
         assert all(record.body in bodies for record in records)
 
 
-def test_the_count_of_publish(broker: BrokerProcess, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_count_of_publish(broker: ForkedBroker, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """`lockstep-pipeline` takes TLS from the environment."""
     monkeypatch.setenv("LOCKSTEP_TLS_CA", files.ca)
     addresses = Addresses((broker.name_server,), tls=TlsOptions(files.ca))
@@ -104,7 +103,7 @@ def test_the_count_of_publish(broker: BrokerProcess, files: Files, monkeypatch: 
         ("none", "perhaps it wants TLS"),
     ],
 )
-def test_a_client_that_is_refused(broker: BrokerProcess, files: Files, tls: str, says: str) -> None:
+def test_a_client_that_is_refused(broker: ForkedBroker, files: Files, tls: str, says: str) -> None:
     """Another signer, the signers of the system, no TLS: one line with the cause, and nothing is sent."""
     options = {"other_ca": TlsOptions(files.other_ca), "system": TlsOptions(), "none": None}[tls]
     addresses = Addresses((broker.name_server,), retries=0, tls=options)
@@ -116,7 +115,7 @@ def test_a_client_that_is_refused(broker: BrokerProcess, files: Files, tls: str,
 def test_a_broker_without_tls(files: Files) -> None:
     """The client says that the peer perhaps does not speak TLS."""
     tls = TlsOptions(files.ca)
-    with BrokerProcess() as plain, Addresses((plain.name_server,), retries=0, tls=tls).open() as client:  # noqa: SIM117
+    with ForkedBroker() as plain, Addresses((plain.name_server,), retries=0, tls=tls).open() as client:  # noqa: SIM117
         with pytest.raises(RemotingError, match="perhaps it does not speak TLS"):
             client.topics()
 
@@ -124,7 +123,7 @@ def test_a_broker_without_tls(files: Files) -> None:
 def test_a_client_shows_its_certificate(files: Files) -> None:
     """Where clients must have one: with it a client is served, without it the error names the cause."""
     options = ("--topic", f"{TOPIC}:1", "--tls", "enforcing", "--tls-cert", files.server, "--tls-client-ca", files.ca)
-    with BrokerProcess(*options) as broker:
+    with ForkedBroker(*options) as broker:
         servers = (broker.name_server,)
         with Addresses(servers, tls=TlsOptions(files.ca, files.client)).open() as client:
             assert len(client.writable_queues(TOPIC)) == 1
@@ -144,7 +143,7 @@ def test_a_command_with_an_account(files: Files, tmp_path: Path) -> None:
     acl = ("--acl", str(tmp_path / "plain_acl.yml"), "--acl-checks", "strict", "--topic", f"{TOPIC}:2")
     tls = ("--tls", "enforcing", "--tls-cert", files.server, "--tls-client-ca", files.ca)
     account = ("--access-key", "account1", "--secret-key", "hidden-words")
-    with BrokerProcess(*acl, *tls, folder=tmp_path) as broker:
+    with ForkedBroker(*acl, *tls, folder=tmp_path) as broker:
         asked = ("publish", str(tmp_path / "rows.csv"), "-n", broker.name_server, "--topic", TOPIC, "--key", "k")
         environment = Lockstep(broker.name_server).environment | {
             "LOCKSTEP_TLS": "off",
@@ -165,7 +164,7 @@ def test_a_command_with_an_account(files: Files, tmp_path: Path) -> None:
             assert sum(c.max_offset(queue) for queue in c.writable_queues(TOPIC)) == 3
 
 
-def test_spark_over_tls(spark: "SparkSession", broker: BrokerProcess, files: Files, tmp_path: Path) -> None:
+def test_spark_over_tls(spark: "SparkSession", broker: ForkedBroker, files: Files, tmp_path: Path) -> None:
     """A sink, a source and a stream, whose executors connect over TLS; another signer is one line of Spark's error."""
     server = {"nameServer": broker.name_server, "tls.ca": files.ca}
     rows = spark.range(500).selectExpr("id", "cast(id as string) as value", "concat('k', id % 7) as shardingKey")
