@@ -29,8 +29,10 @@ __all__ = [
 DEFAULT_INSTANCE = "DEFAULT"
 CONSUME_THREADS_MAX = 1000
 _BROKER_LOCK_LIFE_MS = 60_000  # RocketMQ's default (wire.md 7.2)
-_BROKER_SWEEP_MS = 5_000  # a broker may hold a pull so much longer than its suspend time (wire.md 6.4)
-_CHANNEL_LIFE_MS = 120_000  # a broker removes a member without heartbeats after this time (wire.md 9.3)
+# A broker may hold a pull so much longer than its suspend time (wire.md 6.4).
+_BROKER_SWEEP_MS = 5_000
+# A broker removes a member without heartbeats after this time (wire.md 9.3).
+_CHANNEL_LIFE_MS = 120_000
 _LOCK_TIMEOUT_MIN_MS = 100
 
 LAST_OFFSET: Final = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
@@ -79,10 +81,12 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if not self.instance_name or "/" in self.instance_name:
             raise SettingError(f"instance_name must be a name without '/', not {self.instance_name!r}")
-        if _NOT_IN_URL.search(self.unit_name):  # it becomes a part of a URL and of a folder name
+        if _NOT_IN_URL.search(self.unit_name):
+            # It becomes a part of a URL and of a folder name.
             raise SettingError(f"unit_name must have no '/', '?', '#' and no space, not {self.unit_name!r}")
         for name, low, high in _RANGES:
-            value = getattr(self, name, low)  # one table for all clients; not every client has every setting
+            # One table for all clients; not every client has every setting.
+            value = getattr(self, name, low)
             if not low <= value <= high:
                 raise SettingError(f"{name} must be from {low} to {high}, not {value}")
         if self.heartbeat_broker_interval_ms >= _CHANNEL_LIFE_MS:
@@ -236,7 +240,8 @@ class ConsumerConfig(ClientConfig):
     def lock_surely_held_ms(self) -> int:
         """For so long after a grant, no broker that did not restart has given the lock to another client."""
         life_ms = self.broker_lock_life_ms
-        return max(life_ms - self.lock_timeout_ms, self.lock_max_live_time_ms)  # the answer may be that late
+        # The answer to a lock request may be as late as its timeout, and the lock lives from the request on.
+        return max(life_ms - self.lock_timeout_ms, self.lock_max_live_time_ms)
 
     @property
     def broker_lock_life_ms(self) -> int:

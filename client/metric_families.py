@@ -8,7 +8,8 @@ from lockstep.client.histogram import Histogram
 
 __all__ = ["FAMILIES", "TOPICS_MAX", "Family", "FamilyKind", "Rows"]
 
-TOPICS_MAX: Final = 200  # of one client; those above it count as one
+# Of one client; those above it count as one.
+TOPICS_MAX: Final = 200
 
 Rows = Iterable[tuple[str, tuple[str, ...], float | Histogram]]
 """Name, label values, value."""

@@ -33,8 +33,10 @@ class OffsetSet:
         """Add every offset from `start` up to, not including, `end`."""
         if start >= end:
             return
-        first = bisect_left(self._ends, start)  # the first run that touches or follows the new one
-        last = bisect_right(self._starts, end)  # one past the last run that touches it
+        # The first run that touches or follows the new one.
+        first = bisect_left(self._ends, start)
+        # One past the last run that touches it.
+        last = bisect_right(self._starts, end)
         if first < last:
             start = min(start, self._starts[first])
             end = max(end, self._ends[last - 1])

@@ -13,7 +13,8 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Findings", "Handover", "OrderReport", "Verdict", "Violation"]
 
-VIOLATIONS_KEPT = 100  # findings of each kind that keep their evidence, with the worst and the last; all are counted
+# Findings of each kind that keep their evidence, with the worst and the last; all are counted.
+VIOLATIONS_KEPT = 100
 
 
 class Verdict(StrEnum):

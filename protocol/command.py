@@ -96,7 +96,8 @@ class RemotingCommand:
         """The typed header of a received command. Raises HeaderError with the name of a wrong field."""
         if self.positional is not None:
             return cast("H", spec_of(header_class).from_positional(self.positional))
-        if self.header is not None:  # the command never left this process
+        if self.header is not None:
+            # The command never left this process.
             return cast("H", self.header)
         return cast("H", spec_of(header_class).from_ext_fields(self.ext_fields or {}))
 
@@ -109,7 +110,8 @@ class RemotingCommand:
         remark: str | None = None,
     ) -> "RemotingCommand":
         """A reply with this request's opaque and encoding. A long remark is cut."""
-        if remark is not None and len(remark) > _REMARK_LENGTH_MAX:  # it may contain a peer's text
+        if remark is not None and len(remark) > _REMARK_LENGTH_MAX:
+            # It may contain a peer's text.
             remark = remark[:_REMARK_LENGTH_MAX] + "..."
         answer = _new_command(RemotingCommand)  # sets each attribute, like `decode_command`
         answer.code = code
@@ -153,7 +155,8 @@ def decode_command(frame: Frame) -> RemotingCommand:
     decode_header = _DECODERS.get(frame.serialize_type)
     if decode_header is None:
         raise HeaderError(f"headers of type {frame.serialize_type} cannot be read here")
-    command = _new_command(RemotingCommand)  # sets each attribute: half the time of a call with eleven arguments
+    # Set each attribute: half the time of a call with eleven arguments.
+    command = _new_command(RemotingCommand)
     (
         command.code,
         command.language,

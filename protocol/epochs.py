@@ -21,7 +21,8 @@ __all__ = [
 NO_EPOCH: Final = 0
 _COUNTER_BITS: Final = 21
 COUNTER_MAX: Final = (1 << _COUNTER_BITS) - 1
-_BOOT_MAX: Final = (1 << 63 - _COUNTER_BITS) - 1  # an epoch fits a signed number of 64 bits; as epoch ms the year 2109
+# An epoch fits a signed number of 64 bits; as epoch ms the year 2109.
+_BOOT_MAX: Final = (1 << 63 - _COUNTER_BITS) - 1
 _DIGITS_MAX: Final = 20
 
 

@@ -14,11 +14,14 @@ from lockstep.protocol.errors import FrameError, LocalProtocolError
 __all__ = ["Frame", "FrameDecoder", "encode_frame_head"]
 
 _LENGTHS = struct.Struct(">II")
-_new_frame = tuple.__new__  # like Frame(...), in half the time
+# Like Frame(...), in half the time.
+_new_frame = tuple.__new__
 _LENGTH = struct.Struct(">I")
-_TLS_HELLO = 0x1603  # record type "handshake" and major version, where a frame's length would stand
+# Record type "handshake" and major version, where a frame's length would stand.
+_TLS_HELLO = 0x1603
 _TYPES = frozenset(int(t) for t in SerializeType)
-_SMALL_PIECE_BYTES = 4096  # smaller pieces are joined: an object for each costs more than its bytes
+# Smaller pieces are joined: an object for each costs more than its bytes.
+_SMALL_PIECE_BYTES = 4096
 
 
 class Frame(NamedTuple):
@@ -112,7 +115,8 @@ class FrameDecoder:
             self.buffered_bytes = end_of_buffer - end
             yield _new_frame(Frame, (header_type, header, buffer[body_start:end]))
         if start == end_of_buffer:
-            self._buffer = b""  # do not keep a large frame in memory until the next one comes
+            # Do not keep a large frame in memory until the next one comes.
+            self._buffer = b""
             self._position = 0
         elif end_of_buffer - start >= 4:
             total = _LENGTH.unpack_from(buffer, start)[0]

@@ -80,7 +80,8 @@ def check_send_topic(topic: str) -> None:
     check_topic(topic)
 
 
-@lru_cache(1024)  # brokers check the group of each commit
+# A cache, because brokers check the group of each commit.
+@lru_cache(1024)
 def check_group(group: str) -> None:
     """Check a group name. Raises LocalProtocolError with the allowed names."""
     if not group:

@@ -74,7 +74,8 @@ def field_texts(command: RemotingCommand) -> dict[str, str]:
 def _text(value: Any) -> str:
     if type(value) is str:
         return value
-    return "null" if value is None else to_text(value)  # Java's StringBuilder writes null as this word
+    # Java's StringBuilder writes null as this word.
+    return "null" if value is None else to_text(value)
 
 
 def signed_bytes(texts: Mapping[str, str], body: bytes, without: Iterable[str] = ()) -> bytes:

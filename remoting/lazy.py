@@ -16,7 +16,8 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], An
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(module), name)
-        setattr(import_module(package), name, value)  # so that `get` runs once a name
+        # So that `get` runs once a name.
+        setattr(import_module(package), name, value)
         return value
 
     return get

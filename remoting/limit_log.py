@@ -8,7 +8,8 @@ from lockstep.remoting.logs import EventLog
 
 __all__ = ["EventThrottle", "LimitLog"]
 
-_AGAIN_MS: Final = 10_000  # a peer that repeats its request must not fill the log
+# A peer that repeats its request must not fill the log.
+_AGAIN_MS: Final = 10_000
 _LIMIT_AGAIN_MS: Final = 60_000
 
 

@@ -77,7 +77,8 @@ def is_ipv6(host: str) -> bool:
 def is_everywhere(host: str) -> bool:
     """Whether a host to listen at stands for every address of the machine, in any spelling."""
     if not is_ipv6(host):
-        return not host.strip("0.")  # the system takes "0" for 0.0.0.0, too
+        # The system takes "0" for 0.0.0.0, too.
+        return not host.strip("0.")
     from ipaddress import IPv6Address
 
     address = IPv6Address(host)
@@ -205,7 +206,8 @@ def with_properties(config: C, properties: Mapping[str, str], **settings: Any) -
 def _converted(name: str, text: str, unit: Unit) -> Any:
     try:
         return unit.read(text)
-    except (ValueError, OverflowError, OSError):  # the last two: dates that the platform cannot represent
+    except (ValueError, OverflowError, OSError):
+        # ValueError: no date at all. The others: dates that the platform cannot represent.
         raise SettingError(f"property {name!r} must be {unit.wanted}, not {text!r}") from None
 
 

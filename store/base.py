@@ -33,8 +33,10 @@ __all__ = [
     "outside",
 ]
 
-KEY_QUERY_STEP_BYTES: Final = 256 * 1024  # of messages that a query by key looks at in one step
-KEY_QUERY_MESSAGE_COST: Final = 16 * 1024  # as which a message counts besides
+# A query by key looks at messages of so many bytes in one step.
+KEY_QUERY_STEP_BYTES: Final = 256 * 1024
+# Besides its own bytes, each message counts as so many.
+KEY_QUERY_MESSAGE_COST: Final = 16 * 1024
 
 
 class StoreFull(Exception):

@@ -61,7 +61,8 @@ class DataDir:
             raise StoreUnusable(
                 f"{self.folder} is open in another broker; two must not write to one folder: stop it, or use another"
             ) from None
-        self.crashed = ABORT in self._names()  # only now: the process that had it open may just have ended
+        # Only now: the process that had it open may just have ended.
+        self.crashed = ABORT in self._names()
         if writing and not self.crashed:
             self._storage.open_file(f"{self.folder}/{ABORT}", create=True).close()
             self._storage.sync_dir(self.folder)

@@ -8,7 +8,8 @@ from lockstep.store.base import AppendResult, Record
 
 __all__ = ["bytes_at_most", "encode_run"]
 
-_OVERHEAD_BYTES_MAX: Final = 512  # of a message: the fixed part and the longest topic
+# Of a message: the fixed part and the longest topic.
+_OVERHEAD_BYTES_MAX: Final = 512
 _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
 
 

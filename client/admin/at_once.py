@@ -6,7 +6,8 @@ from typing import Final, NamedTuple, TypeVar
 
 __all__ = ["AT_ONCE", "at_once"]
 
-AT_ONCE: Final = 32  # questions under way: more would wait for each other at one broker
+# Questions under way. More would only wait for each other at one broker.
+AT_ONCE: Final = 32
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -31,7 +31,8 @@ __all__ = ["AdminBase", "AnswerTooLargeError", "NotLockstepError"]
 
 B = TypeVar("B", bound=WireBody)
 R = TypeVar("R")
-_MEMBERS_ASKED_MAX: Final = 16  # at once: one that is silent keeps one of an Apache broker's 16 admin threads
+# Members that are asked at once. A silent one keeps one of the 16 admin threads of an Apache broker busy.
+_MEMBERS_ASKED_MAX: Final = 16
 
 
 class AdminBase(Lifecycle):

@@ -9,7 +9,8 @@ from lockstep.protocol.command import RemotingCommand
 
 __all__ = ["AnswerBudget", "AnswerTooLargeError"]
 
-_BYTES_A_PART: Final = 64  # an object or a list takes so many bytes of memory at least, and one byte of a body
+# An object or a list takes so many bytes of memory at least, and one byte of a body.
+_BYTES_A_PART: Final = 64
 
 
 class AnswerTooLargeError(ClientError):

@@ -36,8 +36,10 @@ from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["GroupAdmin", "GroupProgress", "LockChanges", "LockCursor", "merged_members"]
 
-_FORWARDED_TIMEOUT_MS: Final = 12_000  # the broker waits 10 s for the consumer's answer
-_CHANGE_READS_MAX: Final = 64  # of one broker in a call; each brings 1,000 changes at most
+# The broker waits 10 s for the consumer's answer.
+_FORWARDED_TIMEOUT_MS: Final = 12_000
+# Reads of the changes of one broker in a call; each brings 1,000 changes at most.
+_CHANGE_READS_MAX: Final = 64
 
 
 class GroupProgress(NamedTuple):
@@ -206,7 +208,8 @@ class GroupAdmin(AdminBase):
             except RequestRefused as error:
                 if error.code == ResponseCode.SYSTEM_BUSY:
                     raise
-                return None  # the broker does not have the topic
+                # The broker does not have the topic.
+                return None
 
         found = [body for body in (await self._ask_all(ask)).values() if body is not None]
         table = {queue: offsets for body in found for queue, offsets in body.offset_table.items()}

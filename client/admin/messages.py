@@ -122,7 +122,8 @@ class MessageAdmin(AdminBase):
         if reply.code == ResponseCode.SUCCESS:
             pulled = await self._started().unpack(decode_pulled(reply.body, queue.broker_name))
             taken = take(pulled, reply.body, queue, offset, count_max, bounds.next_begin_offset)
-        if taken is None:  # its first record cannot be read: alone it is returned as a message with an error
+        if taken is None:
+            # Its first record cannot be read. Alone it is returned as a message with an error.
             return await self.read_queue(queue, offset, count_max=1, expression=expression, wait_ms=wait_ms)
         messages = taken.messages
         if tags and not taken.is_raw:  # the broker matched their hashes

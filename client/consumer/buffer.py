@@ -89,7 +89,8 @@ class LiteQueues:
         process_queue = lite_queue.process_queue
         known = process_queue.message_count
         process_queue.put_messages(messages)
-        added = process_queue.message_count - known  # an offset that was cached before counts once
+        # An offset that was cached before counts once.
+        added = process_queue.message_count - known
         if added:
             self._line.append(_Batch(lite_queue, added))
 

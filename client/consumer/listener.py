@@ -228,7 +228,8 @@ class ListenerCall(Generic[S]):
         return around.call(self._call, messages, context, start)
 
     async def _call(self, messages: list[MessageExt], context: ListenerContext, start: Start) -> Outcome[S]:
-        contract, first_offset = self.contract, messages[0].queue_offset  # a listener may empty the list
+        # Read before the call, because a listener may empty the list.
+        contract, first_offset = self.contract, messages[0].queue_offset
         try:
             if not self.is_async:
                 result = await self._pool.submit(

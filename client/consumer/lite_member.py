@@ -60,7 +60,8 @@ class LiteMember(GroupMember):
         self.instance.schedule.every(interval_ms, self.watch.look, first_ms=first_ms, name="queue watch")
 
     async def stop(self) -> list[ProcessQueue]:
-        self._arrived.set()  # a call that waits for messages returns none
+        # A call that waits for messages wakes up, and returns none.
+        self._arrived.set()
         return await super().stop()
 
     async def _end_consumption(self) -> list[ProcessQueue]:
@@ -160,7 +161,8 @@ class LiteMember(GroupMember):
         low, high = await self.queries.min_offset(queue), await self.queries.max_offset(queue)
         if not low <= offset <= high:
             raise ConsumerError(f"queue {queue} has offsets from {low} to {high}, not {offset}")
-        lite_queue = self.owned(queue)  # a rebalance may have taken it meanwhile
+        # A rebalance may have taken it meanwhile.
+        lite_queue = self.owned(queue)
         self.lite_queues.seek(lite_queue, offset)
         self._pulls.start(lite_queue.process_queue)
 
@@ -174,7 +176,8 @@ class LiteMember(GroupMember):
     def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:
         for queue, offset in offsets.items():
             lite_queue = self.owned(queue)
-            lite_queue.handled = max(lite_queue.handled, offset)  # else the commit at shutdown would lower it
+            # Else the commit at shutdown would lower it.
+            lite_queue.handled = max(lite_queue.handled, offset)
             self._update(lite_queue, offset)
         return list(offsets)
 

@@ -220,8 +220,10 @@ class GroupMember(ABC):
         self._stopping = True
         if self._rebalancing is not None:
             self._wake.set()
-            await self._rebalancing  # the whole round: a lock on its way must reach the table to be released
-        async with self._round:  # a round that a new topic began
+            # Wait for the whole round: a lock on its way must reach the table to be released.
+            await self._rebalancing
+        async with self._round:
+            # Also for a round that a new topic began.
             pass
         await self.instance.schedule.stop()
         stuck = await self._end_consumption()
@@ -230,7 +232,8 @@ class GroupMember(ABC):
             await self._persist_last()
             for process_queue in list(self.table.values()):
                 self._rebalance.drop(process_queue, "shutdown")
-        except OSError as error:  # of the trace: offsets without a record are not stored, but locks are released
+        except OSError as error:
+            # The trace cannot be written: offsets without a record are not stored, but locks are released.
             self.log.error("trace_not_written", error=str(error))
         for process_queue in self.table.values():
             process_queue.dropped = True
@@ -265,7 +268,8 @@ class GroupMember(ABC):
             for topic in [topic for topic in self._subscriptions if self.instance.routes.known(topic) is None]:
                 await self.instance.routes.fetch(topic)
             await self.instance.heartbeat_all()
-        except Exception as error:  # the next rebalance fetches the route, and the next heartbeat announces the same
+        except Exception as error:
+            # The next rebalance fetches the route, and the next heartbeat announces the same.
             if not self._stopping:
                 self.log.warning("subscriptions_not_announced", error=f"{type(error).__name__}: {error}")
         self._wake.set()

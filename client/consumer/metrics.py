@@ -34,7 +34,8 @@ def consumer_rows(member: Membership, stats: ConsumerStatsManager) -> Rows:
 
 def _queue_rows(member: Membership, client: tuple[str, str]) -> Rows:
     messages, size, states = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
-    for process_queue in member.table.copy().values():  # one step: the event loop may change the table meanwhile
+    # In one step, because the event loop may change the table meanwhile.
+    for process_queue in member.table.copy().values():
         if not process_queue.dropped:
             topic = process_queue.queue.topic
             messages[topic] += process_queue.message_count

@@ -21,7 +21,8 @@ class OffsetMap:
 
     def __init__(self) -> None:
         self._by_offset: dict[int, MessageExt] = {}  # ascending
-        self._offsets: deque[int] = deque()  # its keys, and some that were removed: a dict has no cheap first key
+        # Its keys, and some that were removed: a dict has no cheap first key.
+        self._offsets: deque[int] = deque()
 
     def __len__(self) -> int:
         return len(self._by_offset)

@@ -20,7 +20,8 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["ProcessQueue"]
 
-_MARGIN_PARTS: Final = 20  # no call begins in the last twentieth of a lease
+# No call begins in the last twentieth of a lease.
+_MARGIN_PARTS: Final = 20
 
 
 class ProcessQueue:
@@ -69,7 +70,8 @@ class ProcessQueue:
         self.message_accumulation = 0  # msgAccCnt: messages on the broker behind the last pulled one
         self.queue_offset_max = 0  # of all messages that were put
         self.arrivals: Arrivals | None = None  # of its messages, for metrics
-        self._passed = -1  # the offset behind dead letters that follow all messages that were put
+        # The offset behind dead letters that follow all messages that were put.
+        self._passed = -1
         self._messages = OffsetMap()
         self._in_hand: dict[int, MessageExt] = {}  # taken by the listener and not committed yet
         self._idle: asyncio.Future[None] | None = None

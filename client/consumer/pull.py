@@ -191,7 +191,8 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         member, queue = self._running(), self._tenant.wrap_queue(queue)
         kind = ReadOffsetType.READ_FROM_STORE if from_store else ReadOffsetType.MEMORY_FIRST_THEN_STORE
         offset = await member.offsets.read(queue, kind)
-        if queue in member.updated:  # the offset that was read must not be stored in its place
+        if queue in member.updated:
+            # The offset that was read must not be stored in its place.
             member.offsets.update(queue, member.updated[queue])
         return offset
 

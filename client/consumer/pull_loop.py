@@ -27,7 +27,8 @@ from lockstep.remoting.logs import log_exception
 __all__ = ["FlowControl", "FlowLimits", "PullLoop", "PullOwner", "most_bytes"]
 
 OFF: Final = -1
-_LOG_EVERY: Final = 1000  # throttled pulls for the same reason
+# One line for so many throttled pulls for the same reason.
+_LOG_EVERY: Final = 1000
 _MIB: Final = 1024 * 1024
 _COMMIT, _LITE = int(PullSysFlag.COMMIT_OFFSET), int(PullSysFlag.LITE_PULL)
 
@@ -251,7 +252,8 @@ class PullLoop:
         queue, config = process_queue.queue, self._config
         try:
             if not process_queue.positioned and self._owner.pull_flags & _LITE:
-                await self._member.instance.routes.get(queue.topic)  # the topic of an assigned queue may be new
+                # The topic of an assigned queue may be new.
+                await self._member.instance.routes.get(queue.topic)
             source = self._calls.source(queue)
             # Connecting renews the lock, or shows that it is lost: so the lock is checked after it.
             endpoint = await self._calls.endpoint(queue, source)
@@ -267,7 +269,8 @@ class PullLoop:
             # A pull with an earlier expression may have passed over messages that match the present one.
             if self._is_current(subscription):
                 await self._take(process_queue, result)
-        except Exception as error:  # of the network, or of a trace on a full disk: the queue is tried again
+        except Exception as error:
+            # Of the network, or of a trace on a full disk: the queue is tried again.
             return self._failed(process_queue, error)
         return config.pull_interval_ms
 
@@ -316,7 +319,8 @@ class PullLoop:
     ) -> PullResult:
         """Raises RemotingError, ProtocolError."""
         queue, config, flags = process_queue.queue, self._config, self._owner.pull_flags
-        offsets, lite = self._member.offsets, bool(flags & _LITE)  # a lite pull has no offset to commit and no version
+        # A lite pull has no offset to commit and no version.
+        offsets, lite = self._member.offsets, bool(flags & _LITE)
         commit_offset = offsets.in_memory(queue)
         commits = commit_offset > 0 and offsets.on_broker and not (source.is_slave or lite)
         request = PullRequest(
@@ -331,7 +335,8 @@ class PullLoop:
             config.pull_timeout_ms,
             process_queue.epoch,
         )
-        if commits and not process_queue.epoch:  # under an epoch: only what the broker answers that it took
+        if commits and not process_queue.epoch:
+            # Under an epoch only what the broker answers that it took counts as committed.
             offsets.commits += 1
             self._member.record_offsets("committed", [(process_queue, commit_offset)])
         return await self._calls.call(request, source, endpoint)
@@ -343,7 +348,8 @@ class PullLoop:
                 passed = result.messages[-1].queue_offset + 1
             result = await self._without_unreadable(self._dead_letters, process_queue, result)
         if process_queue.dropped or process_queue.draining:
-            return  # these messages belong to the next owner
+            # These messages belong to the next owner.
+            return
         self._check_offsets(process_queue, result)
         asked = process_queue.next_offset
         if result.status is PullStatus.OFFSET_ILLEGAL and result.next_begin_offset < asked:
@@ -352,7 +358,8 @@ class PullLoop:
             self._say_went_back(process_queue, asked, result.min_offset)
             result = result._replace(next_begin_offset=result.min_offset)
         process_queue.next_offset = result.next_begin_offset
-        if result.status is PullStatus.FOUND:  # an answer whose messages the filter took out counts too
+        if result.status is PullStatus.FOUND:
+            # An answer whose messages the filter took out counts too.
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
             self._stats.pulled(process_queue.queue.topic, len(result.messages), waited_ms)
         if result.messages:
@@ -413,7 +420,8 @@ class PullLoop:
         event, queue = "pull_failed", str(process_queue.queue)
         if isinstance(error, RemotingError | ClientError):
             self._log.info(event, queue=queue, error=str(error))
-        elif isinstance(error, ProtocolError):  # it stays until a person changes something
+        elif isinstance(error, ProtocolError):
+            # It stays until a person changes something.
             self._log.error(event, queue=queue, error=str(error))
         else:
             log_exception(self._log, event, error, queue=queue)

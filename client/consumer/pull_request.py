@@ -194,7 +194,8 @@ class PullCalls:
         queue = request.queue
         status = _STATUSES.get(reply.code)
         if status is None:
-            self._suggested.pop(queue, None)  # do not ask a slave that cannot answer again and again
+            # Do not ask a slave that cannot answer again and again.
+            self._suggested.pop(queue, None)
             raise RequestRefused(address, request_name(RequestCode.PULL_MESSAGE), reply.code, reply.remark)
         bounds = reply.decode_header(PullMessageResponseHeader)
         if bounds.suggest_which_broker_id != MASTER_ID:
@@ -217,7 +218,8 @@ class PullCalls:
         for message in messages:
             message.bounds = min_and_max
         if messages and subscription.tags_set and not subscription.class_filter_mode and not taken.is_raw:
-            wanted = subscription.tags_set  # the broker matched hashes only; untagged messages are dropped
+            # The broker matched hashes only (wire.md 6.5). Untagged messages are dropped here.
+            wanted = subscription.tags_set
             messages = [message for message in messages if message.tags in wanted]
         if messages and self._hooks is not None and self._hooks.filtering:
             messages = self._hooks.wanted(messages, queue)

@@ -174,7 +174,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             raise ConsumerError("no subscription: call subscribe(topic) before start()")
 
     async def _start(self) -> None:
-        if self.message_model is MessageModel.CLUSTERING:  # a broadcasting consumer sends nothing back
+        if self.message_model is MessageModel.CLUSTERING:
+            # A broadcasting consumer sends nothing back.
             retry = retry_topic(self.group)
             self._subscriptions[retry] = SubscriptionData.parse(retry, "*")
         await super()._start()

@@ -137,7 +137,8 @@ class PushMember(GroupMember):
         if self._fencing is not None:
             await self._fencing.stop()
         self._pool.close()
-        if self.membership.trace is not None and not stuck:  # a stuck listener that returns later is still recorded
+        if self.membership.trace is not None and not stuck:
+            # A stuck listener that returns later is still recorded.
             self.membership.trace.close()
         return stuck
 

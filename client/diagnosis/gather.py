@@ -35,10 +35,14 @@ from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["gather", "gather_health", "without_cut_ones"]
 
-_RECENT: Final = 32  # messages of each queue whose keys are looked at
-_QUEUES_LOOKED_AT: Final = 64  # of a group: for offsets that are not stored, for keys, for the oldest message
-_GROUPS_AT_ONCE: Final = 16  # a broker waits 10 s for a member that does not answer
-_READS_AT_ONCE: Final = 8  # of recent messages: their bodies may be large
+# Messages of each queue whose keys are looked at.
+_RECENT: Final = 32
+# Of a group: for offsets that are not stored, for keys, for the oldest message.
+_QUEUES_LOOKED_AT: Final = 64
+# A broker waits 10 s for a member that does not answer.
+_GROUPS_AT_ONCE: Final = 16
+# Of recent messages: their bodies may be large.
+_READS_AT_ONCE: Final = 8
 _DEFAULT_LEASE_MS: Final = 60_000
 _LIMIT: Final = "limits."  # and its setting: how often it was reached
 _LIMIT_MS: Final = "limitsMs."  # when last
@@ -88,7 +92,8 @@ async def gather_health(admin: AdminClient, runtime: Runtime, behind_ms: int) ->
     topics, of_users = set(await admin.topics()), len(await admin.user_topics())
     facts = ClusterFacts(runtime.now_ms(), brokers=brokers, topics_count=of_users, behind_ms=behind_ms)
     silent = [broker.error for broker in brokers if broker.is_master and broker.error is not None]
-    if silent:  # what it would be asked about groups would wait as long again
+    if silent:
+        # A silent broker would be waited for again, as long, when it is asked about groups.
         return replace(facts, unread=silent[0])
     try:
         locks = await _locks(admin, None)

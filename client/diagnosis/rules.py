@@ -14,7 +14,8 @@ __all__ = ["RULES", "Evidence", "Finding", "Rule", "Severity", "examine", "limit
 
 _HOUR_MS: Final = 3_600_000
 _FLAP_WINDOW_MS: Final = 900_000
-_FLAPS: Final = 6  # owners of one queue within 15 minutes: three rebalances give two each
+# Owners of one queue within 15 minutes: three rebalances give two each.
+_FLAPS: Final = 6
 _IDLE_MS: Final = 60_000
 _SETTINGS: Final = (  # that all members of an ordered group should share
     "maxReconsumeTimes", "messageModel", "consumeFromWhere", "consumeMessageBatchMaxSize",

@@ -281,7 +281,8 @@ class MQClientInstance:
         producers = (ProducerData(producer_group),) if producer_group else ()
         consumers = (consumer_data(),) if consumer_data else ()
         beat = HeartbeatData(self.client_id, producers, consumers), endpoint.serialize_type
-        if beat != self._last_beat[0]:  # nearly all repeat the last one
+        if beat != self._last_beat[0]:
+            # Nearly all repeat the last one.
             self._last_beat = beat, encode_body(*beat)
         command = RemotingCommand(RequestCode.HEART_BEAT, body=self._last_beat[1])
         reply = await endpoint.request(command, self.config.request_timeout_ms)

@@ -48,7 +48,8 @@ async def http_get(runtime: Runtime, url: str, timeout_ms: int) -> str:
             await exchange.ended
     except TimeoutError:
         raise HttpGetFailed(url, f"no answer within {timeout_ms} ms") from None
-    except (OSError, ValueError) as error:  # ValueError: a wrong port or host
+    except (OSError, ValueError) as error:
+        # ValueError: a wrong port or host.
         raise HttpGetFailed(url, str(error)) from None
     finally:
         exchange.abort()
@@ -83,7 +84,8 @@ class _Exchange(asyncio.Protocol):
             self._end(f"the reply is not a whole HTTP reply: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.data_received(b"")  # what h11 knows as the end of the peer's bytes
+        # For h11, empty data is the end of the peer's bytes.
+        self.data_received(b"")
 
     def _on_event(self, event: object) -> None:
         if isinstance(event, h11.Response) and event.status_code != _OK:

@@ -102,7 +102,8 @@ class NameServers:
         assert self.url is not None
         try:
             text = await http_get(self._runtime, self.url, _DISCOVERY_TIMEOUT_MS)
-            lines = text.strip().splitlines()  # RocketMQ's clients read the first line, too
+            # RocketMQ's clients read the first line, too.
+            lines = text.strip().splitlines()
             found = [str(address) for address in parse_addresses(lines[0] if lines else "")]
         except (HttpGetFailed, SettingError) as error:
             self._log.warning("name_servers_not_discovered", url=self.url, error=str(error))

@@ -96,7 +96,8 @@ class Routes:
         if reply is None:
             return None
         answer, (last, route) = (reply.serialize_type, reply.body), self._answers.get(topic, (None, None))
-        if route is None or answer != last:  # nearly all answers repeat the last one
+        if route is None or answer != last:
+            # Nearly all answers repeat the last one.
             route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
             self._answers[topic] = answer, route
         self._remember(topic, route)
@@ -111,7 +112,8 @@ class Routes:
             if len(self._unknown) > _UNKNOWN_MAX:
                 oldest = next(iter(self._unknown))
                 del self._unknown[oldest], self._wanted[oldest]
-                for callback in self.on_changed:  # what was derived from no route is not kept either
+                # What was derived from no route is not kept either.
+                for callback in self.on_changed:
                     callback(oldest)
 
     async def look_up(self, topic: str, take: TakeAnswer) -> TopicRouteData | None:
@@ -135,7 +137,8 @@ class Routes:
         take(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, reply)
         route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
         for broker in route.broker_datas:
-            self._brokers.pop(broker.broker_name, None)  # the one that was named last stays longest
+            # The one that was named last stays longest.
+            self._brokers.pop(broker.broker_name, None)
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
         while len(self._brokers) > _BROKERS_KEPT:
             del self._brokers[next(iter(self._brokers))]

@@ -143,7 +143,8 @@ class _Answer:
             return
         queue, ids = self._queue._replace(queue_id=header.queue_id), header.msg_id.split(",")
         if len(ids) != len(self._sends):
-            ids = [header.msg_id] * len(self._sends)  # it stored them as one record
+            # It stored them as one record.
+            ids = [header.msg_id] * len(self._sends)
         for place, ((_, outgoing, _, _, future), offset_msg_id) in enumerate(zip(self._sends, ids, strict=True)):
             if not future.done():
                 offset = header.queue_offset + place

@@ -63,7 +63,8 @@ class OrderedSender:
                     try:
                         result = read_send_reply(await send.future, queue, outgoing)
                     except asyncio.CancelledError:
-                        sequence.abandon(number)  # the message leaves in its place, but its caller does not wait
+                        # The message leaves in its place, but its caller does not wait.
+                        sequence.abandon(number)
                         raise
                     except (SendError, RemotingError) as error:
                         sequence.failed(number)
@@ -108,7 +109,8 @@ class OrderedSender:
                 return await self._attempt(sequence, ticket, outgoing, timeout_ms, unsure=unsure)
             except SequenceBrokenError:
                 raise SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id).after(earlier) from None
-            except BatchRefusedError:  # nothing of it is stored: the message leaves by itself, in its place
+            except BatchRefusedError:
+                # Nothing of it is stored: the message leaves by itself, in its place.
                 outgoing, failure = outgoing._replace(special=True), None
             except SendError as error:
                 failure = error
@@ -136,7 +138,8 @@ class OrderedSender:
         try:
             self._requests.transmit_one_way(endpoint, queue, outgoing)
         finally:
-            sequence.leave(ticket)  # it has no number: if the broker refused it, no answer would say so
+            # It has no number: if the broker refused it, no answer would say so.
+            sequence.leave(ticket)
             sequence.release()
 
     # One attempt ---------------------------------------------------------------------------------------------
@@ -176,7 +179,8 @@ class OrderedSender:
             sequence.release()
             raise
         if not alone:
-            sequence.release()  # the next send may leave: the broker keeps the order
+            # The next send may leave: the broker keeps the order.
+            sequence.release()
         return await self._outcome(sequence, number, future, outgoing, alone)
 
     async def _find_sent(
@@ -191,7 +195,8 @@ class OrderedSender:
         try:
             reply = await self._requests.find_sent(endpoint, sequence, ticket, outgoing, timeout_ms)
             if reply.code == ResponseCode.SEND_OUT_OF_SEQUENCE:
-                sequence.renew()  # as after a send: the broker may have forgotten the generation
+                # As after a send: the broker may have forgotten the generation.
+                sequence.renew()
             is_there = reply.code != ResponseCode.QUERY_NOT_FOUND
             found = read_send_reply(reply, sequence.queue, outgoing) if is_there else None
             if found is None and not sequence.may_depart(ticket, endpoint):
@@ -217,7 +222,8 @@ class OrderedSender:
 
         def ended() -> None:
             if isinstance(first.future.exception(), SendForbiddenError):
-                sequence.release()  # until now: the caller of a forbidden message does not wait for the others
+                # Not before: the caller of a forbidden message does not wait for the others.
+                sequence.release()
 
         self._requests.transmit_batch(endpoint, batch, ended)
         return True
@@ -268,7 +274,8 @@ class OrderedSender:
             sequence.failed(number)
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=send.outgoing.msg_id) from None
         except BaseException:
-            sequence.recall(number)  # this message can never leave, which is no reason for others to fail
+            # This message can never leave, which is no reason for others to fail.
+            sequence.recall(number)
             raise
 
     async def _outcome(
@@ -287,7 +294,8 @@ class OrderedSender:
         try:
             reply = await (asyncio.shield(future) if alone else future)
             result = read_send_reply(reply, sequence.queue, outgoing)
-        except asyncio.CancelledError:  # the message left in its place, but its caller does not wait any more
+        except asyncio.CancelledError:
+            # The message left in its place, but its caller does not wait any more.
             if alone:
                 future.add_done_callback(partial(_settle_late, sequence, number))
             else:
@@ -298,8 +306,10 @@ class OrderedSender:
             if alone:
                 sequence.release()
             raise _send_error(error, outgoing) from None
-        except SendForbiddenError:  # it was left out of its batch, which is no reason for others to fail
-            sequence.settled(number)  # the turn lasts until the batch has ended
+        except SendForbiddenError:
+            # It was left out of its batch, which is no reason for others to fail.
+            # The turn lasts until the batch has ended.
+            sequence.settled(number)
             raise
         sequence.settled(number, -1 if outgoing.special else result.queue_offset)
         if alone:
@@ -316,7 +326,8 @@ def _send_error(error: SendError | RemotingError, outgoing: Outgoing) -> SendErr
 
 def _settle_late(sequence: SendSequence, number: SequenceNumber, future: SentFuture) -> None:
     if not future.cancelled():
-        future.exception()  # marks it as read: no caller will
+        # Marks the error as read: no caller will read it.
+        future.exception()
     sequence.settled(number)
     sequence.release()
 

@@ -229,7 +229,8 @@ class Producer(Lifecycle):
         outgoing = parts.requests.outgoing(message, key)
         timeout_ms = timeout_ms or self.config.send_timeout_ms
         queues = parts.queues.known(outgoing.topic) if key is not None and selector is None and queue is None else None
-        if queues is not None:  # the common case needs no other coroutine
+        if queues is not None:
+            # The common case needs no other coroutine.
             queue = select_by_hash(queues, message, key)
             sending = parts.ordered.send(queue, outgoing, timeout_ms)
             result = await (sending if parts.trace is None else parts.trace.follow(outgoing, sending))

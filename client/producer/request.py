@@ -48,7 +48,8 @@ _FLUSH_DISK_TIMEOUT = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _SYNC = CommunicationMode.SYNC
 _CHECKED_TOPICS_MAX = 1000
 _BYTES = (bytes, bytearray)
-_SURELY_FITS = PROPERTIES_BYTES_MAX // 4  # a character has four bytes at most
+# A character has four bytes at most.
+_SURELY_FITS = PROPERTIES_BYTES_MAX // 4
 _NO_LOCK: Final = (None, None, None, None)  # epoch, client id, topic and queue id
 _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost; each send makes three
 
@@ -304,7 +305,8 @@ class SendRequests:
             sequence.generation, sequence.sequence, self._sequence_id,
         )  # fmt: skip
         if self._together is not None:
-            self._together.flush(queue.broker_name)  # the numbers before this one arrive before it
+            # First flush what waits: the numbers before this one must arrive before it.
+            self._together.flush(queue.broker_name)
         return await endpoint.request(RemotingCommand(RequestCode.FIND_SENT, header), timeout_ms)
 
 

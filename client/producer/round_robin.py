@@ -111,7 +111,8 @@ class AnywhereSender:
             self._requests.transmit(endpoint, send)
             outcome = SendOutcome.UNKNOWN
             return read_send_reply(await send.future, queue, outgoing)
-        except BatchRefusedError:  # nothing of it is stored: the message leaves by itself
+        except BatchRefusedError:
+            # Nothing of it is stored: the message leaves by itself.
             return await self._attempt(queue, outgoing._replace(special=True), timeout_ms)
         except RemotingError as error:
             raise SendError(str(error), outcome, msg_id=outgoing.msg_id) from None
@@ -206,7 +207,8 @@ class FaultLatency:
         own = [queue for queue in queues if queue.broker_name == better]
         if own:
             return own[turn() % len(own)]
-        self._items.pop(better)  # it has no queue of this topic, so no send would ever find it available again
+        # It has no queue of this topic, so no send would ever find it available again.
+        self._items.pop(better)
         return queues[turn() % len(queues)]
 
     def pick_one_at_least(self, now_ms: int) -> str | None:

@@ -24,7 +24,8 @@ class SendTrace:
         except SendError as error:
             self._failed(outgoing, error.outcome)
             raise
-        except asyncio.CancelledError:  # the broker may store it all the same
+        except asyncio.CancelledError:
+            # The broker may store it all the same.
             self._failed(outgoing, SendOutcome.UNKNOWN)
             raise
         finally:

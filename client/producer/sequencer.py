@@ -143,7 +143,8 @@ class SendSequence:
                 elif (number := future.result()) is not None:
                     self.abandon(number)
                 else:
-                    self.release()  # the turn was given to a caller that is gone
+                    # The turn was given to a caller that is gone.
+                    self.release()
             raise
         finally:
             self._joinable.pop(ticket, None)

@@ -35,11 +35,16 @@ __all__ = ["SendsTogether"]
 _SEND_TOGETHER: Final = int(RequestCode.SEND_TOGETHER)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _HEAD_BYTES: Final = 64  # of a message, about
-_MANY_CHARACTERS: Final = 4 * PROPERTIES_MAX  # a property has four characters at least
-_FRAMES_MAX: Final = 3  # unanswered frames of one broker: two halves, and what is called meanwhile
-_BATCHES_MAX: Final = 2  # the same of a RocketMQ broker; they are not halved
-_WAIT_MAX_MS: Final = 10  # for an answer that is late
-_NEAR: Final = 16  # a send leaves with others whose timeout differs by this part at most; that of the first holds
+# A property has four characters at least.
+_MANY_CHARACTERS: Final = 4 * PROPERTIES_MAX
+# Unanswered frames of one broker: two halves, and what is called meanwhile.
+_FRAMES_MAX: Final = 3
+# The same of a RocketMQ broker; they are not halved.
+_BATCHES_MAX: Final = 2
+# So long calls wait for an answer that is late.
+_WAIT_MAX_MS: Final = 10
+# A send leaves with others whose timeout differs by this part at most; that of the first holds.
+_NEAR: Final = 16
 _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
 
 
@@ -121,7 +126,8 @@ class _Link:
         self._timeout_ms = 0
         self._since_ms = 0  # when the first of `_waiting` was called
         self._wait_max_ms = together.linger_ms or _WAIT_MAX_MS
-        self._wait_ms = self._wait_max_ms  # of those that wait now: the rest of their timeout is for the broker
+        # Of those that wait now: the rest of their timeout is for the broker.
+        self._wait_ms = self._wait_max_ms
         self._flushes_soon = False  # at the end of this turn of the loop
         self._has_timer = False
         self._frames = 0  # unanswered; all batches of a moment count as one
@@ -130,7 +136,8 @@ class _Link:
         self._halved = False  # those that wait are a second half
         self._last_single: SentFuture | None = None
         if together.linger_ms:
-            endpoint.when_lost.append(self.flush)  # what lingers fails at once, so that it is sent again elsewhere
+            # What lingers fails at once, so that it is sent again elsewhere.
+            endpoint.when_lost.append(self.flush)
 
     def send(self, send: OneSend) -> None:
         together, (queue, outgoing, timeout_ms, _, _) = self._together, send
@@ -183,7 +190,8 @@ class _Link:
         if half:
             self._waiting = waiting[:half]
         self.flush()
-        if half:  # its bytes count as if they were those of both
+        # Its bytes count as if they were those of both.
+        if half:
             self._waiting, self._bytes, self._halved = waiting[half:], size, True
             self._flush_soon()
 
@@ -227,7 +235,8 @@ class _Link:
                 _fail(waiting, str(error), SendOutcome.NOT_SENT)
                 return
             except struct.error:
-                pass  # a number of a message fits no field: by itself that message is refused, and the others are not
+                # A number of a message fits no field. By itself that message is refused, and the others are not.
+                pass
         for one in waiting:
             try:
                 self._alone(one, timeout_ms)

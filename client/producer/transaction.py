@@ -224,7 +224,8 @@ class TransactionProducer(Producer):
                 state = await call()
             else:
                 state = await pool.submit(call)
-                if inspect.isawaitable(state):  # a plain function that returned a coroutine
+                if inspect.isawaitable(state):
+                    # A plain function that returned a coroutine.
                     state = await state
         except BaseException as error:
             log_or_raise(self._log, "transaction_listener_failed", error, consequence="state UNKNOWN")

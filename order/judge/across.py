@@ -19,7 +19,8 @@ from lockstep.protocol.model import MessageQueue
 __all__ = ["Across", "FirstHandled", "Ids", "QueueSeen"]
 
 _KEPT_MAX: Final = 10_000
-_NEW_QUEUE_MS: Final = 5000  # a queue that is first seen this much after its topic counts as added
+# A queue that is first seen this much after its topic counts as added.
+_NEW_QUEUE_MS: Final = 5000
 _KEY_BITS: Final = 0xFFFF
 
 FirstHandled = Callable[[Record, int, str, Record | None], None]
@@ -170,7 +171,8 @@ class Across:
                     text = f"{where}, and both sends were answered: no retry"
                     self._repeated_id(one.record, text, Confidence.CERTAIN)
             for between, where, record in topic.apart:
-                if between not in topic.twice_ids:  # otherwise the producer repeated a run of messages, in order
+                if between not in topic.twice_ids:
+                    # Otherwise the producer repeated a run of messages, in order.
                     self._repeated_id(record, where, Confidence.LIKELY)
             keys, moved = self.key_counts.get(name) or (len(topic.keys), len({moved[0] for moved in topic.moved}))
             if moved > _few_keys(topic.queues, keys):
@@ -217,5 +219,6 @@ def _number_of_queues_changed(topic: _Topic, old: QueueSeen, before_ms: int, aft
     same_broker = [queue.queue.queue_id for queue in alive if queue.queue.broker_name == old.queue.broker_name]
     last_ms = max(queue.last_new_wall_ms for queue in topic.queues)
     if last_ms < old.last_new_wall_ms + _NEW_QUEUE_MS:
-        return False  # it may have ended with the traces
+        # It may have ended with the traces.
+        return False
     return old not in alive and (not same_broker or old.queue.queue_id > max(same_broker))

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 __all__ = ["Activity", "Spans"]
 
-PAUSE_NS = 10_000_000  # a shorter pause does not end a span
-_SPANS_MAX = 100_000  # of one client in one trace; above, pauses twice as long are ignored
+# A shorter pause does not end a span.
+PAUSE_NS = 10_000_000
+# Of one client in one trace; above, pauses twice as long are ignored.
+_SPANS_MAX = 100_000
 
 
 class Spans:

@@ -95,7 +95,8 @@ class CommitRules:
         self._unless_reset = unless_reset
         self._highest: Record | None = None  # the highest commit, or stored offset
         self._last_stored: tuple[Record, int] | None = None  # with its clock
-        self._reset_to = -1  # commits on their way may be stored before this one
+        # Commits on their way may be stored before this one.
+        self._reset_to = -1
         self._early: list[tuple[Record, int, int]] = []  # commits of unhandled messages: record, start, end
 
     @property

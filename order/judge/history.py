@@ -135,7 +135,8 @@ class QueueHistory:
         same = last["event"] == "committed" and same_period(record, last)
         stale = period is not self._owner or (last["event"] == "committed" and not same)
         if stale and self._is_unordered:
-            return  # a concurrent group uses no locks: a queue may have two owners for a moment
+            # A concurrent group uses no locks: a queue may have two owners for a moment.
+            return
         kind = Kind.STALE_COMMIT if stale else Kind.COMMIT_REGRESS
         sure = came_after(self._facts.clocks, last, self._last_commit_clock, record, clock)
         if sure is not None:
@@ -159,12 +160,14 @@ class QueueHistory:
         """Take a `reset` record: a user moved the offset, or the broker corrected an illegal one."""
         offset = record["offset"]
         passed = self._last_commit["offset"] if self._last_commit else max(self.start, 0)
-        self.skipped.cut(offset)  # what an earlier reset skipped is consumed after all
+        # What an earlier reset skipped is consumed after all.
+        self.skipped.cut(offset)
         if "client_id" in record:
             self.skipped.add_range(passed, offset)
             self._passed_over.add_range(passed, offset)
         else:
-            self._crash = (record, clock)  # nothing is skipped: it says which commits are left
+            # Nothing is skipped: it says which commits are left.
+            self._crash = (record, clock)
         self._rule_d.reset(record, clock, passed)
         self._unless_reset.reset(record, clock)
         self._commits.known(record, clock)
@@ -270,9 +273,11 @@ class QueueHistory:
         begin = record.get("begin_mono_ns")
         was_reset = period.resets_before < self._unless_reset.count
         if begin is not None and was_reset and begin <= last.get("begin_mono_ns", -1):
-            return  # the call was running when the offset was reset
+            # The call was running when the offset was reset.
+            return
         if period.cause is Cause.RESET and offset in self._passed_over and not same_period(last, record):
-            return  # an earlier reset had skipped it, and a later one went back
+            # An earlier reset had skipped it, and a later one went back.
+            return
         sure = came_after(self._facts.clocks, last, self._clock_of(last), record, period.clock)
         if sure is not None:
             whose = f"of key {key!r}" if key is not None else "without a key"

@@ -155,7 +155,8 @@ class QueueJudge:
         findings.at_ns = time_ns
         findings.source = source
         handle(home, record, time_ns, clock)
-        if event == "reset":  # the current broker answered it, even if the period is older
+        if event == "reset":
+            # The current broker answered it, even if the period is older.
             present = self._present(group, record)
             if present is not home:
                 present.reset(record, time_ns, clock)

@@ -20,7 +20,8 @@ from lockstep.protocol.model import MessageQueue
 __all__ = ["Rewinds"]
 
 _KEPT_MAX = 100
-_CUT_OFF_NS = 5_000_000_000  # the shortest time from an owner's last record to the end of its lock
+# The shortest time from an owner's last record to the end of its lock.
+_CUT_OFF_NS = 5_000_000_000
 
 
 class Rewinds:

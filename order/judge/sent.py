@@ -14,11 +14,14 @@ from lockstep.order.traces.reader import Record
 
 __all__ = ["SentQueue", "Strangers", "digest"]
 
-_WAITING_MAX: Final = 1000  # handled messages of one queue that wait for their `sent` record
+# Handled messages of one queue that wait for their `sent` record.
+_WAITING_MAX: Final = 1000
 _KEPT_MAX: Final = 100
 _GAP_MAX: Final = 10_000
-_OFTEN: Final = 0.2  # share of compared ids: if more differ, producers use ids differently; these are no wrong messages
-_STRANGERS: Final = 0.02  # share of sent messages: if more are unknown, the trace of a producer is missing
+# Share of compared ids: if more differ, producers use ids differently; these are no wrong messages.
+_OFTEN: Final = 0.2
+# Share of sent messages: if more are unknown, the trace of a producer is missing.
+_STRANGERS: Final = 0.02
 
 
 def digest(text: str) -> int:
@@ -83,7 +86,8 @@ class SentQueue:
             self._compared += 1
             if known != digest(msg_id):
                 self._note_wrong(record, offset)
-        elif waiting is not None and waiting["msg_id"] != msg_id:  # one of the two is wrong: both wait for the send
+        elif waiting is not None and waiting["msg_id"] != msg_id:
+            # One of the two is wrong: both wait for the send.
             self._waiting[f"{group} again", offset] = record
             self._groups[f"{group} again"] = None
 
@@ -103,7 +107,8 @@ class SentQueue:
             self._digests.append(number)
         elif 0 <= place < len(self._digests):
             known = self._digests[place]
-            if known and known != number:  # a delayed message: its `sent` offset belongs to another queue
+            if known and known != number:
+                # A delayed message: its `sent` offset belongs to another queue.
                 self.displaced |= {known, number}
                 number = 0
             self._digests[place] = number
@@ -187,7 +192,8 @@ class Strangers(NamedTuple):
         tail = self.sent_end
         for record in sorted(strangers, key=lambda one: one["offset"]):
             if record["offset"] == tail:
-                tail += 1  # a killed producer may have sent the messages directly after the last answered send
+                # A killed producer may have sent the messages directly after the last answered send.
+                tail += 1
         for record in strangers:
             offset = record["offset"]
             doubtful = self.sent_end <= offset < tail and not all_closed

@@ -31,7 +31,8 @@ _BULK: Final = (b'{"event":"handled",', b'{"event":"sent",')
 _MONO: Final = b'"mono_ns":'
 _WALL: Final = b'"wall_ms":'
 _TOPIC: Final = b'"topic":"'
-_HEAD_MAX: Final = 90  # bytes from the start of a line to the end of `mono_ns`
+# Bytes from the start of a line to the end of `mono_ns`.
+_HEAD_MAX: Final = 90
 
 
 class Trace(Protocol):
@@ -128,7 +129,8 @@ class TraceSurvey:
     def needs(self, line: bytes) -> bool:
         """Whether a line must be decoded. If not, its times are noted here."""
         self._segment = b""
-        if not line.startswith(_BULK) or line.find(_BEGIN, 1) > 0:  # behind a torn line another clock may begin
+        if not line.startswith(_BULK) or line.find(_BEGIN, 1) > 0:
+            # Behind a torn line another clock may begin.
             return True
         start = line.find(_MONO, 18, _HEAD_MAX) + 10
         end = line.find(b",", start)

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 __all__ = ["Axis", "Cut", "Segment", "Tick", "length_text", "time_text"]
 
 _CUTS_MAX: Final = 8
-_CUT_FACTOR: Final = 3  # a stretch is left out if it is longer than so many times all that remains
+# A stretch is left out if it is longer than so many times all that remains.
+_CUT_FACTOR: Final = 3
 _CUT_WIDTH: Final = 0.04  # of all that remains
 _STEPS_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 TICKS: Final = 7

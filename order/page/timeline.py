@@ -16,7 +16,8 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Timeline"]
 
-_BINS_MAX: Final = 2000  # bins with records; with more, the bins become twice as wide
+# Bins with records; with more, the bins become twice as wide.
+_BINS_MAX: Final = 2000
 _CALLS, _AGAIN, _SENT, _FIRST = "calls", "again", "sent", "first"
 
 

@@ -32,9 +32,11 @@ __all__ = [
 ]
 
 WALL_SKEW_MS: Final = 1000
-_JUMP_NS: Final = 1_000_000_000  # a larger jump since the last record means another clock
+# A larger jump since the last record means another clock.
+_JUMP_NS: Final = 1_000_000_000
 _SAME_CLOCK_NS: Final = 50_000_000
-_DRIFT: Final = 0.0002  # allowed drift of a corrected wall clock against the monotonic clock
+# Allowed drift of a corrected wall clock against the monotonic clock.
+_DRIFT: Final = 0.0002
 _SLACKS_NS: Final = (0, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000)
 _SHOWN_MAX: Final = 20
 Place = tuple[Any, ...]  # group, topic, broker, queue id, offset
@@ -253,7 +255,8 @@ class Clocks:
             found = [-inf] * len(self._clocks)
             found[source] = 0
             changed = True
-            while changed:  # this ends: `_feasible` found a solution, so no cycle is positive
+            while changed:
+                # This ends: `_feasible` found a solution, so no cycle is positive.
                 changed = False
                 for (one, other), least in self._edges.items():
                     if found[one] + least > found[other]:
@@ -288,10 +291,12 @@ class Causes:
                 if event == "positioned":
                     self._position[place[:4]] = place[4]
                     self.lowest[place[:4]] = min(place[4], self.lowest.get(place[:4], place[4]))
-            elif event == "reset" and "client_id" in record:  # a broker's only repeats a written offset
+            elif event == "reset" and "client_id" in record:
+                # A broker's record only repeats a written offset.
                 self.reset_to.add(place)
                 self.written.setdefault((place, stretch), time_ns)
-            elif event == "committed" and self._position.get(place[:4]) != place[4]:  # else it repeats what it read
+            elif event == "committed" and self._position.get(place[:4]) != place[4]:
+                # Else it repeats what it read.
                 self.written.setdefault((place, stretch), time_ns)
 
     def __len__(self) -> int:
@@ -314,14 +319,17 @@ def cause_edges(traces: Sequence[Causes], of_stretch: Sequence[Sequence[int]]) -
     for causes, clocks in zip(traces, of_stretch, strict=True):
         for (place, stretch), read_ns in causes.read.items():
             if place in reset_to and place[4] <= lowest.get(place[:4], -1):
-                continue  # the group may have begun there, long before the reset
+                # The group may have begun there, long before the reset.
+                continue
             first, reader = written.get(place, {}), clocks[stretch]
             if reader in first and first[reader] <= read_ns:
-                continue  # its own machine may have written the offset
+                # Its own machine may have written the offset.
+                continue
             writers = [(writer, written_ns) for writer, written_ns in first.items() if writer != reader]
             if len(writers) == 1:
                 [(writer, written_ns)] = writers
-                least = written_ns - read_ns + 1  # a cause is earlier, by a nanosecond at least
+                # A cause is earlier, by a nanosecond at least.
+                least = written_ns - read_ns + 1
                 found[writer, reader] = max(least, found.get((writer, reader), least))
     return found
 

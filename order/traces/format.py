@@ -121,7 +121,8 @@ _MOST: Final = {
     "begin_mono_ns": TIME_MOST_NS,
     "offset": 1 << 62,
 }
-_TYPES_KEPT: Final = 1000  # type combinations of each event whose result is cached
+# Type combinations of each event whose result is cached.
+_TYPES_KEPT: Final = 1000
 
 
 def _checker(event: Event | None) -> Callable[[Mapping[str, Any]], str | None]:
@@ -129,7 +130,8 @@ def _checker(event: Event | None) -> Callable[[Mapping[str, Any]], str | None]:
     must = ("wall_ms", *(event.must if event else ()))
     may = [*COMMON, *(event.may if event else ())]
     if event is not None and event.name in QUEUE_EVENTS:
-        may.append("begin_mono_ns")  # the judge of epochs reads it in each of them
+        # The judge of epochs reads it in each of them.
+        may.append("begin_mono_ns")
     names = (*must, *(name for name in dict.fromkeys(may) if name not in must))
     kept: dict[tuple[type, ...], str | None] = {}
     with_offset = "offset" in must

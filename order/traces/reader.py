@@ -17,9 +17,11 @@ __all__ = ["BrokenLine", "Record", "TraceFile", "TraceLines", "checked"]
 
 Record = Mapping[str, Any]
 _READ_BYTES: Final = 1 << 18
-BROKEN_KEPT: Final = 10  # lines of each file that are kept with their reasons; all are counted
+# Lines of each file that are kept with their reasons; all are counted.
+BROKEN_KEPT: Final = 10
 _loads = json.JSONDecoder().decode
-_scan = json.JSONDecoder().raw_decode  # faster than json.loads: it skips no white space around the value
+# Faster than json.loads: it skips no white space around the value.
+_scan = json.JSONDecoder().raw_decode
 
 
 class BrokenLine(NamedTuple):
@@ -106,7 +108,8 @@ class TraceLines:
             else:
                 self.refused(number, line)
                 self._broken(number, why)
-        if self._no_json == number > 0:  # the torn last line of a killed process
+        if self._no_json == number > 0:
+            # The torn last line of a killed process.
             self._torn(number)
             self.broken_lines -= 1
             self.broken = [line for line in self.broken if line.number != number]

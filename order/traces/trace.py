@@ -36,7 +36,8 @@ class TraceWriter:
     def close(self) -> None:
         """Write `closed` as the last record. Calls that end later, during a shutdown, are not recorded."""
         if not self._closed:
-            with suppress(OSError):  # for example a full disk: then only this record is missing
+            with suppress(OSError):
+                # For example a full disk: then only this record is missing.
                 self._write([self._head("closed")])
         self._closed = True
         self._file.close()

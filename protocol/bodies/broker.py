@@ -23,7 +23,8 @@ __all__ = [
     "queue_to_wire",
 ]
 
-_QUEUES_DIGITS_MAX: Final = 5  # of a queue count: a peer's text must not create more queues than this
+# Of a queue count: a peer's text must not create more queues than this.
+_QUEUES_DIGITS_MAX: Final = 5
 _NO_TOPICS: Final[dict[str, Any]] = {"dataVersion": {}, "topicConfigTable": {}}
 
 

@@ -164,7 +164,8 @@ class _Reader:
             return self._string(first)
         if first != "{":
             return self._word()
-        if in_key:  # each level would escape the inner quotes again
+        if in_key:
+            # Each level would escape the inner quotes again.
             raise self._error("an object is a name inside a name")
         return dump_canonical(self._value(depth, in_key=True))
 

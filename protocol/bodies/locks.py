@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 _MSGPACK = int(SerializeType.MSGPACK)
-_new_queue = tuple.__new__  # half the cost of MessageQueue(...), and each renewal makes one a queue
+# Half the cost of MessageQueue(...), and each renewal makes one a queue.
+_new_queue = tuple.__new__
 _TEXT, _NUMBER = {str}, {int}
 _INT64 = 2**63
 
@@ -101,7 +102,8 @@ class LockBatchBody(NamedTuple):
         if wire.get("epochs") is not None:
             epochs = _epochs_from_wire(as_list(wire["epochs"], "epochs"))
         _check_parallel("epochs", epochs, queues)
-        if not queues:  # without queues, group and client are not used
+        if not queues:
+            # Without queues, group and client are not used.
             return cls(take(wire, "consumerGroup", str, ""), take(wire, "clientId", str, ""), (), epochs)
         return cls(take(wire, "consumerGroup", str), take(wire, "clientId", str), queues, epochs)
 

@@ -29,12 +29,15 @@ __all__ = [
 
 R = TypeVar("R")
 
-BODY_ROWS_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # a frame also holds its header
-ROWS_A_STEP: Final = 64  # they take up to a millisecond
+# A frame also holds its header.
+BODY_ROWS_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024
+# So many rows take up to a millisecond.
+ROWS_A_STEP: Final = 64
 NAMES_A_STEP: Final = 1024
 _SORTED_A_STEP: Final = 2048
 _WRITTEN_A_STEP: Final = 256 * 1024  # bytes
-_HERE: Final = "\u0001rows\u0001"  # the place of the rows; searched only in the text around them
+# The place of the rows; searched only in the text around them.
+_HERE: Final = "\u0001rows\u0001"
 _MSGPACK: Final = int(SerializeType.MSGPACK)
 
 BodySteps = Generator[None, None, bytes]
@@ -83,7 +86,8 @@ class BodyRows:
     def finish(self, wire: dict[str, Any], member: str, *, as_list: bool = False) -> BodySteps:
         """Encode the body, in steps: `wire` with the rows as a further member."""
         before, after = self._around(wire, member, as_list=as_list)
-        body, step_bytes = BytesIO(), 0  # it gives its bytes away without a copy
+        # A BytesIO gives its bytes away without a copy.
+        body, step_bytes = BytesIO(), 0
         for piece in (before, *self._pieces, after):
             body.write(piece)
             step_bytes += len(piece)

@@ -7,17 +7,23 @@ from typing import Any, Final
 
 __all__ = ["DEPTH_MAX", "SHALLOW_BYTES", "is_too_deep", "loads_text", "too_deep"]
 
-DEPTH_MAX: Final = 200  # objects and lists in each other; each parser has a limit of its own near 1,000
-SHALLOW_BYTES: Final = 2 * DEPTH_MAX  # a text of at most so many bytes cannot be too deep
-_OBJECTS_BYTES: Final = 5 * DEPTH_MAX  # likewise, without lists: {"":} has five
+# Objects and lists in each other; each parser has a limit of its own near 1,000.
+DEPTH_MAX: Final = 200
+# A text of at most so many bytes cannot be too deep.
+SHALLOW_BYTES: Final = 2 * DEPTH_MAX
+# Likewise, without lists: {"":} has five.
+_OBJECTS_BYTES: Final = 5 * DEPTH_MAX
 
 _decode = json.JSONDecoder().decode
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))  # 255: -1, as a signed byte
-_PAIR: Final = b"\x01\xff"  # an object or a list with nothing in it
-_QUICK_LEVELS: Final = 4  # a large body is wide, not deep
+# 255: -1, as a signed byte.
+_STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))
+# An object or a list with nothing in it.
+_PAIR: Final = b"\x01\xff"
+# A large body is wide, not deep.
+_QUICK_LEVELS: Final = 4
 _LIST: Final = ord("[")
 
 
@@ -29,7 +35,8 @@ def loads_text(data: bytes) -> Any:
         raise too_deep() from None
     if is_too_deep(data):
         raise too_deep()
-    if b"\\ud" in data or b"\\uD" in data:  # it may be a lone surrogate
+    if b"\\ud" in data or b"\\uD" in data:
+        # It may be a lone surrogate.
         _encode(value).encode()
     return value
 

@@ -31,7 +31,8 @@ def encode_header(command: EncodableHeader) -> bytes:
     )
     try:
         packed: bytes = _pack(parts)
-    except UnicodeEncodeError:  # lone surrogates become question marks, like in JSON
+    except UnicodeEncodeError:
+        # Lone surrogates become question marks, like in JSON.
         packed = _pack_replacing(parts)
     return packed
 
@@ -44,7 +45,8 @@ def decode_header(data: bytes) -> DecodedHeader:
     try:
         code, flag, opaque, version, remark, fields, ext = parts
         if ext:
-            "".join(ext)  # raises TypeError for a name that is no text
+            # Raises TypeError for a name that is no text.
+            "".join(ext)
         right = (
             type(code) is int
             and type(flag) is int
@@ -55,7 +57,8 @@ def decode_header(data: bytes) -> DecodedHeader:
             and (ext is None or type(ext) is dict)
             and type(parts) is list
         )
-    except (TypeError, ValueError):  # not seven parts, or not an array
+    except (TypeError, ValueError):
+        # Not seven parts, or not an array.
         right = False
     if not right:
         raise HeaderError("the header is not [code, flag, opaque, version, remark, fields, ext]")

@@ -22,8 +22,10 @@ _RENAMED: dict[type[tuple[Any, ...]], Mapping[str, str]] = {}
 _STAND_INS: dict[type[tuple[Any, ...]], Mapping[str, Any]] = {}
 _EXACT: set[type[tuple[Any, ...]]] = set()
 _REQUIRED: Any = object()
-_new_tuple = tuple.__new__  # like NamedTuple._make without its length check
-_SHAPES_MAX = 64  # a header has few shapes; a hostile peer must not fill the cache
+# Like NamedTuple._make without its length check.
+_new_tuple = tuple.__new__
+# A header has few shapes; a hostile peer must not fill the cache.
+_SHAPES_MAX = 64
 _NAMES_MAX, _CHARACTERS_MAX = 64, 1024  # likewise: of one shape
 _FLAGS = {"true": True, "false": False}
 _UNUSUAL = (KeyError, TypeError, ValueError, struct.error)
@@ -131,7 +133,8 @@ class HeaderSpec:
             try:
                 return _new_tuple(self._class, known.read(ext_fields))
             except _UNUSUAL:
-                pass  # it is read field by field, and refused there
+                # It is read field by field, and refused there.
+                pass
         header = self._read_each(ext_fields)
         if known is None and len(self._texts) < _SHAPES_MAX and _is_usual(names):
             self._texts[names] = _Texts(self.fields, names)

@@ -14,11 +14,15 @@ from lockstep.protocol.errors import BodyError
 
 __all__ = ["LEVELS", "PLAIN_BYTES_MAX", "CompressionType", "compress", "decompress"]
 
-PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 times the largest body of a RocketMQ producer
+# 16 times the largest body of a RocketMQ producer.
+PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024
 _TYPE_SHIFT: Final = 8
-_LEGACY: Final = 0  # no type: zlib, from clients that know only zlib
-_ZSTD_STEP_BYTES: Final = 512  # a zstd block of 4 bytes may stand for 128 KiB: a step yields 16 MiB at most
-_ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024  # also the limit of Java's reader
+# No type: zlib, from clients that know only zlib.
+_LEGACY: Final = 0
+# A zstd block of 4 bytes may stand for 128 KiB: a step yields 16 MiB at most.
+_ZSTD_STEP_BYTES: Final = 512
+# Also the limit of Java's reader.
+_ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
 class CompressionType(IntEnum):
@@ -90,7 +94,8 @@ def _compress_lz4(body: bytes, level: int) -> bytes:
 def _compress_zstd(body: bytes, level: int) -> bytes:
     import zstandard
 
-    return zstandard.compress(body, level)  # makes a new compressor: threads must not share one
+    # A new compressor each time: threads must not share one.
+    return zstandard.compress(body, level)
 
 
 def _decompress_zlib(body: bytes, limit: int) -> "_Unpacked":

@@ -44,7 +44,8 @@ _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 _ANY_V6 = _BORN_V6 | _STORE_V6
 _NAME_END, _PAIR_END = names.NAME_END.encode(), names.PAIR_END.encode()
 _SHARDING_KEY_NAMES: Final = frozenset(name.encode() for name in names.SHARDING_KEY_NAMES)
-_IN_EACH_NAME: Final = b"SHARDING"  # part of every name of the sharding key
+# Part of every name of the sharding key.
+_IN_EACH_NAME: Final = b"SHARDING"
 
 
 class Record(NamedTuple):
@@ -162,7 +163,8 @@ class MessageExt:
 
     @topic.setter
     def topic(self, topic: str) -> None:
-        self._topic = topic  # a retried message gets its original topic again
+        # A retried message gets its original topic again (wire.md 10.2).
+        self._topic = topic
 
     @property
     def first_topic(self) -> str:
@@ -283,7 +285,8 @@ class MessageExt:
             if found < 0:
                 return None
             name_end = buffer.find(_NAME_END, found, end)
-            if buffer.find(_IN_EACH_NAME, found + 8, end) < 0:  # otherwise there may be several names
+            if buffer.find(_IN_EACH_NAME, found + 8, end) < 0:
+                # Otherwise there may be several names.
                 name = buffer[max(buffer.rfind(_PAIR_END, start, found) + 1, start) : name_end]
                 stop = buffer.find(_PAIR_END, name_end, end)
                 text = buffer[name_end + 1 : stop if stop >= 0 else end]

@@ -119,7 +119,8 @@ def find_property(text: str, name: str) -> str | None:
     """What `decode_properties(text).get(name)` returns, without decoding all, which takes 0.2 us a property."""
     if name not in text:
         return None
-    while PAIR_END * 2 in text:  # the search below would stop at each
+    while PAIR_END * 2 in text:
+        # The search below would stop at each.
         text = text.replace(PAIR_END * 2, PAIR_END)
     found = _last_of(name).match(text)
     return None if found is None else found[1]

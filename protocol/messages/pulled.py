@@ -9,9 +9,11 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Pulled", "Taken", "decode_pulled", "decode_records", "take", "unpack", "unpack_all"]
 
-_ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024  # 64 messages (the limit of one query) of 4 MiB each
+# 64 messages (the limit of one query) of 4 MiB each.
+_ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 _NO_HOST: Final = bytes(4)
-_NOWHERE: Final = -1  # no log offset: a send-back of a raw record must not find another message
+# No log offset: a send-back of a raw record must not find another message.
+_NOWHERE: Final = -1
 
 
 class Pulled(NamedTuple):

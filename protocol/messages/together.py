@@ -37,9 +37,11 @@ __all__ = [
 # are no settings, or a client could make frames that a broker refuses.
 SENDS_MAX: Final = 1000
 SENDS_BYTES_MAX: Final = 2 * 1024 * 1024
-PROPERTIES_MAX: Final = 64  # of each message: to read half a million tiny ones would keep the loop for 80 ms
+# Of each message: to read half a million tiny ones would keep the loop for 80 ms.
+PROPERTIES_MAX: Final = 64
 COMMITS_MAX: Final = 1000
-_REMARK_MAX: Final = 1000  # characters; the length has 16 bits
+# Characters; the length has 16 bits.
+_REMARK_MAX: Final = 1000
 NO_NUMBERS: Final = -1  # the generation of a queue without send sequence
 NO_EPOCH: Final = -1  # of a commit without a fenced lock
 _COUNT = struct.Struct(">H")

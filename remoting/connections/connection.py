@@ -37,8 +37,10 @@ W = TypeVar("W")  # what the caller keeps for a request until it ends
 _REPLY: Final = int(RemotingFlag.REPLY)
 _TOGETHER: Final = int(RemotingFlag.TOGETHER)
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
-_OPAQUE_MASK: Final = 0x7FFFFFFF  # Java reads an opaque as a signed int
-_JOIN_BYTES_MAX: Final = 16 * 1024  # below, one copy is cheaper than one more buffer in a writev
+# Java reads an opaque as a signed int.
+_OPAQUE_MASK: Final = 0x7FFFFFFF
+# Up to this size, one copy is cheaper than one more buffer in a writev.
+_JOIN_BYTES_MAX: Final = 16 * 1024
 _AGREEABLE: Final = {serialize_type.name: serialize_type for serialize_type in SerializeType}
 # Looked up once: a look-up in an enum costs as much as a call, and these are needed for every request.
 _OPEN: Final = Life.OPEN
@@ -112,7 +114,8 @@ class Ended(NamedTuple, Generic[W]):
     outcome: RemotingCommand | RemotingError
 
 
-_new_tuple = tuple.__new__  # as the NamedTuple itself, at half the cost
+# As the NamedTuple itself, at half the cost.
+_new_tuple = tuple.__new__
 
 
 def _joined(head: bytes, body: bytes) -> tuple[bytes, ...]:
@@ -327,7 +330,8 @@ class RemotingConnection(Generic[W]):
             waiter, _, code, timeout_ms = self._waiting.pop(opaque)
             error = RequestTimeout(self.address, request_name(code), timeout_ms)
             ended.append(Ended(REQUEST[Request.WAITING][Event.DEADLINE], waiter, error))
-            if opaque == self._offered_opaque:  # its late reply may still settle the offer
+            if opaque == self._offered_opaque:
+                # Its late reply may still settle the offer.
                 self._our_offer = OUR_OFFER[self._our_offer][Event.DEADLINE]
         return ended
 

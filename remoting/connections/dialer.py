@@ -112,7 +112,8 @@ class Dialer:
         except TimeoutError:
             endpoint.abort("connect timeout")
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
-        except (OSError, ValueError) as error:  # ValueError: a host that is no name, here or in the resolver
+        except (OSError, ValueError) as error:
+            # ValueError: a host that is no name, here or in the resolver.
             raise ConnectFailed(address, str(error)) from None
         await self._introduce(address, endpoint)
         self._open[address] = endpoint
@@ -160,7 +161,8 @@ class Dialer:
     def _connected(self, address: str, task: asyncio.Task[Endpoint]) -> None:
         self._connecting.pop(address, None)
         if not task.cancelled():
-            task.exception()  # the callers may have given up; then asyncio must not report it
+            # The callers may have given up; then asyncio must not report it.
+            task.exception()
 
     def _forget(self, address: str, closed: Endpoint) -> None:
         if self._open.get(address) is closed:

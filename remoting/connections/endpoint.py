@@ -28,8 +28,10 @@ _UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 # Of one connection before the others have their turn. uvloop may bring 32 reads of 256 KiB of one at once.
 _TURN_NS: Final = 1_000_000
 _TURN_BYTES: Final = 512 * 1024
-_HEAD_BYTES: Final = 256  # of a reply without its body, about
-_LARGE_READ_BYTES: Final = 64 * 1024  # a shorter read is the last one before other connections are polled
+# About so many bytes has a reply without its body.
+_HEAD_BYTES: Final = 256
+# A shorter read is the last one before other connections are polled.
+_LARGE_READ_BYTES: Final = 64 * 1024
 
 _OPEN: Final = Life.OPEN
 _ANSWERED: Final = Request.ANSWERED
@@ -108,9 +110,12 @@ class Endpoint(asyncio.Protocol):
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0  # when the timer is due
         self._turn_bytes = 0  # read since the last turn of the loop
-        self._turn_ends_ns = 0  # when requests of this read end their turn; 0: after the first
-        self._inbound_bytes = 0  # of a frame that is not whole yet, as `_bounds` has them
-        self._late: list[RemotingCommand] = []  # replies of a read with several requests, until they are encoded
+        # When requests of this read end their turn. 0: after the first one.
+        self._turn_ends_ns = 0
+        # Bytes of a frame that is not whole yet, as `_bounds` has counted them.
+        self._inbound_bytes = 0
+        # Replies of a read with several requests, until they are encoded.
+        self._late: list[RemotingCommand] = []
         self._drained: asyncio.Future[None] | None = None
         self.when_lost: list[Callable[[], object]] = []
         self._working = self.is_local = self.reads_on = False
@@ -245,7 +250,8 @@ class Endpoint(asyncio.Protocol):
         """Close once what was written has left."""
         if self._transport is not None and not self._transport.is_closing():
             self._connection.close(reason)
-            if not self._working:  # else the replies of this read leave first
+            if not self._working:
+                # While a read is handled, its replies leave first: `_work` closes the transport then.
                 self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -270,7 +276,8 @@ class Endpoint(asyncio.Protocol):
             self._callbacks.on_opened(self)
 
     def eof_received(self) -> None:
-        self._connection.peer_ended()  # the transport closes itself once what was written has left
+        # The transport closes itself once what was written has left.
+        self._connection.peer_ended()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -382,9 +389,11 @@ class Endpoint(asyncio.Protocol):
                     self._late.append(reply)
                 else:
                     replies += connection.reply(reply, self.read_at_ms)
-                if connection.owes_echo:  # what is agreed on holds for the next request
+                # What is agreed on holds for the next request already.
+                if connection.owes_echo:
                     self._settle(replies)
-                if reply_bytes > self._settings.write_high_water_bytes:  # let the transport say when it is full
+                # Write what there is, so that the transport can say that it is full.
+                if reply_bytes > self._settings.write_high_water_bytes:
                     self._flush(replies)
                     reply_bytes = 0
             if more and clock() > turn_ends_ns:

@@ -18,6 +18,7 @@ def reply_to_failed(peer: str, log: EventLog, command: RemotingCommand, error: E
         remark = f"{name}: {type(error).__name__}: {error}"
         log.error("request_failed", peer=peer, reason=remark, exc_info=error)
     reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    if reply.serialize_type == SerializeType.ROCKETMQ:  # RocketMQ reports failures as JSON (wire.md 1.3)
+    if reply.serialize_type == SerializeType.ROCKETMQ:
+        # RocketMQ reports failures as JSON (wire.md 1.3).
         reply.serialize_type = SerializeType.JSON
     return reply

@@ -31,7 +31,8 @@ def replace_file_keeping_backup(storage: Storage, path: str, content: bytes) -> 
         before = storage.read_file(path)
     except FileNotFoundError:
         before = b""
-    if before != content:  # equal: the last attempt failed after the rename, and the name may not be durable yet
+    # When they are equal, the last attempt failed after the rename, and the name may not be durable yet.
+    if before != content:
         if before:
             replace_file(storage, path + _BACKUP, before)
         replace_file(storage, path, content)

@@ -19,7 +19,8 @@ __all__ = ["ClockId", "ClockNs", "SleepWatch", "boot_clock", "boot_ns", "this_cl
 
 ClockNs = Callable[[], int]
 _LOOK_EVERY_MS: Final = 1000
-_ASLEEP_MIN_NS: Final = 500_000_000  # a busy machine may pause between the two readings
+# A busy machine may pause between the two readings.
+_ASLEEP_MIN_NS: Final = 500_000_000
 
 
 def boot_clock(platform: str = sys.platform) -> ClockNs:

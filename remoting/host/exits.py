@@ -4,7 +4,8 @@ from typing import Final
 
 __all__ = ["status_of"]
 
-_SIGPIPE_STATUS: Final = 141  # 128 + 13: what a shell reports of a program that SIGPIPE ended
+# 128 + 13: what a shell reports of a program that SIGPIPE ended.
+_SIGPIPE_STATUS: Final = 141
 
 
 def status_of(ended: SystemExit) -> int:

@@ -27,7 +27,8 @@ __all__ = ["HeldPort", "ManualClockRuntime"]
 
 T = TypeVar("T")
 _NS_PER_MS: Final = 1_000_000
-_CANCELLED_KEPT_MAX: Final = 1000  # above this, cancelled timers are removed from the heap before they are due
+# Above this, cancelled timers are removed from the heap before they are due.
+_CANCELLED_KEPT_MAX: Final = 1000
 
 
 class _Timer:
@@ -180,7 +181,8 @@ class ManualClockRuntime:
     def _run(timer: _Timer) -> None:
         try:
             timer.run()
-        except Exception as error:  # as a loop does: one bad timer must not stop the others
+        except Exception as error:
+            # As a loop does: one bad timer must not stop the others.
             context = {"message": f"Exception in a timer: {error!r}", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 

@@ -35,7 +35,8 @@ class _OsAppendFile:
 
     def close(self) -> None:
         fd, self._fd = self._fd, _CLOSED  # first: also a close that fails has closed it
-        if fd >= 0:  # after `close` the number may belong to another file
+        if fd >= 0:
+            # After `close` the number may belong to another file.
             os.close(fd)
 
 
@@ -50,7 +51,8 @@ class _OsStoredFile:
     def read_at(self, position: int, size_bytes: int) -> bytes:
         fd = self._open_fd()
         data = os.pread(fd, size_bytes, position)
-        while len(data) < size_bytes:  # Linux reads at most 2 GiB at once, and a signal may end a read early
+        while len(data) < size_bytes:
+            # Linux reads at most 2 GiB at once, and a signal may end a read early.
             more = os.pread(fd, size_bytes - len(data), position + len(data))
             if not more:
                 break
@@ -61,7 +63,8 @@ class _OsStoredFile:
         try:
             return os.lseek(self._open_fd(), position, os.SEEK_DATA)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # the file system does not report holes
+            if error.errno != errno.ENXIO:
+                # The file system does not report holes.
                 return position
             return self.size_bytes()
 

@@ -10,7 +10,8 @@ from typing import Final
 __all__ = ["ReportStream", "open_reports"]
 
 _STDERR: Final = 2
-_PIECE_BYTES: Final = 4096  # POSIX: a pipe that is ready to be written takes PIPE_BUF bytes at once, on Linux 4,096
+# POSIX: a pipe that is ready to be written takes PIPE_BUF bytes at once, on Linux 4,096.
+_PIECE_BYTES: Final = 4096
 
 
 class ReportStream(io.TextIOBase):
@@ -57,7 +58,8 @@ class ReportStream(io.TextIOBase):
                 at += os.write(self._descriptor, content[at : at + _PIECE_BYTES])
         except OSError as error:
             if error.errno == errno.EINTR:
-                raise  # Python repeats the call itself: this is a handler's own
+                # Python repeats the call after a signal itself. So this is an error of a signal's handler.
+                raise
         if at:
             self._in_line = content[at - 1] != 0x0A
         if at < len(content):

@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_SERIALS = itertools.count(time.monotonic_ns())  # of the process: two runtimes never make the same identity
+# One counter of the process: two runtimes never make the same identity.
+_SERIALS = itertools.count(time.monotonic_ns())
 # A router may forget a connection and drop its packets. Linux repeats them for a quarter of an hour (tcp_retries2).
 _UNACKNOWLEDGED_MS_MAX = 30_000
 _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
@@ -187,7 +188,8 @@ class _ThreadPool:
             self._post(self._finish, future, result)
 
     def _post(self, callback: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
+        with contextlib.suppress(RuntimeError):
+            # The loop is closed, so no task waits.
             self._loop.call_soon_threadsafe(callback, *args)
 
     def _finish(self, future: "asyncio.Future[T]", result: T) -> None:
@@ -252,7 +254,8 @@ class AsyncioRuntime:
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
         task = self._loop.create_task(coroutine, name=name)
-        self._tasks.add(task)  # the loop itself keeps only weak references
+        # The loop itself keeps only weak references.
+        self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 

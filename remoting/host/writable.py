@@ -41,13 +41,15 @@ def _try_file(path: Path, *, makes_folders: bool) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        _try_new(path.resolve(), makes_folders=makes_folders)  # a link to a file that is not there is followed
+        # A link to a file that is not there is followed.
+        _try_new(path.resolve(), makes_folders=makes_folders)
         return
     if stat.S_ISDIR(mode):
         raise _error(errno.EISDIR)
     if stat.S_ISREG(mode):
         os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
-    elif not os.access(path, os.W_OK):  # to open a pipe would wait for its reader, and end it
+    elif not os.access(path, os.W_OK):
+        # A pipe is not opened: that would wait for its reader, and end it.
         raise _error(errno.EACCES)
 
 

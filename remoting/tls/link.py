@@ -12,8 +12,10 @@ from lockstep.remoting.tls.session import ENDED_EARLY, TlsError, TlsSession
 __all__ = ["HANDSHAKE_TIMEOUT_MS", "TlsLink"]
 
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
-_TURN_BYTES: Final = 256 * 1024  # as much as a read of a plain connection brings
-_SEALED_A_TURN: Final = 1024 * 1024  # bytes that are encrypted before the loop has its turn: they take about 1 ms
+# As much as a read of a plain connection brings.
+_TURN_BYTES: Final = 256 * 1024
+# Bytes that are encrypted before the loop has its turn: they take about 1 ms.
+_SEALED_A_TURN: Final = 1024 * 1024
 _Bytes = bytes | bytearray | memoryview
 
 
@@ -96,7 +98,8 @@ class TlsLink(asyncio.Protocol):
         self._go_on()
 
     def data_received(self, data: bytes) -> None:
-        if not self._ending:  # a transport that closes reads no more, either: nothing would read what piles up
+        if not self._ending:
+            # A transport that closes reads no more, either: nothing would read what piles up.
             self._session.receive(data)
             self._go_on()
 
@@ -159,7 +162,8 @@ class TlsLink(asyncio.Protocol):
     def _fail(self, reason: str) -> None:
         self._stop_timer()
         if self._transport is not None:
-            self._transport.close()  # not abort: the alert leaves first
+            # Not abort: the alert leaves first.
+            self._transport.close()
         if not self._failed:
             self._failed = True
             if not self.opened.done():
@@ -183,7 +187,8 @@ class TlsLink(asyncio.Protocol):
                 data = self._session.read(_TURN_BYTES)
                 if data:
                     self._inner.data_received(data)
-                if self._session.is_ended and not self._paused:  # else `inner` has not handled all of `data` yet
+                if self._session.is_ended and not self._paused:
+                    # Else `inner` has not handled all of `data` yet.
                     self._inner.eof_received()
                     self.close()
                 if not data:
@@ -258,7 +263,8 @@ class TlsLink(asyncio.Protocol):
         self._paused = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-            if not self._delivering:  # what is decrypted already is read without a sign of the transport
+            if not self._delivering:
+                # What is decrypted already is read without a sign of the transport.
                 self._runtime.call_later_ms(0, self._go_on)
 
     def close(self) -> None:

@@ -118,7 +118,8 @@ def _trust(context: ssl.SSLContext, ca: str) -> None:
 def _identify(context: ssl.SSLContext, cert: str, key: str) -> None:
     password = os.environ.get(KEY_PASSWORD_VARIABLE, "")
     try:
-        context.load_cert_chain(cert, key or None, lambda: password)  # without a function OpenSSL asks on the terminal
+        # Without a function OpenSSL asks on the terminal.
+        context.load_cert_chain(cert, key or None, lambda: password)
     except (OSError, ssl.SSLError) as error:
         files = f"{cert} and {key} are not" if key else f"{cert} does not have"
         raise SettingError(f"tls: {files} a certificate and its key: {_why(error)}") from None

@@ -13,9 +13,12 @@ from lockstep.remoting.tls.session import RECORD_TYPE_HANDSHAKE
 
 __all__ = ["TlsPort"]
 
-_SILENT_MS: Final = 30_000  # a connection that sends no first byte for so long is closed
-_SILENT_MAX: Final = 1000  # such connections at once; one more ends the oldest of them
-_HANDSHAKES_MAX: Final = 4000  # likewise; of more the last would take longer than a handshake may
+# A connection that sends no first byte for so long is closed.
+_SILENT_MS: Final = 30_000
+# Such connections at once; one more ends the oldest of them.
+_SILENT_MAX: Final = 1000
+# Handshakes at once. Of more, the last would take longer than a handshake may.
+_HANDSHAKES_MAX: Final = 4000
 
 
 class TlsPort:

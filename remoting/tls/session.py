@@ -5,7 +5,8 @@ from typing import Final
 
 __all__ = ["ENDED_EARLY", "RECORD_TYPE_HANDSHAKE", "TlsError", "TlsSession", "reason_of"]
 
-RECORD_TYPE_HANDSHAKE: Final = 0x16  # the first byte of a TLS connection (wire.md 1.1); no frame begins with it
+# The first byte of a TLS connection (wire.md 1.1); no frame begins with it.
+RECORD_TYPE_HANDSHAKE: Final = 0x16
 ENDED_EARLY: Final = "the peer ended the connection in the handshake; perhaps it does not speak TLS"
 _READ_BYTES: Final = 64 * 1024
 
@@ -78,7 +79,8 @@ class TlsSession:
         try:
             self._tls.unwrap()
         except ssl.SSLError:
-            pass  # the peer's own end, which need not come, or a session that failed
+            # The peer's own end, which need not come, or a session that failed.
+            pass
 
     def describe(self) -> str:
         """Version and cipher, for a log."""

@@ -33,13 +33,15 @@ from lockstep.store.format.record import LogRecord, is_torn
 __all__ = ["StoreCheck"]
 
 _ENTRIES_AT_ONCE: Final = 5000
-_PLACES_MAX: Final = 100  # of one queue, damaged or unfinished, that are told one by one
+# Of one queue, damaged or unfinished, that are told one by one.
+_PLACES_MAX: Final = 100
 _PROGRESS_BYTES: Final = 256 * 1024 * 1024
 _MIB: Final = 1024 * 1024
 _PRE_BLANK: Final = ENTRY.unpack(PRE_BLANK)
 _PREPARED, _ROLLBACK, _TRANSACTION_MASK = 0x4, 0xC, 0xC
 _NEVER_DELETED: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC})
-_DATE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
+# The end of the year 9999.
+_DATE_MS_MAX: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True)
@@ -355,6 +357,7 @@ class StoreCheck:
             yield Damage(CHECKPOINT, size, f"ends before its times; {CHECKPOINT_BYTES} bytes are expected")
         yield from self._claims.later_than(self._newest_ms)
         safe_end = self._claims.checkpoint.log_offset or 0
-        if safe_end > self._whole_end and safe_end != self._log_range[1]:  # there, the rest of the file is padding
+        # At that place the rest of the file is padding.
+        if safe_end > self._whole_end and safe_end != self._log_range[1]:
             text = f"says that the log is whole up to {safe_end}, but its last message ends at {self._whole_end}"
             yield Damage(CHECKPOINT, 0, text)

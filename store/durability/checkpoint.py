@@ -20,7 +20,8 @@ from lockstep.store.format.layout import Checkpoint
 
 __all__ = ["CheckpointWork", "CheckpointWriter", "Writing"]
 
-_SYNCED_AT_ONCE: Final = 64  # files and folders: writing them takes some 10 ms of the loop
+# Files and folders: writing them takes some 10 ms of the loop.
+_SYNCED_AT_ONCE: Final = 64
 
 Writing = Callable[[], None]
 
@@ -176,7 +177,8 @@ def _write_tables(writings: Sequence[Writing]) -> Exception | None:
     for write in writings:
         try:
             write()
-        except (OSError, ValueError) as error:  # ValueError: a name that UTF-8 cannot encode
+        except (OSError, ValueError) as error:
+            # ValueError: a name that UTF-8 cannot encode.
             failed = error
     return failed
 
@@ -191,7 +193,8 @@ def _write_checkpoint(
     """Sync, then write the checkpoint if there is one. Runs on a worker thread."""
     try:
         for file in files:
-            with contextlib.suppress(ValueError):  # closed, because its topic was deleted meanwhile
+            with contextlib.suppress(ValueError):
+                # Closed, because its topic was deleted meanwhile.
                 file.sync()
         for folder in folders:
             with contextlib.suppress(FileNotFoundError):  # likewise

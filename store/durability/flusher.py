@@ -24,7 +24,8 @@ from lockstep.store.keys.indexer import KeyIndexer
 
 __all__ = ["FlushSettings", "ReadbackFailed", "StoreFlusher"]
 
-_THREADS: Final = 4  # for the log, for tables, for queues and their checkpoint, for old files
+# For the log, for tables, for queues and their checkpoint, for old files.
+_THREADS: Final = 4
 _LOG: Final = "log"
 
 
@@ -86,7 +87,8 @@ class StoreFlusher:
         self._on_visible = on_visible
         self._events = store.events
         self._pool: WorkerPool | None = None
-        self._searches: WorkerPool | None = None  # a second pool, so that syncs do not wait for searches
+        # A second pool, so that syncs do not wait for searches.
+        self._searches: WorkerPool | None = None
         self._round: asyncio.Future[Failure | None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._waiting: deque[tuple[int, OnSafe]] = deque()
@@ -101,7 +103,8 @@ class StoreFlusher:
         """Call on the loop."""
         now_ms = self._runtime.now_ms()
         self._next_tables_ms = now_ms + self._settings.tables_interval_ms
-        crashed = self._store.data_dir.crashed  # a second crash need not read the same part of the log again
+        # A second crash need not read the same part of the log again.
+        crashed = self._store.data_dir.crashed
         self._next_checkpoint_ms = now_ms + (0 if crashed else self._settings.checkpoint_interval_ms)
         self._keys.start()
         self._searches = self._runtime.new_worker_pool("search", 1)
@@ -138,7 +141,8 @@ class StoreFlusher:
         self._arm()
         self._store.bound_tails()
         if self._round is not None or self._readback_failed:
-            return  # the end of the round checks what is due
+            # The end of the round checks what is due.
+            return
         self.retain(self._runtime.now_ms())
         log, due = self._store.log, self._due()
         if any(due) or log.max_offset > log.synced_offset or self._failed:
@@ -188,7 +192,8 @@ class StoreFlusher:
         else:
             self._on_safe(work.log_end)
             self._tables.begin(self._pool_now(), work.tables)
-        self._round = None  # only now: no round may begin while this one ends
+        # Only now: no round may begin while this one ends.
+        self._round = None
         self._after_end()
 
     def _after_end(self) -> None:

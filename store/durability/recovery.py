@@ -19,12 +19,15 @@ from lockstep.store.format.record import LogRecord, is_torn, parse_record
 __all__ = ["Recovered", "Recovery"]
 
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
-_IN_QUEUES: Final = (0, int(SysFlag.TRANSACTION_COMMIT))  # the transaction types that consumers may see (wire.md 5)
-_LAST_FILES: Final = 3  # that RocketMQ reads again after a clean end
+# The transaction types that consumers may see (wire.md 5).
+_IN_QUEUES: Final = (0, int(SysFlag.TRANSACTION_COMMIT))
+# So many files RocketMQ reads again after a clean end.
+_LAST_FILES: Final = 3
 _PROGRESS_BYTES: Final = 128 * 1024 * 1024
 _MIB: Final = 1024 * 1024
 _NOWHERE: Final = 1 << 63
-_UNSYNCED_MAX: Final = 256  # files of queues, which stay open until they are synced
+# Files of queues, which stay open until they are synced.
+_UNSYNCED_MAX: Final = 256
 
 
 class Recovered(NamedTuple):
@@ -63,9 +66,11 @@ class Recovery:
         self._on_progress = on_progress
         self._last: dict[tuple[str, int], int] = {}
         self._rebuild = False
-        self._all_is_safe = False  # after a clean shutdown nothing follows the checkpoint
+        # After a clean shutdown nothing follows the checkpoint.
+        self._all_is_safe = False
         self._count = 0
-        self._discarded = 0  # entries of deleted topics that the checkpoint counts, if it is older than the deletion
+        # Entries of deleted topics that the checkpoint counts, if it is older than the deletion.
+        self._discarded = 0
         self._missing = 0  # files of the log
         self._damaged = 0
 
@@ -163,9 +168,11 @@ class Recovery:
             queue.load(safe)
             queue.skip_blank()
             if len(queue) and queue[0] < queue.begin and queue[len(queue) - 1] < queue.begin:
-                if queue.begin >= safe:  # so it has no entries of the new topic below the checkpoint
+                if queue.begin >= safe:
+                    # So it has no entries of the new topic below the checkpoint.
                     self._discarded += queue.max_offset
-                store.discard(queue)  # the deletion of its files failed, or was lost in the crash
+                # The deletion of its files failed, or was lost in the crash.
+                store.discard(queue)
             else:
                 self._check_end(queue)
 
@@ -264,7 +271,8 @@ class Recovery:
             before = -1 if self._rebuild else queue.max_offset - 1
         self._last[key] = record.queue_offset
         if record.queue_offset <= before:
-            queue.restart_at(record.queue_offset)  # the topic was deleted and created again
+            # The topic was deleted and created again.
+            queue.restart_at(record.queue_offset)
         queue.put(record.queue_offset, (record.offset, record.size_bytes, self._tags_code_of(record)))
 
     # The end -------------------------------------------------------------------------------------------------

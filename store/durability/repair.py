@@ -16,7 +16,8 @@ from lockstep.store.format.record import LogRecord, parse_record
 __all__ = ["EntryRepair", "Found", "SearchRunning", "Submit"]
 
 _NEIGHBOURS_MAX: Final = 1000
-_AT_ONCE_BYTES: Final = 1024 * 1024  # a search of at most so much runs on the event loop
+# A search of at most so much runs on the event loop.
+_AT_ONCE_BYTES: Final = 1024 * 1024
 _SEARCHED_BYTES_MAX: Final = 256 * 1024 * 1024
 _NOT_FOUND_MAX: Final = 10_000
 
@@ -72,7 +73,8 @@ class EntryRepair:
             self._apply(queue, queue_offset, future.result())
         except OSError as error:
             if start < self._log.min_offset:
-                return  # the file was deleted meanwhile; the next read searches the rest
+                # The file was deleted meanwhile; the next read searches the rest.
+                return
             self._events.error("queue_repair_failed", topic=queue.topic, reason=str(error))
             self._give_up(queue, queue_offset)
 

@@ -24,8 +24,10 @@ def move_queues(storage: Storage, root: str, topic: str, queues: Sequence[FileQu
         number = 1 + max([int(name.removeprefix(_PREFIX)) for name in _left(storage, root)], default=0)
         folder = f"{root}/{_PREFIX}{number}"
         storage.rename(f"{root}/{CONSUME_QUEUE}/{topic}", folder)
-    except FileNotFoundError:  # the entries of all queues wait in memory
-        folder = f"{root}/{_PREFIX}0"  # never exists: the topic's own folder may soon be that of a new topic
+    except FileNotFoundError:
+        # The entries of all queues wait in memory.
+        # This folder never exists. The topic's own folder may soon be that of a new topic.
+        folder = f"{root}/{_PREFIX}0"
     except OSError:
         return False
     for queue in queues:
@@ -69,7 +71,8 @@ def remove_empty(storage: Storage, root: str) -> None:
     """Remove folders whose queues are all deleted. What cannot be removed now is removed at the next start."""
     with suppress(OSError):
         for folder in _left(storage, root):
-            with suppress(OSError):  # another topic is still being deleted
+            with suppress(OSError):
+                # Another topic is still being deleted.
                 storage.delete(f"{root}/{folder}")
 
 

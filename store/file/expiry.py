@@ -103,7 +103,8 @@ class Expiry:
                     self._events.info("log_file_deleted", file=path, reason=reason)
             self._store.log.segments.mark_names_unsynced()
             if not self._paths:
-                self._store.queues.delete_trimmed()  # only now: while the log exists, its queues must be complete
+                # Only now: while the log exists, its queues must be complete.
+                self._store.queues.delete_trimmed()
         except OSError as error:
             self._events.error("expiry_delete_failed", reason=str(error))
         self._on_end()

@@ -56,7 +56,8 @@ class FileLog:
             if self.max_offset + size_bytes <= self._active_end:
                 return
         file_end = self._active_end + FILE_END_BYTES
-        self.segments.add(file_end)  # before the padding: a full disk leaves the log unchanged
+        # First the new file, then the padding: a full disk leaves the log unchanged.
+        self.segments.add(file_end)
         self.segments.write(self.max_offset, encode_padding(file_end - self.max_offset))
         self.max_offset = file_end
         self._activate(file_end)
@@ -76,7 +77,8 @@ class FileLog:
         try:
             self.append(records)
         except OSError:
-            with contextlib.suppress(OSError):  # the first of them may stand there; a recovery must not find them
+            with contextlib.suppress(OSError):
+                # The first of them may stand there; a recovery must not find them.
                 self.segments.write(self.max_offset, bytes(len(records)))
             raise
 

@@ -116,7 +116,8 @@ class FileQueue:
             self.next_offset = self.max_offset
             if self.has_long_tail:
                 self.write_tail()
-        elif queue_offset < self.min_offset:  # the file of the first entries was lost
+        elif queue_offset < self.min_offset:
+            # The file of the first entries was lost.
             self._pre_blank(queue_offset * ENTRY_BYTES)
             self.segments.write(queue_offset * ENTRY_BYTES, ENTRY.pack(*entry))
             self.min_offset = queue_offset
@@ -205,7 +206,8 @@ class FileQueue:
         total_bytes = 0
         for at in range(first, end, _SUMMED_AT_ONCE):
             data = self.read(at, min(_SUMMED_AT_ONCE, end - at))
-            for byte in range(4):  # of the sizes, one byte position at a time: far faster than by entry
+            for byte in range(4):
+                # Of the sizes, one byte position at a time: far faster than by entry.
                 total_bytes += sum(data[_SIZE_AT + byte :: ENTRY_BYTES]) << (24 - 8 * byte)
         return total_bytes
 

@@ -14,7 +14,8 @@ from lockstep.store.format.record import LogRecord, parse_record
 
 __all__ = ["QueueReader", "Run"]
 
-SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
+# 16000 bytes of 20-byte entries (wire.md 6.3).
+SCAN_ENTRIES_MIN: Final = 800
 
 
 OnDamage = Callable[[FileQueue, int, int, str], None]  # queue, queue offset, commit log offset, reason
@@ -59,7 +60,8 @@ class QueueReader:
             start = entries[0][0]
             last, last_size, _ = entries[-1]
             if last + last_size - start == total_bytes and start + total_bytes <= log.segment_end(start):
-                return Run(log.read(start, total_bytes), len(entries), len(entries), 0)  # adjacent in the log: one read
+                # The messages are adjacent in the log: one read.
+                return Run(log.read(start, total_bytes), len(entries), len(entries), 0)
             pieces = [log.read(offset, size) for offset, size, _ in entries]
             return Run(b"".join(pieces), len(pieces), len(entries), 0)
         pieces, examined = self._checked(queue, entries, first)
@@ -108,7 +110,8 @@ class QueueReader:
         buffer, buffer_start = b"", 0
         for i, (offset, size, _) in enumerate(entries):
             if size > 0 and 0 <= offset < self._log.min_offset:
-                continue  # the message expired; the queue is not trimmed yet
+                continue
+                # The message expired; the queue is not trimmed yet.
             reason: LogRecord | str = "the entry points to no message"
             if size > 0 and self._log.min_offset <= offset and offset + size <= self._log.segment_end(offset):
                 if not buffer_start <= offset <= buffer_start + len(buffer) - size:

@@ -43,13 +43,15 @@ class Segments(FileRun):
                     f"{self.path_of(start)} has {size_bytes} bytes, but files here have {self.file_bytes} each; "
                     "give the size that the folder was written with"
                 )
-        for start, size_bytes in sizes.items():  # only after all checks: a wrong setting must not change files
+        for start, size_bytes in sizes.items():
+            # Only after all checks: a wrong setting must not change files.
             if size_bytes < self.file_bytes:
                 self._complete(start)
 
     def _complete(self, start: int) -> None:
         """Give a file its full size: a crash may come between creation and sizing."""
-        self.file(start).set_size(self.file_bytes)  # the missing part reads as zeros, which is found as damage
+        # The missing part reads as zeros, which is found as damage.
+        self.file(start).set_size(self.file_bytes)
         self._dirty[start] = None
 
     # Bytes ---------------------------------------------------------------------------------------------------

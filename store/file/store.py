@@ -30,7 +30,8 @@ __all__ = ["FileStore"]
 
 _TAILS_BYTES_MAX: Final = 64 * 1024 * 1024
 _QUEUES: Final = "queues"
-_FREED_AT_ONCE: Final = 256  # queues of a deleted topic, some 8 ms
+# Queues of a deleted topic that one step frees: some 8 ms.
+_FREED_AT_ONCE: Final = 256
 
 
 class FileStore(FileLookup):
@@ -65,7 +66,8 @@ class FileStore(FileLookup):
         self._full = False
         self._waiting: deque[Arrived] = deque()
         self._topic_bytes: dict[str, bytes] = {}
-        self._left: set[tuple[str, int]] = set()  # queues whose deletion failed: new ones would find their files
+        # Queues whose deletion failed: new ones would find their files.
+        self._left: set[tuple[str, int]] = set()
         self._overhead_bytes = MESSAGE_OVERHEAD_BYTES - 8 + len(store_host)
         self.repair = EntryRepair(self.log, events)
         self._reader = QueueReader(self.log, settings, self.repair, self._on_damage)
@@ -304,7 +306,8 @@ class FileStore(FileLookup):
         if run.message_count:
             status = GetStatus.FOUND
         elif not run.examined:
-            status = GetStatus.OFFSET_FOUND_NULL  # the message is being searched for: pull again
+            # The message is being searched for: pull again.
+            status = GetStatus.OFFSET_FOUND_NULL
         else:
             status = GetStatus.MESSAGE_WAS_REMOVING if run.lost else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, queue_offset + run.examined, low, high, run.body, run.message_count)

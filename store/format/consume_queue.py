@@ -20,7 +20,8 @@ def read_entries(files: FileRun, first: int, count: int) -> bytes:
     pieces = []
     for start, end in files.pieces(first * ENTRY_BYTES, (first + count) * ENTRY_BYTES):
         piece = files.read(start, end - start)
-        if len(piece) < end - start:  # the file is cut, maybe within an entry
+        if len(piece) < end - start:
+            # The file is cut, maybe within an entry.
             piece = piece[: len(piece) - len(piece) % ENTRY_BYTES].ljust(end - start, b"\0")
         pieces.append(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -92,7 +92,8 @@ class FileRun:
         try:
             run._find()
         finally:
-            run.close()  # of thousands of queues only those that are read keep a file open
+            # Of thousands of queues only those that are read keep a file open.
+            run.close()
         return run
 
     def _find(self) -> None:
@@ -101,7 +102,8 @@ class FileRun:
         distances = [after - start for start, after in zip(self.starts, self.starts[1:], strict=False)]
         self.file_bytes = next((size for size, _ in Counter([*sizes.values(), *distances]).most_common(1)), 0)
         if len(self.starts) == 1 and self.starts[0] and (not self.file_bytes or self.starts[0] % self.file_bytes):
-            self.file_bytes = self.starts[0]  # the only file was cut: its size says less than its name
+            # The only file was cut: its size says less than its name.
+            self.file_bytes = self.starts[0]
         self.file_bytes = self.file_bytes or 1
         self._sizes = {start: size for start, size in sizes.items() if size != self.file_bytes}
         self.strays = [start for start in self.starts if start % self.file_bytes]

@@ -63,7 +63,8 @@ BLANK_SIZE: Final = 0x7FFFFFFF
 PRE_BLANK: Final = ENTRY.pack(0, BLANK_SIZE, 0)  # fills a queue's first file before its first entry
 PADDING_MAGIC: Final = 0xCBD43194
 _PADDING: Final = struct.Struct(">iI")
-FILE_END_BYTES: Final = _PADDING.size  # each log file keeps room for its padding
+# Each log file keeps room for its padding.
+FILE_END_BYTES: Final = _PADDING.size
 
 CHECKPOINT_BYTES: Final = 4096
 _TIMES: Final = struct.Struct(">qqq")
@@ -71,7 +72,8 @@ CHECKPOINT_TIMES_BYTES: Final = _TIMES.size
 _POSITION: Final = struct.Struct(">8sqqqqqqI")
 _POSITION_AT: Final = CHECKPOINT_BYTES - _POSITION.size
 _POSITION_MARK: Final = b"LOCKSTEP"
-_SLACK_MS: Final = 3000  # RocketMQ's own, for clocks that step
+# RocketMQ's own, for clocks that step.
+_SLACK_MS: Final = 3000
 
 
 def file_name(position: int) -> str:

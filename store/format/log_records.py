@@ -49,7 +49,8 @@ class LogScan:
                     return
             at = offset - self._buffer_start
             record = parse_record(self._buffer, at, offset) if at >= 0 else ""
-            if isinstance(record, str):  # padding, or not all of the message is in the buffer
+            if isinstance(record, str):
+                # Padding, or not all of the message is in the buffer.
                 if self._passes_padding(offset, file_end):
                     continue
                 record = parse_record(self._buffer, offset - self._buffer_start, offset)
@@ -100,7 +101,8 @@ def next_record(files: FileRun, position: int, end: int) -> int | None:
                 if not isinstance(parse_record(whole, 0, offset), str):
                     return offset
                 found = data.find(_MAGIC, found + 1)
-            if len(data) < FILE_END_BYTES or at + len(data) >= file_end:  # shorter than asked for: the file was cut
+            if len(data) < FILE_END_BYTES or at + len(data) >= file_end:
+                # Shorter than asked for: the file was cut.
                 break
             at += len(data) - FILE_END_BYTES + 1
     return None

@@ -27,9 +27,11 @@ __all__ = ["KeyIndex"]
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _ROLLED_BACK: Final = int(SysFlag.TRANSACTION_MASK)
 _NAME_DIGITS: Final = 17
-_NAMED_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
+# The end of the year 9999.
+_NAMED_MS_MAX: Final = 253_402_300_799_999
 _CHUNK_BYTES: Final = 256 * 1024
-_STEP: Final = (None,) * (KEY_QUERY_STEP_BYTES // KEY_QUERY_MESSAGE_COST)  # a piece of the log takes as long
+# A piece of the log takes as long.
+_STEP: Final = (None,) * (KEY_QUERY_STEP_BYTES // KEY_QUERY_MESSAGE_COST)
 _SEARCHED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -94,7 +96,8 @@ class KeyIndex:
             if indexed_offset is None
             else header.last_offset >= indexed_offset
         )
-        unsafe = crashed and (late or (good and file.slots_are_ahead()))  # a part of it may not be on the disk
+        unsafe = crashed and (late or (good and file.slots_are_ahead()))
+        # A part of it may not be on the disk.
         if good and not unsafe and header.last_offset < self._log.max_offset:
             return True
         if header.next_item > 1:
@@ -223,6 +226,7 @@ class KeyIndex:
 
 def _time_name(epoch_ms: int) -> str:
     """For example "20261121000000000"; in UTC, so that names are ascending everywhere."""
-    epoch_ms = min(max(0, epoch_ms), _NAMED_MS_MAX)  # it may be damaged: no CRC covers it
+    # It may be damaged: no CRC covers it.
+    epoch_ms = min(max(0, epoch_ms), _NAMED_MS_MAX)
     date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms)
     return f"{date:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"

@@ -130,7 +130,8 @@ class IndexFile:
             (found,) = read_items(file, self._slot_count, item, item + 1)
             yield found.offset if found.key_hash == key_hash else None
             if found.previous >= item:
-                return  # a chain only goes to lower numbers: this one is damaged
+                # A chain only goes to lower numbers: this one is damaged.
+                return
             item = found.previous
 
     def take_dirty(self) -> StoredFile | None:

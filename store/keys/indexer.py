@@ -7,14 +7,17 @@ from lockstep.store.file.store import FileStore
 
 __all__ = ["KeyIndexer"]
 
-_AT_ONCE_IDLE: Final = 1000  # messages, at most: about 10 ms of work on a quiet machine
+# Messages, at most: about 10 ms of work on a quiet machine.
+_AT_ONCE_IDLE: Final = 1000
 _AT_ONCE_BUSY: Final = 100
 _AT_ONCE_MIN: Final = 10
-_PIECE_IDLE_NS: Final = 10_000_000  # so long may a request wait for a piece
+# So long may a request wait for a piece.
+_PIECE_IDLE_NS: Final = 10_000_000
 _PIECE_BUSY_NS: Final = 2_000_000
 _PAUSE_MS: Final = 20  # between two pieces, and at least ...
 _PAUSE_TIMES: Final = 19  # ... so many times the duration of a busy broker's last piece
-_IDLE_AFTER_MS: Final = 200  # on a busy machine a client may pause without being idle
+# On a busy machine a client may pause without being idle.
+_IDLE_AFTER_MS: Final = 200
 _NS_PER_MS: Final = 1_000_000
 
 

@@ -7,7 +7,8 @@ __all__ = ["find_key"]
 
 _BEFORE_A_KEY: Final = (b"\x01", b" ")  # ends the name of a property; separates the keys in its value
 _BEHIND_A_KEY: Final = b"\x02 \x00"  # ends a property, a key, and a message, behind which the next one's size begins
-_PIECE_BYTES: Final = 256 * 1024  # a piece that is full of keys takes some 10 ms
+# A piece that is full of keys takes some 10 ms.
+_PIECE_BYTES: Final = 256 * 1024
 
 
 def find_key(read: Callable[[int, int], bytes], key: bytes, start: int, end: int) -> Iterator[int | None]:
@@ -20,10 +21,12 @@ def find_key(read: Callable[[int, int], bytes], key: bytes, start: int, end: int
     high = end
     while high > start:
         low = max(start, high - _PIECE_BYTES)
-        piece = read(low, min(high + len(key), end) - low)  # one byte more: the delimiter behind a key
+        # One byte more: the delimiter behind a key.
+        piece = read(low, min(high + len(key), end) - low)
         yield from (low + at for at in reversed(_keys_in(piece, key)))
         yield None
-        high = low + 1 if low > start else low  # the next piece reads this byte again, with the delimiter before it
+        # The next piece reads this byte again, with the delimiter before it.
+        high = low + 1 if low > start else low
 
 
 def _keys_in(piece: bytes, key: bytes) -> list[int]:

@@ -67,7 +67,8 @@ class CommitLog:
             spare.start, spare.used = self.max_offset, 0
             self._segments.append(spare)
         else:
-            self._segments_changed()  # what is dropped is gone, whatever the system answers
+            # What is dropped is gone, whatever the system answers.
+            self._segments_changed()
             try:
                 self._segments.append(_Segment(self.max_offset, capacity))
             except OSError as error:
@@ -134,7 +135,8 @@ class CommitLog:
         size = size_at(self.read(commit_log_offset, MESSAGE_OVERHEAD_BYTES), commit_log_offset, left_bytes)
         if size is None:
             return None
-        message = self.read(commit_log_offset, size)  # the body of another may feign a head, but not a CRC
+        # The body of another may feign a head, but not a CRC.
+        message = self.read(commit_log_offset, size)
         return None if isinstance(parse_record(message, 0, commit_log_offset), str) else message
 
     def store_timestamp(self, commit_log_offset: int) -> int:

@@ -26,9 +26,11 @@ from lockstep.store.run import encode_run
 
 __all__ = ["MemoryStore", "MemoryStoreSettings"]
 
-_QUEUES_A_STEP: Final = 4096  # to look at their last entry
+# So many queues are looked at in one step, at the last entry of each.
+_QUEUES_A_STEP: Final = 4096
 _TRIMMED_A_STEP: Final = 512  # queues, some 0.2 ms
-SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
+# 16000 bytes of 20-byte entries (wire.md 6.3).
+SCAN_ENTRIES_MIN: Final = 800
 
 OnEvict = Callable[[str, int, int, int], None]  # topic, queue id, min offset before, min offset now
 
@@ -201,7 +203,8 @@ class MemoryStore:
         offsets = queue.commit_log_offsets
         start, last = offsets[first], offsets[first + count - 1]
         if last + sizes[-1] - start == total_bytes and start + total_bytes <= self._log.segment_end(start):
-            return self._log.read(start, total_bytes), count  # adjacent in the log: one slice
+            # The messages are adjacent in the log: one slice.
+            return self._log.read(start, total_bytes), count
         read = self._log.read
         return b"".join(map(read, offsets[first : first + count], sizes)), count
 
@@ -293,7 +296,8 @@ class MemoryStore:
             yield None
             some = everywhere[start : start + _QUEUES_A_STEP]
             last = max(last, *[queue.commit_log_offsets[-1] for queue in some if queue.sizes], -1)
-        if last < self._log.min_offset:  # no message, or it was dropped between two steps
+        if last < self._log.min_offset:
+            # No message, or it was dropped between two steps.
             return QueryResult(messages, 0, 0)
         return QueryResult(messages, self._log.store_timestamp(last), last)
 

@@ -23,7 +23,8 @@ from lockstep.remoting.logs import log_exception
 
 __all__ = ["YIELD_AFTER", "ConsumeService", "OrderedService", "ServiceParts", "restore_topics"]
 
-YIELD_AFTER: Final = 64  # listener calls; then other tasks get a turn, even if no call had to wait
+# After so many listener calls other tasks get a turn, even if no call had to wait.
+YIELD_AFTER: Final = 64
 _SUSPEND_MIN_MS, _SUSPEND_MAX_MS = 10, 30_000  # wire.md 12.7
 _LOCK_GRANTED_MS, _LOCK_REFUSED_MS = 10, 3000
 _UNLIMITED: Final = 2**31 - 1
@@ -178,7 +179,8 @@ class OrderedService(ConsumeService, Generic[P, T]):
     async def _lock(self, process_queue: P) -> None:
         try:
             granted = await self._locks.lock([process_queue.queue])
-        except Exception as error:  # for example, the trace cannot be written
+        except Exception as error:
+            # For example, the trace cannot be written.
             log_exception(self._log, "relock_failed", error, queue=str(process_queue.queue))
             granted = {}
         delay_ms = _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS

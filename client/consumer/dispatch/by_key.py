@@ -108,7 +108,8 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
             while key_queue is not None:
                 try:
                     await self._consume(key_queue, start)
-                except Exception as error:  # for example, the trace cannot be written
+                except Exception as error:
+                    # For example, the trace cannot be written.
                     self._call_failed(key_queue, error)
                 key_queue = workers.next_now() or await workers.rest()
         finally:
@@ -124,7 +125,8 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
             messages = self._take(key_queue, state, now_ms)
             context = ConsumeOrderlyContext(state.queue, True, -1, state.process_queue, runtime.now_ms)
             start.asked(state.process_queue, now_ms)
-            outcome = await self._call(messages.copy(), context, start)  # a listener may empty its list
+            # A copy, because a listener may empty its list.
+            outcome = await self._call(messages.copy(), context, start)
             now_ms, status = runtime.now_ms(), outcome.status
             if start.notable:
                 self._starts.ended(start, state.process_queue, messages[0].queue_offset)
@@ -169,7 +171,8 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
         process_queue = state.process_queue
         if process_queue.dropped or process_queue.draining or self._starts.stopped:
             if process_queue not in self._running:
-                self._states.pop(process_queue, None)  # its messages belong to the next owner
+                # Its messages belong to the next owner.
+                self._states.pop(process_queue, None)
             return False
         if not process_queue.holds_lock(now_ms, self._config.lock_max_live_time_ms):
             state.without_lock.append(key_queue)
@@ -282,7 +285,8 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
         else:
             return
         if key_queue is None:
-            return  # nothing is parked: the messages are being handled
+            # Nothing is parked: the messages are being handled.
+            return
         state.is_blocked = True
         self._log.error(
             "queue_blocked_by_key",

@@ -16,7 +16,8 @@ from lockstep.remoting.logs import EventLog
 
 __all__ = ["LONG_WAIT_MS", "CallStart", "CallStarts", "fence_fields", "outlived_ms"]
 
-LONG_WAIT_MS: Final = 1000  # a call that waits this long is counted and logged
+# A call that waits this long is counted and logged.
+LONG_WAIT_MS: Final = 1000
 _LOG_INTERVAL_MS: Final = 60_000
 
 
@@ -75,7 +76,9 @@ class CallStart:
         if self._marks:
             process_queue.listener_running = True
         now_ms = self.began_ms = of.runtime.now_ms()
-        if of.traced:  # before the look: a call that may begin never seems to begin after the queue was dropped
+        if of.traced:
+            # The clock is read before the look at the queue: a call that may begin never seems to begin after the queue
+            # was dropped.
             self.begin = (now_ms, of.runtime.monotonic_ns())
         if of.stopped:
             self.refusal = "the consumer stops"

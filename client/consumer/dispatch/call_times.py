@@ -38,7 +38,8 @@ class Arrivals:
         self._times: list[int] = []
 
     def pulled(self, last_offset: int, now_ms: int) -> None:
-        if len(self._times) == _PULLS_KEPT_MAX:  # those of the first half were handled long ago
+        if len(self._times) == _PULLS_KEPT_MAX:
+            # Those of the first half were handled long ago.
             del self._last_offsets[: _PULLS_KEPT_MAX // 2], self._times[: _PULLS_KEPT_MAX // 2]
         self._last_offsets.append(last_offset)
         self._times.append(now_ms)

@@ -26,7 +26,8 @@ from lockstep.remoting.logs import log_exception
 __all__ = ["ConsumeMessageConcurrentlyService"]
 
 _RESUBMIT_MS: Final = 5000
-_CLEANED_MAX: Final = 16  # stuck messages of one queue that are sent back in one round
+# Stuck messages of one queue that are sent back in one round.
+_CLEANED_MAX: Final = 16
 _CLEANED_LEVEL: Final = 3
 
 _SUCCESS, _LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
@@ -68,7 +69,8 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         schedule.every(period_ms, self._clean_expired, first_ms=period_ms, name="clean expired messages")
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        for message in messages:  # a message that was sent again still has the time of its last attempt
+        for message in messages:
+            # A message that was sent again still has the time of its last attempt.
             message.properties.pop(names.CONSUME_START_TIME, None)
         process_queue.put_messages(messages)
         self._submit(process_queue, messages)
@@ -83,7 +85,8 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
 
     @asynccontextmanager
     async def between_runs(self, queue: MessageQueue) -> AsyncIterator[None]:
-        yield  # without order, any call may run beside any other
+        # Without order any call may run beside any other: there is nothing to wait for.
+        yield
 
     def set_consume_thread_count(self, count: int) -> None:
         super().set_consume_thread_count(count)
@@ -122,7 +125,8 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         self._running[process_queue] += 1
         try:
             await self._consume_batch(process_queue, messages, start)
-        except Exception as error:  # for example, the trace cannot be written
+        except Exception as error:
+            # For example, the trace cannot be written.
             queue = str(process_queue.queue)
             log_exception(self._log, "consume_failed", error, consequence="batch consumed again", queue=queue)
             self._submit_later(process_queue, messages)
@@ -146,11 +150,13 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
             restore_topics(messages)
         start.messages = messages
         start.asked(process_queue, self._runtime.now_ms())
-        outcome = await self._call(messages.copy(), context, start)  # a listener may empty its list
+        # A copy, because a listener may empty its list.
+        outcome = await self._call(messages.copy(), context, start)
         if start.notable:
             self._starts.ended(start, process_queue, messages[0].queue_offset)
         if not outcome.begun:
-            return  # the queue was given away, or this consumer stops: the messages are delivered again
+            # The queue was given away, or this consumer stops: the messages are delivered again.
+            return
         now_ms, status = self._runtime.now_ms(), outcome.status
         process_queue.last_consume_ms = now_ms
         acknowledged = min(max(context.ack_index + 1, 0), len(messages)) if status is _SUCCESS else 0
@@ -202,7 +208,8 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
             )
             return True
         if message not in process_queue:
-            return True  # it was stuck, and was sent back then
+            # It was stuck, and was sent back then.
+            return True
         return await self._send_back.send(process_queue, message, delay_level)
 
     def _remove(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:

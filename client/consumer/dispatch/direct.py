@@ -20,7 +20,8 @@ from lockstep.remoting.host.runtime import Runtime
 
 __all__ = ["ConsumeDirectly"]
 
-_ASKER_WAITS_MS: Final = 10_000  # the broker's own timeout (wire.md 2.1)
+# The broker's own timeout (wire.md 2.1).
+_ASKER_WAITS_MS: Final = 10_000
 _S = ConsumeOrderlyStatus
 _RESULTS: Final[Mapping[Any, CMResult]] = {
     _S.SUCCESS: CMResult.CR_SUCCESS,
@@ -67,7 +68,8 @@ class ConsumeDirectly:
         if queue.topic == retry_topic(self._group):
             message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
         context = self._call.contract.new_context(queue)
-        start = _Start(self._runtime)  # the wait for other calls of the queue counts too
+        # The wait for other calls of the queue counts too.
+        start = _Start(self._runtime)
         async with self._between_runs(queue):
             outcome = await self._call([message], context, start)
             spent_ms = self._runtime.now_ms() - start.began_ms

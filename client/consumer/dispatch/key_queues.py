@@ -22,7 +22,8 @@ from lockstep.remoting.logs import EventLog
 
 __all__ = ["KeyQueue", "KeyQueues", "KeyedProcessQueue", "MessageKey", "key_function"]
 
-_EMPTY_MAX: Final = 1024  # empty key queues that are kept: most keys come again
+# Empty key queues that are kept, because most keys come again.
+_EMPTY_MAX: Final = 1024
 
 
 class KeyQueue:

@@ -21,7 +21,8 @@ _LOCK_RETRY_MS = 100
 
 _Status = ConsumeOrderlyStatus
 _SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
-_COUNTED = frozenset({_Status.SUCCESS, _SUSPEND})  # with manual commit; RocketMQ counts only the time of the others
+# With manual commit; RocketMQ counts only the time of the others.
+_COUNTED = frozenset({_Status.SUCCESS, _SUSPEND})
 
 
 class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
@@ -67,7 +68,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
             elif not process_queue.is_over:
                 mutex.user = process_queue
                 await self._consume_run(process_queue, mutex)
-        except Exception as error:  # for example, the trace cannot be written
+        except Exception as error:
+            # For example, the trace cannot be written.
             queue = str(process_queue.queue)
             log_exception(self._log, "consume_failed", error, consequence="queue suspended", queue=queue)
             process_queue.rollback()
@@ -120,7 +122,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         queue = process_queue.queue
         context = ConsumeOrderlyContext(queue, True, -1, process_queue, self._runtime.now_ms)
         first_offset = messages[0].queue_offset
-        status, _, _, _, begun = await self._call(messages.copy(), context, start)  # a listener may empty its list
+        # A copy, because a listener may empty its list.
+        status, _, _, _, begun = await self._call(messages.copy(), context, start)
         process_queue.listener_returned()
         now_ms = self._runtime.now_ms()
         if start.notable:
@@ -140,7 +143,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         if self._trace is not None:
             fence = fence_fields(process_queue, now_ms)
             self._trace.handled(queue, process_queue.period, messages, status.name, start.begin, fence)
-        if context.auto_commit and status is _Status.SUCCESS:  # the common case needs no other coroutine
+        if context.auto_commit and status is _Status.SUCCESS:
+            # The common case needs no other coroutine.
             self._store_offset(process_queue, process_queue.commit())
             return now_ms
         goes_on = await self._results[bool(context.auto_commit), status](process_queue, messages, context)
@@ -166,7 +170,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         return await self._commit(process_queue, messages, context)
 
     async def _go_on(self, *_: object) -> bool:
-        return True  # manual commit: the messages stay taken until COMMIT
+        # Manual commit: the messages stay taken until COMMIT.
+        return True
 
     async def _rollback(
         self, process_queue: ProcessQueue, _messages: Sequence[MessageExt], context: ConsumeOrderlyContext

@@ -34,7 +34,8 @@ class QueueMutex(Generic[T]):
 
     def release(self) -> None:
         self.user = None
-        if self._released is not None and not self._released.done():  # the waiter may have been cancelled
+        if self._released is not None and not self._released.done():
+            # The waiter may have been cancelled.
             self._released.set_result(None)
         self._start_waiting()
 

@@ -26,7 +26,8 @@ class Workers(Generic[T]):
         self._name = name
         self._work = work
         self._waiting: deque[T] = deque()
-        self._resting: list[asyncio.Future[T | None]] = []  # last in, first out: the others may stay idle
+        # Last in, first out: the others may stay idle.
+        self._resting: list[asyncio.Future[T | None]] = []
         self._count = 0
         self._stopped = False
 

@@ -139,7 +139,8 @@ class FencedCommits:
         if reply.code == ResponseCode.SUCCESS:
             try:
                 self._record(process_queue, offset, sent_ns)
-            except OSError as failure:  # no caller is left to hear of it
+            except OSError as failure:
+                # No caller is left to hear of it.
                 self._member.log.error("trace_not_written", error=str(failure))
         else:
             broker_name = process_queue.queue.broker_name

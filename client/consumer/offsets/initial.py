@@ -40,7 +40,8 @@ class FirstOffset:
         queue = process_queue.queue
         stored = await self._offsets.read(queue)
         offset = stored if stored != NO_OFFSET else await self._without_stored(queue)
-        if offset < 0:  # article 2: a queue with such an offset is not pulled
+        if offset < 0:
+            # Article 2: a queue with such an offset is not pulled.
             raise ClientError(f"the brokers say that queue {queue} begins at {offset}; an offset must not be below 0")
         return offset
 

@@ -89,7 +89,8 @@ class LocalFileOffsetStore(OffsetStore):
                 content = self._storage.read_file(path)
             except FileNotFoundError:
                 continue
-            if not content:  # it was created, but not written yet
+            if not content:
+                # It was created, but not written yet.
                 continue
             try:
                 self._kept = dict(decode_body(LocalOffsets, content, SerializeType.JSON).offset_table)
@@ -136,7 +137,8 @@ class LocalFileOffsetStore(OffsetStore):
 
     async def flush(self) -> None:
         if self._writing is not None:
-            await asyncio.shield(self._writing)  # a cancelled caller must not cancel the writing
+            # A cancelled caller must not cancel the writing.
+            await asyncio.shield(self._writing)
         if self._unwritten:
             raise ConsumerError(
                 f"the offsets of group {self._group!r} are not written to {self.path}; the log says why"

@@ -24,7 +24,8 @@ __all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "Remot
 NO_OFFSET = -1
 _UPDATE_OFFSET: Final = int(RequestCode.UPDATE_CONSUMER_OFFSET)
 _COMMIT_TOGETHER: Final = int(RequestCode.COMMIT_TOGETHER)
-_new_tuple = tuple.__new__  # half the cost of Commit(...), and each round makes one a queue
+# Half the cost of Commit(...), and each round makes one a queue.
+_new_tuple = tuple.__new__
 _Encoded = tuple[CommitTogetherRequestHeader, bytes]
 BeforeSending = Callable[[Mapping[MessageQueue, int]], None]
 

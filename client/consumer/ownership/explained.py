@@ -22,7 +22,8 @@ __all__ = ["PROPERTY", "Did", "Explanations"]
 PROPERTY: Final = "lockstep.rebalance"
 """The property of a member's running info that has its explanations, as JSON. Clients of other makes ignore it."""
 
-_MEMBERS_MAX: Final = 32  # a strategy runs once for each member to name the owner of a queue
+# A strategy runs once for each member to name the owner of a queue.
+_MEMBERS_MAX: Final = 32
 _QUEUES_MAX: Final = 1000  # of each topic, in the running info
 _NAMED_MAX: Final = 20  # queues in one field of the log event
 _ALL: Final = "all queues: broadcasting"
@@ -194,7 +195,8 @@ class Explanations:
                 why = last.why if last.did is Did.DRAINING else of.ended.get(queue, "its period ended")
                 of.round[queue] = _Result(Did.DROPPED, why, owner=last.owner)
         refused = {queue for queue, last in of.results.items() if last.did is Did.REFUSED}
-        for queue in refused.difference(of.share, of.round):  # out of the share: nothing to explain
+        for queue in refused.difference(of.share, of.round):
+            # The queue is not in the share: nothing to explain.
             del of.results[queue]
         of.ended.clear()
 
@@ -213,7 +215,8 @@ class Explanations:
         if self._strategy is None or len(members) > _MEMBERS_MAX:
             return ""
         of, key = self._topics[queue.topic], tuple(members)
-        if key not in of.shares:  # once for all queues of a round: a strategy may take milliseconds
+        if key not in of.shares:
+            # Once for all queues of a round: a strategy may take milliseconds.
             of.shares[key] = self._reckon(self._strategy, of.queues, members)
         owners = of.shares[key].get(queue, [])
         return owners[0] if len(owners) == 1 else ""
@@ -226,7 +229,8 @@ class Explanations:
             for client_id in members:
                 for queue in dict.fromkeys(strategy(self._member.group, client_id, queues, members)):
                     owners.setdefault(queue, []).append(client_id)
-        except BaseException as error:  # of the user's strategy; the round itself reports it
+        except BaseException as error:
+            # The user's strategy failed. The round itself reports it.
             if must_propagate(error):
                 raise
             return {}

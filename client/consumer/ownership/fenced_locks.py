@@ -116,7 +116,8 @@ class FencedLocks(QueueLocks):
             return
         if process_queue.epoch != grant.epoch:
             self._end_period(process_queue, EndCause.NEW_EPOCH, EndCause.NEW_EPOCH.value)
-        elif reply.endpoint.is_open:  # the answer of a connection that has ended proves nothing any more
+        elif reply.endpoint.is_open:
+            # The answer of a connection that has ended proves nothing any more.
             process_queue.granted(grant.asked_ms, grant.lease_ms)
 
     def _granted_without_fence(

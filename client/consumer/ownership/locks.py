@@ -105,7 +105,8 @@ class QueueLocks(Unfenced):
                     call.refused[queue] = _NOT_ASKED
         batches = by_broker(call.outcomes).items()
         asking = [self._lock_batch(call, broker_name, batch) for broker_name, batch in batches]
-        for error in await asyncio.gather(*asking, return_exceptions=True):  # the call ends when all have ended
+        for error in await asyncio.gather(*asking, return_exceptions=True):
+            # The call ends when all have ended.
             if error is not None:
                 raise error
 
@@ -115,7 +116,8 @@ class QueueLocks(Unfenced):
         A refused lock is lost. A broker that does not answer changes nothing: the client's trust in the lock expires.
         """
         renewals = [self._renew(broker_name, queues) for broker_name, queues in by_broker(self._kept()).items()]
-        if len(renewals) == 1:  # the usual case, without a task
+        if len(renewals) == 1:
+            # The usual case, without a task.
             await renewals[0]
         else:
             await asyncio.gather(*renewals)

@@ -118,7 +118,8 @@ class PeriodEnds:
                 self._lose(process_queue, why)
             if not end.stores:
                 self._acts.drop(process_queue, why)
-        except OSError as error:  # of the trace: the period ends all the same, and its caller goes on
+        except OSError as error:
+            # The trace cannot be written: the period ends all the same, and its caller goes on.
             self._member.log.error("trace_not_written", error=str(error))
         if known is None:
             self.start(self._finish(process_queue, why), f"end period of {process_queue.queue}")
@@ -143,7 +144,8 @@ class PeriodEnds:
             if self._ends[process_queue].stores:
                 await self._acts.store_last(process_queue)
             self._acts.drop(process_queue, why)
-        finally:  # the trace cannot be written, for example: the queue is released all the same
+        finally:
+            # Also when the trace cannot be written: the queue is released all the same.
             self._release(process_queue, self._ends.pop(process_queue))
 
     def _release(self, process_queue: ProcessQueue, end: PeriodEnd) -> None:
@@ -173,7 +175,8 @@ class PeriodEnds:
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception as error:  # for example, the trace cannot be written
+        except Exception as error:
+            # For example, the trace cannot be written.
             log_exception(self._member.log, "period_end_failed", error)
 
     def _forget(self, task: "asyncio.Task[None]") -> None:

@@ -80,7 +80,8 @@ class Rebalance:
                 await self._rebalance(topic)
             except (RemotingError, NoRouteError) as error:
                 self._log.warning("rebalance_failed", topic=topic, consequence="queues unchanged", error=str(error))
-            except BaseException as error:  # for example of the user's strategy; the others must still be rebalanced
+            except BaseException as error:
+                # For example of the user's strategy. The other topics must still be rebalanced.
                 log_or_raise(self._log, "rebalance_failed", error, topic=topic, consequence="queues unchanged")
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
             # RocketMQ only forgets such a queue: up to 5 s of offsets are lost, and the lock stays for 60 s.
@@ -146,14 +147,17 @@ class Rebalance:
             return ()
         address = self._runtime.rng.choice(addresses)
         known = self._members_at.get(address)
-        if known is not None:  # RocketMQ asks for each topic; a topic and its retry topic are on the same broker
+        if known is not None:
+            # RocketMQ asks for each topic (wire.md 12.3). A topic and its retry topic are on the same broker, so one
+            # answer serves both.
             return known
         header = GetConsumerListByGroupRequestHeader(self._member.group)
         reply = await self._instance.call_address(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         if reply.code != ResponseCode.SUCCESS:
             return ()
         answer = reply.serialize_type, reply.body
-        if answer != self._last_answer[0]:  # nearly all answers repeat the last one
+        if answer != self._last_answer[0]:
+            # Nearly all answers repeat the last one.
             self._last_answer = answer, decode_body(ConsumerIdList, reply.body, reply.serialize_type).consumer_id_list
         self._members_at[address] = self._last_answer[1]
         return self._last_answer[1]
@@ -201,7 +205,8 @@ class Rebalance:
     async def take_released(self, released: Iterable[MessageQueue]) -> None:
         """Ask for queues that were refused and are released now, if they are still this member's share."""
         refused = [queue for queue in dict.fromkeys(released) if queue in self._refused and queue not in self._table]
-        topics = list(self._owner.topics())  # the user may have unsubscribed since
+        # The user may have unsubscribed since.
+        topics = list(self._owner.topics())
         wanted = [queue for queue in refused if queue.topic in topics]
         changed = await self._acquire(wanted, set(refused), "its last owner released it")
         for topic in dict.fromkeys(queue.topic for queue in wanted):

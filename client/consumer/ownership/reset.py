@@ -13,7 +13,8 @@ from lockstep.remoting.logs import log_exception
 
 __all__ = ["OffsetReset"]
 
-_LISTENER_WAIT_MS: Final = 10_000  # then the log says that a listener delays a reset
+# After this time the log says that a listener delays a reset.
+_LISTENER_WAIT_MS: Final = 10_000
 
 
 class _Correction(NamedTuple):
@@ -77,7 +78,8 @@ class OffsetReset:
             await self._when_idle([process_queue])
 
     def _want(self, process_queue: ProcessQueue, wanted: "int | _Correction") -> None:
-        process_queue.resetting = True  # else a rebalance would remove it and store the offset of handled messages
+        # First this mark: else a rebalance would remove the queue and store the offset of handled messages.
+        process_queue.resetting = True
         self._wanted[process_queue] = wanted
 
     def _first_offset(self, process_queue: ProcessQueue) -> int:
@@ -121,7 +123,8 @@ class OffsetReset:
             for process_queue in left:
                 if not self._stopped and self._table.get(process_queue.queue) is process_queue:
                     self._leave_table(process_queue, owned=process_queue.queue in owned)
-        except Exception as error:  # for example, the trace cannot be written; the rebalance removes the queues then
+        except Exception as error:
+            # For example, the trace cannot be written; the rebalance removes the queues then.
             queues = ", ".join([str(process_queue.queue) for process_queue in left])
             log_exception(self._log, "offset_reset_failed", error, queues=queues)
         finally:
