@@ -47,7 +47,8 @@ test: $(VENV)/.test $(VENV)/.java $(TYPES) ## prove the product in a few minutes
 test-all: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests, with TIER=rest those that make test leaves out
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=$(or $(TIER),all) $(ARGS)
 
-nightly: $(VENV)/.test mutants coverage-rows ## 10 million fuzzed frames, 2,000 power cuts, 1,000 kills of a broker (FRAMES=, CUTS=, CRASHES=), mutants, coverage-rows
+nightly: $(VENV)/.dev $(TYPES) mutants coverage-rows ## every test in all its variants, 10 million fuzzed frames, 2,000 power cuts, 1,000 kills of a broker (FRAMES=, CUTS=, CRASHES=), mutants, coverage-rows
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=nightly
 	$(BIN)/python -m tests.fuzz.frames --frames $(or $(FRAMES),10000000) --seed $(or $(SEED),$(shell date +%Y%m%d))
 	$(BIN)/python -m tests.scenarios.brokers.many_power_cuts $(or $(CUTS),2000)
 	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/takeover/test_crash.py $(ARGS)

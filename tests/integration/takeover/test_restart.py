@@ -131,7 +131,7 @@ async def test_a_consumer_alone_finds_its_way_back(processes: Processes, number:
     report, (consumer,) = await restart(processes, number, consumers=1, lasting_locks=True)
     resets = [(record["queue_id"], record["offset"]) for record in records(consumer.trace, "reset")]
     assert sorted(resets) == [(queue_id, 0) for queue_id in range(QUEUES)]
-    assert consumer.stderr().count("offset_illegal") == QUEUES
+    assert consumer.stderr().count("log_went_back") == QUEUES
     assert report.emptied > 0
     assert report.handled == report.sent - report.emptied
     assert (report.skipped, report.before_start, report.duplicates) == (0, 0, {})

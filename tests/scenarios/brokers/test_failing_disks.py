@@ -49,7 +49,7 @@ async def test_messages_that_a_cut_log_still_has_are_handled(cluster: Cluster) -
     await cluster.world.sleep_ms(1_000)
     await cluster.broker(queues=1, data_dir="store")
     assert len(cluster.stored(0)) < 7
-    await cluster.world.until(lambda: cluster.events("offset_illegal", host="c1"))
+    await cluster.world.until(lambda: cluster.events("log_went_back", host="c1"))
     kept = {message.body.decode() for message in cluster.stored(0)}
     assert len(kept) >= 4
     await cluster.world.until(lambda: kept <= {call.text for call in cluster.seen.all if call.good}, timeout_ms=200_000)
