@@ -1,0 +1,44 @@
+"""What a run costs is told, and bounds hold: on the whole run, and on a quick test."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.mutants.__main__ import FAILED, PASSED, pytest_run
+from tests.processor_time import CALL_MAX_S, ProcessorTime
+
+
+def config(tier: str) -> Any:
+    return SimpleNamespace(getoption=lambda name: tier if name == "--tier" else None)
+
+
+def complaints(tier: str, seconds: float) -> list[str]:
+    """What is said of a run with one test that took so long."""
+    plugin = ProcessorTime(config(tier))
+    report: Any = SimpleNamespace(when="call", nodeid="t.py::test", user_properties=[("processor seconds", seconds)])
+    plugin.pytest_runtest_logreport(report)
+    return plugin._complaints()
+
+
+def test_a_dear_test_is_named_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In quick alone: what takes longer is marked, or made cheaper."""
+    monkeypatch.setenv("CI", "true")
+    (complaint,) = complaints("quick", CALL_MAX_S + 1)
+    assert complaint.startswith("t.py::test took 4.0 processor seconds")
+    assert complaints("quick", CALL_MAX_S - 1) == complaints("rest", CALL_MAX_S + 1) == []
+    monkeypatch.delenv("CI")
+    assert complaints("quick", CALL_MAX_S + 1) == []
+
+
+def test_a_run_has_a_ceiling(tmp_path: Path) -> None:
+    """A test that works in a process of its own counts, and the run fails although all its tests passed."""
+    program = "import time\nwhile time.process_time() < 1.5: pass"
+    works = f"subprocess.run([sys.executable, '-c', {program!r}], check=True)"
+    (tmp_path / "test_works.py").write_text(f"import subprocess, sys\n\n\ndef test() -> None:\n    {works}\n")
+    words = [str(tmp_path / "test_works.py"), "--config-file=pyproject.toml", "--rootdir=.", "--confcutdir=."]
+    status, output = pytest_run([], *words, "tests/tidy/test_rows.py", "-n1", "--cpu-ceiling=1.5")
+    assert status == FAILED
+    assert "processor seconds, and 2 are allowed" in output
+    assert pytest_run([], "tests/tidy/test_rows.py", "--cpu-ceiling=500")[0] == PASSED
