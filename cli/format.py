@@ -11,12 +11,12 @@ from lockstep.remoting.logs import printable as printable_text
 
 __all__ = [
     "MessageFormat",
+    "body_text",
     "format_json",
     "format_line",
     "message_row",
     "parse_format",
     "printable",
-    "shown_body",
     "unescaped",
 ]
 
@@ -67,10 +67,10 @@ def format_line(message: MessageExt) -> bytes:
     """For a person: store time, queue, key, tag and body on one line."""
     place = f"{message.broker_name}:{message.queue_id}  {message.queue_offset}"
     words = printable_text(f"{place}  {message.sharding_key or '-'}  {message.tags or '-'}")
-    return f"{date_time(message.store_timestamp)}  {words}  {shown_body(message)}\n".encode("utf-8", "replace")
+    return f"{date_time(message.store_timestamp)}  {words}  {body_text(message)}\n".encode("utf-8", "replace")
 
 
-def shown_body(message: MessageExt) -> str:
+def body_text(message: MessageExt) -> str:
     """The body for a person. If it cannot be unpacked: the reason, and the stored bytes."""
     text = printable(message.body)
     return text if message.body_error is None else f"[{message.body_error}] {text}"

@@ -7,7 +7,7 @@ from lockstep.client.errors import ConsumerError
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import ClientConfigBody, SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.errors import shown
+from lockstep.protocol.errors import short_text
 from lockstep.protocol.filter import SQL92, TAG, FilterError, is_tag_type
 
 __all__ = ["Expression", "MessageSelector", "check_at_brokers", "subscription_of"]
@@ -38,7 +38,7 @@ def subscription_of(topic: str, expression: Expression, version_ms: int = 0) -> 
     if is_tag_type(expression_type):
         return SubscriptionData.parse(topic, text, version_ms)
     if not text:
-        raise FilterError(f"an expression of type {shown(expression_type)} must not be empty")
+        raise FilterError(f"an expression of type {short_text(expression_type)} must not be empty")
     return SubscriptionData(topic, text, sub_version=version_ms, expression_type=expression_type)
 
 

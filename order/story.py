@@ -51,7 +51,7 @@ class Moment:
     time_ns: int
     record: Record
 
-    def words(self) -> str:
+    def text(self) -> str:
         """A description of the record in one line."""
         record = self.record
         parts = [record["event"]]

@@ -28,7 +28,7 @@ __all__ = [
     "RowError",
     "SendFailed",
     "TopicError",
-    "told_in_one_line",
+    "errors_in_one_line",
 ]
 
 _HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"  # PySpark reads it when a worker reports an error, and ends
@@ -67,7 +67,7 @@ class SendFailed(PipelineError):
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
+def errors_in_one_line() -> Iterator[None]:
     """Keep our stack out of what Spark shows of an expected error. With LOCKSTEP_DEBUG=1 the stack is shown."""
     try:
         yield

@@ -16,7 +16,7 @@ __all__ = [
     "LocalProtocolError",
     "ProtocolError",
     "RemoteProtocolError",
-    "shown",
+    "short_text",
 ]
 
 _SHOWN_MAX = 80
@@ -50,7 +50,7 @@ class BatchTooLong(BodyError):
     """A batch has too many messages. Its messages up to the limit are valid."""
 
 
-def shown(value: object) -> str:
+def short_text(value: object) -> str:
     """A short text of a peer's value for error messages, however long or nested the value is."""
     if isinstance(value, (str, bytes)):
         return repr(value) if len(value) <= _SHOWN_MAX else f"{value[:_SHOWN_MAX]!r}..."

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX
-from lockstep.protocol.errors import LocalProtocolError, shown
+from lockstep.protocol.errors import LocalProtocolError, short_text
 
 __all__ = [
     "DEAD_LETTER_PREFIX",
@@ -67,7 +67,7 @@ def check_topic(topic: str, what: str = "topic") -> None:
         raise LocalProtocolError(f"a {what} name must not be empty")
     if len(topic) > TOPIC_LENGTH_MAX:
         raise LocalProtocolError(
-            f"{what} {shown(topic)} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} are allowed"
+            f"{what} {short_text(topic)} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} are allowed"
         )
     if not _LEGAL.fullmatch(topic):
         raise LocalProtocolError(f"{what} {topic!r} may hold only the characters % | a-z A-Z 0-9 _ -")
@@ -88,7 +88,7 @@ def check_group(group: str) -> None:
         raise LocalProtocolError("a group name must not be empty")
     if len(group) > GROUP_LENGTH_MAX:
         raise LocalProtocolError(
-            f"group {shown(group)} has {len(group)} characters; at most {GROUP_LENGTH_MAX} are allowed"
+            f"group {short_text(group)} has {len(group)} characters; at most {GROUP_LENGTH_MAX} are allowed"
         )
     if not _LEGAL.fullmatch(group):
         raise LocalProtocolError(f"group {group!r} may hold only the characters % | a-z A-Z 0-9 _ -")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
-from lockstep.protocol.errors import shown
+from lockstep.protocol.errors import short_text
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt, decode_messages
@@ -245,7 +245,7 @@ def _java_int(text: str) -> int:
     """Parse a 32-bit number as Java's Integer.parseInt: ASCII digits, perhaps a sign. Raises ValueError."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= _INT_DIGITS_MAX):
-        raise ValueError(f"DELAY must be a number, not {shown(text)}")
+        raise ValueError(f"DELAY must be a number, not {short_text(text)}")
     return int(text)
 
 

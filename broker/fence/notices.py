@@ -50,24 +50,24 @@ class LockNotices:
         self.check()
 
     def check(self) -> None:
-        """Begin to tell, in the next turn of the loop, unless that has begun."""
+        """Begin to notify, in the next turn of the loop, unless that has begun."""
         if (self._locks.waiters.any_woken or self._ended) and not self._work.count_of(self):
-            self._work.start(self, self._tell_all())
+            self._work.start(self, self._notify_all())
 
-    def _tell_all(self) -> Steps:
+    def _notify_all(self) -> Steps:
         # The rest of this turn may free more queues.
         yield None
         while self._locks.waiters.any_woken or self._ended:
             self._log_ended()
-            told = 0
+            sent_count = 0
             for woken in (yield from self._locks.waiters.take()):
-                self._tell(woken)
-                told += 1 + len(woken.queues) // _QUEUES_A_NOTICE
-                if told >= _NOTICES_A_STEP:
-                    told = 0
+                self._notify(woken)
+                sent_count += 1 + len(woken.queues) // _QUEUES_A_NOTICE
+                if sent_count >= _NOTICES_A_STEP:
+                    sent_count = 0
                     yield None
 
-    def _tell(self, woken: Woken) -> None:
+    def _notify(self, woken: Woken) -> None:
         group, connection, fenced, queues = woken
         if fenced:
             body = encode_body(LocksReleasedBody(group, queues), connection.serialize_type)

@@ -7,7 +7,7 @@ from lockstep.broker.fence.states import ChangeCause, LockState, OwnerChange
 from lockstep.broker.fence.waiters import QueueKey
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch
-from lockstep.store.format.lock_table import KeptLock
+from lockstep.store.format.lock_table import StoredLock
 
 __all__ = ["Epochs", "FenceSettings", "FencedLock"]
 
@@ -61,7 +61,7 @@ class FenceSettings(NamedTuple):
 
 
 class FencedLock:
-    """Only `FencedLocks` changes it. The first attributes are those of a `KeptLock`.
+    """Only `FencedLocks` changes it. The first attributes are those of a `StoredLock`.
 
     Attributes:
         renewed_ms: When it was granted or renewed last.
@@ -75,7 +75,7 @@ class FencedLock:
         "renewed_ms", "state", "watched",
     )  # fmt: skip
 
-    def __init__(self, begun: KeptLock, now_ms: int) -> None:
+    def __init__(self, begun: StoredLock, now_ms: int) -> None:
         self.consumer_group = begun.consumer_group
         self.queue = begun.queue
         self.client_id = begun.client_id
@@ -93,8 +93,8 @@ class FencedLock:
     def key(self) -> QueueKey:
         return self.queue.topic, self.queue.queue_id
 
-    def kept(self, committed_offset: int) -> KeptLock:
-        return KeptLock(
+    def kept(self, committed_offset: int) -> StoredLock:
+        return StoredLock(
             self.consumer_group, self.queue, self.client_id, self.fenced, self.epoch, self.lease_ms, self.acquired_ms,
             committed_offset,
         )  # fmt: skip

@@ -17,8 +17,8 @@ from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
-    KeptTopics,
     LockOffsets,
+    StoredTopics,
     SubscriptionGroupWrapper,
     TopicBegin,
 )
@@ -84,7 +84,7 @@ class ConfigFiles:
     def load(self, offset_entries_max: int) -> None:
         """Restore the tables. Raises OSError."""
         tables = self._tables
-        topics = self._read(TOPICS, KeptTopics)
+        topics = self._read(TOPICS, StoredTopics)
         if topics is not None:
             tables.topics.restore(topics.topics, topics.data_version, topics.begins)
         groups = self._read(GROUPS, SubscriptionGroupWrapper)
@@ -177,15 +177,15 @@ class ConfigFiles:
             self._delays = DelayOffsetTable(dict(offsets), log_end)
         return self._delays
 
-    def _topics(self) -> KeptTopics:
+    def _topics(self) -> StoredTopics:
         topics = self._tables.topics
-        return KeptTopics(topics.data_version, tuple(topics.topics), dict(topics.begins))
+        return StoredTopics(topics.data_version, tuple(topics.topics), dict(topics.begins))
 
     def _groups(self) -> SubscriptionGroupWrapper:
         return SubscriptionGroupWrapper(self._tables.groups.data_version, tuple(self._tables.groups.groups))
 
     def _write(self, name: str, body: WireBody) -> None:
-        if isinstance(body, (KeptTopics, SubscriptionGroupWrapper, ConsumerOffsetTable)):
+        if isinstance(body, (StoredTopics, SubscriptionGroupWrapper, ConsumerOffsetTable)):
             content = _in_steps(body.encode_in_steps(SerializeType.JSON, sys.maxsize))
         else:
             content = encode_body(body, SerializeType.JSON)

@@ -14,10 +14,10 @@ from lockstep.remoting.logs import EventLog
 from lockstep.store.format.layout import CONFIG
 from lockstep.store.format.lock_table import (
     LOCK_TABLE,
-    KeptLock,
     LockKey,
     LockTable,
     LockTableDamaged,
+    StoredLock,
     decode_lock_table,
     encode_changes,
     encode_lock_table,
@@ -39,8 +39,8 @@ class LockTableFile:
         self._folder = f"{folder}/{CONFIG}"
         self._path = f"{self._folder}/{LOCK_TABLE}"
         self._log = log
-        self._locks: dict[LockKey, KeptLock] = {}
-        self._pending: dict[LockKey, KeptLock | None] = {}
+        self._locks: dict[LockKey, StoredLock] = {}
+        self._pending: dict[LockKey, StoredLock | None] = {}
         self._head: Callable[[], tuple[int, bool]] = lambda: (0, False)
         self._file: StoredFile | None = None  # as the other attributes below: of the thread that writes
         self._end = self._end_max = 0
@@ -73,7 +73,7 @@ class LockTableFile:
         self._head = lambda: (locks.epochs.boot, locks.graced)
         self.table.change_count += 1
 
-    def put(self, key: LockKey, lock: KeptLock) -> None:
+    def put(self, key: LockKey, lock: StoredLock) -> None:
         self._locks[key] = self._pending[key] = lock
         self.table.change_count += 1
 
@@ -101,7 +101,7 @@ class LockTableFile:
             return partial(self._write_whole, boot, in_grace, dict(self._locks))
         return partial(self._append, pending)
 
-    def _write_whole(self, boot: int, in_grace: bool, locks: dict[LockKey, KeptLock]) -> None:
+    def _write_whole(self, boot: int, in_grace: bool, locks: dict[LockKey, StoredLock]) -> None:
         try:
             self.close()
             content = encode_lock_table(boot, locks.values(), in_grace=in_grace)
@@ -114,7 +114,7 @@ class LockTableFile:
         self._end, self._written_grace = len(content), in_grace
         self._end_max = max(_GROWTH_MAX * self._end, _GROWTH_BYTES_MIN)
 
-    def _append(self, changes: dict[LockKey, KeptLock | None]) -> None:
+    def _append(self, changes: dict[LockKey, StoredLock | None]) -> None:
         try:
             assert self._file is not None
             line = encode_changes(changes)

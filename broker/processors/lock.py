@@ -85,7 +85,7 @@ def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand,
     if not broker.config.log_debug and [answer.outcome for answer in answers].count(_RENEWED) == len(answers):
         broker.lock_counts.outcomes[_RENEWED] += len(answers)
     else:
-        _tell(broker, body, answers, now_ms)
+        _record_answers(broker, body, answers, now_ms)
         granted = tuple([answer.queue for answer in answers if answer.outcome.owned])
     return command.reply(_SUCCESS, body=encode_locked(granted, command.serialize_type))
 
@@ -113,7 +113,7 @@ def _lock_fenced(
         wire = renewed_to_wire(queues, epochs, locks.settings.lease_ms)
     else:
         answers = locks.try_lock_batch(group, client_id, queues, epochs, connection, now_ms)
-        _tell(broker, body, answers, now_ms)
+        _record_answers(broker, body, answers, now_ms)
         wire = _ok(body, answers).to_wire()
     reply = command.reply(ResponseCode.SUCCESS, body=encode_part(wire, command.serialize_type, "LockOkBody"))
     persistence = broker.fence.persistence
@@ -145,7 +145,7 @@ def _ok(body: LockBatchBody, answers: Sequence[FencedAnswer]) -> LockOkBody:
     return LockOkBody(queues, tuple(answer.grant for answer in answers if answer.grant is not None), tuple(refusals))
 
 
-def _tell(broker: Broker, body: LockBatchBody, answers: Sequence[_Answer], now_ms: int) -> None:
+def _record_answers(broker: Broker, body: LockBatchBody, answers: Sequence[_Answer], now_ms: int) -> None:
     """Log the answers; the journal gets the refusals."""
     by_outcome: dict[LockOutcome, list[_Answer]] = {}
     for answer in answers:

@@ -9,7 +9,7 @@ from lockstep.broker.state.offsets import NO_OFFSET
 from lockstep.broker.state.sliced_work import Steps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import LocalProtocolError, shown
+from lockstep.protocol.errors import LocalProtocolError, short_text
 from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     PullMessageRequestHeader,
@@ -118,7 +118,7 @@ def _check_commit(broker: Broker, connection: Connection, commit: _Offset, now_m
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     config = broker.topics.get(topic)
     if config is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {shown(topic)} not exist!")  # RocketMQ 5's words
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {short_text(topic)} not exist!")  # RocketMQ 5's words
     queue_nums = max(config.read_queue_nums, config.write_queue_nums)
     if not 0 <= queue_id < queue_nums:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic} has queues 0 to {queue_nums - 1}, not {queue_id}")

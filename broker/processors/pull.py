@@ -17,7 +17,7 @@ from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import shown
+from lockstep.protocol.errors import short_text
 from lockstep.protocol.filter import FilterError, is_tag_type, tags_code
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.messages import properties as names
@@ -197,7 +197,7 @@ def _filter(broker: Broker, header: PullMessageRequestHeader, group: Subscriptio
     check_filters_by(broker.config, subscription.expression_type)
     known = broker.filters.find(header.consumer_group, header.topic)
     if known is None:
-        remark = f"the expression of topic {header.topic!r} is invalid: {shown(subscription.sub_string)}"
+        remark = f"the expression of topic {header.topic!r} is invalid: {short_text(subscription.sub_string)}"
         raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
     if known.sub_version < header.sub_version:
         remark = f"the filter here has version {known.sub_version}, the request {header.sub_version}"
@@ -214,7 +214,7 @@ def _filter_of_request(broker: Broker, header: PullMessageRequestHeader) -> _Fil
         if is_tag_type(header.expression_type):
             return _Filter(_parsed(header.topic, header.subscription))
         if not header.subscription:
-            raise FilterError(f"an expression of type {shown(header.expression_type)} must not be empty")
+            raise FilterError(f"an expression of type {short_text(header.expression_type)} must not be empty")
         check_filters_by(broker.config, header.expression_type)
         passes = compiled(header.expression_type or "", header.subscription)
         return _Filter(SubscriptionData(header.topic, header.subscription), passes)

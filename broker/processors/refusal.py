@@ -6,7 +6,7 @@ from lockstep.broker.fence.claim import Claiming
 from lockstep.broker.fence.denial import Act, Denial
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.errors import shown
+from lockstep.protocol.errors import short_text
 
 __all__ = ["Refusal", "check_filters_by", "check_limit", "check_owner", "refuse_if"]
 
@@ -22,7 +22,7 @@ class Refusal(Exception):
 def check_filters_by(config: BrokerConfig, expression_type: str | None) -> None:
     """Raises Refusal unless `property_filter` is on, with RocketMQ's remark, which people search for."""
     if not config.property_filter:
-        kind = shown(expression_type).strip("'")
+        kind = short_text(expression_type).strip("'")
         remark = f"The broker does not support consumer to filter message by {kind}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
 

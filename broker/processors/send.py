@@ -22,7 +22,7 @@ from lockstep.protocol.codes import (
     SysFlag,
 )
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import BatchTooLong, BodyError, HeaderError, shown
+from lockstep.protocol.errors import BatchTooLong, BodyError, HeaderError, short_text
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeader,
@@ -296,7 +296,7 @@ def _check_batch(header: SendMessageRequestHeader, shared: dict[str, str]) -> No
     """Refuse a batch with a delay or a transaction. Such properties of its single messages have no effect."""
     delay = shared.get(names.DELAY, "0")
     if delay != "0":
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot be delayed, but its DELAY is {shown(delay)}")
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot be delayed, but its DELAY is {short_text(delay)}")
     if header.sys_flag & _TRANSACTION:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction")
 

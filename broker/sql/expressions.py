@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lockstep.broker.sql.java_values import Value, are_equal, order
-from lockstep.protocol.errors import shown
+from lockstep.protocol.errors import short_text
 from lockstep.protocol.filter import FilterError
 
 __all__ = [
@@ -73,12 +73,12 @@ class Property(Part):
 
 
 def constant(value: Value | None) -> Constant:
-    text = "NULL" if value is None else str(value).upper() if isinstance(value, bool) else shown(value)
+    text = "NULL" if value is None else str(value).upper() if isinstance(value, bool) else short_text(value)
     return Constant(lambda _: value, 1, text, value)
 
 
 def property_of(name: str) -> Property:
-    return Property(lambda properties: properties.get(name), 1, shown(name), name)
+    return Property(lambda properties: properties.get(name), 1, short_text(name), name)
 
 
 def negative(part: Part) -> Part:

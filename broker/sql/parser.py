@@ -16,7 +16,7 @@ from lockstep.broker.sql import expressions
 from lockstep.broker.sql.errors import NoAnswer
 from lockstep.broker.sql.expressions import Constant, Part, Property, Truth, constant, truth
 from lockstep.broker.sql.java_values import LONG_MAX
-from lockstep.protocol.errors import shown
+from lockstep.protocol.errors import short_text
 from lockstep.protocol.filter import FilterError
 
 __all__ = ["Evaluator", "compile_sql"]
@@ -123,7 +123,7 @@ class _Parts(Transformer[Token, Part]):
     def whole(self, token: Token) -> Constant:
         digits = token.rstrip("lL")
         if len(digits) > len(str(LONG_MAX)) or int(digits) > LONG_MAX:
-            raise FilterError(f"{shown(str(token))} is above {LONG_MAX}, the largest whole number")
+            raise FilterError(f"{short_text(str(token))} is above {LONG_MAX}, the largest whole number")
         return constant(int(digits))
 
     def decimal(self, token: Token) -> Constant:
@@ -131,7 +131,7 @@ class _Parts(Transformer[Token, Part]):
         if number in (0.0, float("inf")):
             # RocketMQ refuses 0.0 as too small.
             raise FilterError(
-                f"{shown(str(token))} is out of range: a decimal is from 4.9E-324 to 1.7976931348623157E308"
+                f"{short_text(str(token))} is out of range: a decimal is from 4.9E-324 to 1.7976931348623157E308"
             )
         return constant(number)
 
@@ -186,4 +186,4 @@ def _explained(expression: str, error: UnexpectedInput) -> str:
     if place >= len(expression) or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
         return "the expression ends where a value, a name or a bracket must follow"
     rest = expression[place:].split(maxsplit=1)
-    return f"at character {place + 1}: unexpected {shown(rest[0] if rest else expression[place])}"
+    return f"at character {place + 1}: unexpected {short_text(rest[0] if rest else expression[place])}"

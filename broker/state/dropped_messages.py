@@ -45,9 +45,9 @@ class DroppedMessages:
         is_first, known = not ranges, ranges.get(key)
         ranges[key] = (min_before if known is None else known[0], min_now)
         if is_first and not self._work.count_of(self):
-            self._work.start(self, self._tell())
+            self._work.start(self, self._log_ranges())
 
-    def _tell(self) -> Steps:
+    def _log_ranges(self) -> Steps:
         # The store tells of the queues of one drop in one go: wait until all are known.
         yield None
         looked_at = lines = groups = more_count = 0

@@ -17,9 +17,9 @@ from lockstep.broker.fence.waiters import LockWaiters, QueueKey
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
-from lockstep.store.format.lock_table import KeptLock
+from lockstep.store.format.lock_table import StoredLock
 
-__all__ = ["ChangeCause", "FenceAnswer", "FenceSettings", "FencedAnswer", "FencedLock", "FencedLocks", "KeptLock"]
+__all__ = ["ChangeCause", "FenceAnswer", "FenceSettings", "FencedAnswer", "FencedLock", "FencedLocks", "StoredLock"]
 
 # Java unlocks a queue before it commits its last offset.
 _LEGACY_UNLOCK_MS: Final = 1000
@@ -91,7 +91,7 @@ class FencedLocks:
     def __len__(self) -> int:
         return len(self._locks)
 
-    def restore(self, kept: Iterable[KeptLock], boot: int, now_ms: int) -> None:
+    def restore(self, kept: Iterable[StoredLock], boot: int, now_ms: int) -> None:
         """Locks of the last run: each has its lease once more. New epochs are above all of `boot`."""
         self.epochs.go_above_boot(boot)
         for lock in kept:
@@ -190,7 +190,7 @@ class FencedLocks:
     ) -> FencedAnswer:
         """Begin a period of ownership. `epoch`: of a period that is reclaimed. `last`: the lock that has ended."""
         (group, client_id, fenced, connection), lease_ms = asker, self.settings.lease_ms
-        begun = KeptLock(group, queue, client_id, fenced, epoch or self.epochs.next(), lease_ms, now_ms)
+        begun = StoredLock(group, queue, client_id, fenced, epoch or self.epochs.next(), lease_ms, now_ms)
         lock = FencedLock(begun, now_ms)
         old, age_ms = (last.client_id, now_ms - last.renewed_ms) if last is not None else (None, 0)
         if last is not None:

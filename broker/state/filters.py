@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lockstep.broker.state.sliced_work import Steps, Wait
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.errors import shown
+from lockstep.protocol.errors import short_text
 from lockstep.protocol.filter import SQL92, FilterError, is_tag_type
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.remoting.logs import EventLog
@@ -37,7 +37,7 @@ _DEAD_LIFE_MS: Final = 24 * 60 * 60 * 1000
 def compiled(expression_type: str, expression: str) -> Passes:
     """Compile an expression. Raises FilterError for an unknown type or an invalid expression."""
     if expression_type != SQL92:
-        raise FilterError(f"the expression type {shown(expression_type)} is unknown; use TAG or {SQL92}")
+        raise FilterError(f"the expression type {short_text(expression_type)} is unknown; use TAG or {SQL92}")
     if not expression:
         raise FilterError(f"an expression of type {SQL92} must not be empty")
     if len(expression) > _LENGTH_MAX:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from lockstep.cli.confirm import asks, confirm
-from lockstep.cli.format import message_row, printable, shown_body
+from lockstep.cli.format import body_text, message_row, printable
 from lockstep.cli.lookup import find_queue, readable_queues
 from lockstep.cli.options import FindOptions, GetOptions, HandOptions
 from lockstep.cli.output import (
@@ -188,7 +188,7 @@ async def _message_at(admin: AdminClient, options: FindOptions) -> MessageExt:
 
 
 def _table_row(message: MessageExt) -> dict[str, Any]:
-    body = shown_body(message)
+    body = body_text(message)
     return {
         "stored": date_time(message.store_timestamp),
         "queue": f"{message.broker_name}:{message.queue_id}",

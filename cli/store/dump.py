@@ -6,7 +6,7 @@ from lockstep.cli.format import format_json, parse_format
 from lockstep.cli.options import DumpOptions
 from lockstep.cli.output import CliError, note, write_out
 from lockstep.cli.store.inspect import opened_store
-from lockstep.protocol.bodies.config import KeptTopics
+from lockstep.protocol.bodies.config import StoredTopics
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.remoting.host.storage import Storage
@@ -80,7 +80,7 @@ def _known(storage: Storage, root: str) -> _Known:
         table = read_config(storage, root, "topics.json")
     except (FileNotFoundError, ProtocolError):
         return known
-    assert isinstance(table, KeptTopics)
+    assert isinstance(table, StoredTopics)
     for config in table.topics:
         known.setdefault(config.topic_name, {}).update(dict.fromkeys(range(config.read_queue_nums)))
     return known

@@ -104,7 +104,7 @@ def show(files: Sequence[str], wanted: StoryOf, clock_skew_ms: int, output: Outp
                 line = json_line(moment.as_json())
             else:
                 when = _when(moment.time_ns)
-                line = printable(f"{when}  {moment.place()}  {moment.owner()}: {moment.words()}")
+                line = printable(f"{when}  {moment.place()}  {moment.owner()}: {moment.text()}")
             write_out((line + "\n").encode("utf-8", "replace"))
     except OSError as error:
         raise _unreadable(error) from None

@@ -254,7 +254,7 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
     # Life ----------------------------------------------------------------------------------------------------
 
     def _new_member(self, settings: MemberSettings) -> PullMember:
-        return PullMember(settings, self._subscriptions, self._tell)
+        return PullMember(settings, self._subscriptions, self._notify)
 
     async def _joined(self, topic: str) -> PullMember:
         member = self._running()
@@ -269,7 +269,7 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
     def _queries(self) -> QueueQueries:
         return self._running().queries
 
-    def _tell(self, topic: str) -> None:
+    def _notify(self, topic: str) -> None:
         listener, member = self._listeners.get(topic), self._member
         if listener is None or member is None:
             return

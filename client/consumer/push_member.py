@@ -185,7 +185,7 @@ class PushMember(GroupMember):
     def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
         """The consume service sets the offset after each listener call."""
         if self._fencing is not None and process_queue.epoch:
-            self._fencing.ends.tell_lost(process_queue, why)
+            self._fencing.ends.report_lost(process_queue, why)
 
     async def queues_changed(self, topic: str) -> None:
         self._flow.share_out(topic, [queue for queue, process_queue in self.table.items() if not process_queue.dropped])

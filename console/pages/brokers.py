@@ -15,7 +15,7 @@ from lockstep.console.pages.parameters import text_of
 from lockstep.console.pages.questions import answer_of, answers_of
 from lockstep.console.render import render
 
-__all__ = ["BrokerRow", "broker_row", "grouped", "routes", "shown_settings"]
+__all__ = ["BrokerRow", "broker_row", "grouped", "routes", "visible_settings"]
 
 # Names of the runtime info by subject, in the order of the page; a subject takes names that begin so.
 _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -78,7 +78,7 @@ def grouped(runtime: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     return {subject: rows for subject, rows in found.items() if rows}
 
 
-def shown_settings(settings: Mapping[str, str]) -> list[tuple[str, str]]:
+def visible_settings(settings: Mapping[str, str]) -> list[tuple[str, str]]:
     """Sorted by name, without the values of those that are secret."""
     return [(name, "***" if value and _SECRET.search(name) else value) for name, value in sorted(settings.items())]
 
@@ -108,7 +108,7 @@ async def _broker(request: Request) -> Response:
         page="brokers",
         row=broker_row(state, runtime),
         runtime=None if runtime is None else grouped(runtime),
-        settings=None if settings is None else shown_settings(settings),
+        settings=None if settings is None else visible_settings(settings),
     )
 
 

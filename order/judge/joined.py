@@ -40,15 +40,15 @@ def joined_report(
     """
     found, explained, between = across
     unseen = [sentence for one in results for sentence in one.unseen]
-    strangers = Findings()
-    strangers.at_the_end()
-    for each in [each for one in results for each in one.strangers]:
-        each.judge(explained, strangers, unseen, all_closed=facts.senders_closed)
+    unsent_messages = Findings()
+    unsent_messages.at_the_end()
+    for each in [each for one in results for each in one.unsent_messages]:
+        each.judge(explained, unsent_messages, unseen, all_closed=facts.senders_closed)
     unseen += between
     groups = [(name, group) for one in results for name, group in one.groups.items()]
     findings = Findings.joined([
         *(part for one in results for part in (*(group.findings for group in one.groups.values()), one.findings)),
-        strangers,
+        unsent_messages,
         found,
         facts.members.finish(),
     ])  # fmt: skip

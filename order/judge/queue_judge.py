@@ -12,7 +12,7 @@ from typing import Self
 from lockstep.order.judge.across import FirstHandled, QueueSeen
 from lockstep.order.judge.history import QueueHistory
 from lockstep.order.judge.period import Period
-from lockstep.order.judge.sent import SentQueue, Strangers
+from lockstep.order.judge.sent import SentQueue, UnsentMessages
 from lockstep.order.judge.survey import Facts
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.report import Findings
@@ -97,7 +97,7 @@ class QueueResult:
         groups: Of the groups that are judged.
         sent: The number of messages that are known to have been in the queue.
         losses: For each group of the topic, or once if no group consumes it.
-        strangers: The handled messages that no producer sent.
+        unsent_messages: The handled messages that no producer sent.
         unseen: Sentences about what these traces cannot show.
         outlived: The number of calls that ran on beyond the lease of their fenced lock.
     """
@@ -107,13 +107,13 @@ class QueueResult:
     findings: Findings = field(default_factory=Findings)
     sent: int = 0
     losses: Losses = field(default_factory=Losses)
-    strangers: list[Strangers] = field(default_factory=list)
+    unsent_messages: list[UnsentMessages] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     outlived: int = 0
 
-    def stranger_records(self) -> Iterator[Record]:
-        """The records of the strangers."""
-        return (record for one in self.strangers for record in one.records)
+    def unsent_records(self) -> Iterator[Record]:
+        """The records of messages that no producer sent."""
+        return (record for one in self.unsent_messages for record in one.records)
 
 
 class QueueJudge:
@@ -235,9 +235,9 @@ class QueueJudge:
             if group in result.groups:
                 result.groups[group].keys += 1
         for sent in self.sent.values():
-            strangers = sent.finish(self._findings, result.unseen)
-            if strangers is not None:
-                result.strangers.append(strangers)
+            unsent_messages = sent.finish(self._findings, result.unseen)
+            if unsent_messages is not None:
+                result.unsent_messages.append(unsent_messages)
         return result
 
     def _exists(self) -> dict[int, OffsetSet]:

@@ -155,7 +155,7 @@ class OrderChecker:
         results = [self._queues[name].finish() for name in sorted(self._queues)]
         unseen: list[str] = []
         self._across.finish(lambda seen: self._queues[seen.queue].sent[seen.generation], unseen)
-        explained = self._explained({record["msg_id"] for one in results for record in one.stranger_records()})
+        explained = self._explained({record["msg_id"] for one in results for record in one.unsent_records()})
         counts = Counts(self._events, self._send_failures, torn_lines, broken_lines, tuple(broken))
         return joined_report(self._facts, results, (self._across.findings, explained, unseen), counts)
 

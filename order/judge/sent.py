@@ -12,7 +12,7 @@ from lockstep.order.offset_set import OffsetSet
 from lockstep.order.report import Findings
 from lockstep.order.traces.reader import Record
 
-__all__ = ["SentQueue", "Strangers", "digest"]
+__all__ = ["SentQueue", "UnsentMessages", "digest"]
 
 # Handled messages of one queue that wait for their `sent` record.
 _WAITING_MAX: Final = 1000
@@ -21,7 +21,7 @@ _GAP_MAX: Final = 10_000
 # Share of compared ids: if more differ, producers use ids differently; these are no wrong messages.
 _OFTEN: Final = 0.2
 # Share of sent messages: if more are unknown, the trace of a producer is missing.
-_STRANGERS: Final = 0.02
+_UNSENT_SHARE_MAX: Final = 0.02
 
 
 def digest(text: str) -> int:
@@ -133,7 +133,7 @@ class SentQueue:
         found = wanted.intersection(self._digests) | wanted.intersection(self._strays.values())
         return found | (wanted & self.displaced)
 
-    def finish(self, findings: Findings, unseen: list[str]) -> "Strangers | None":
+    def finish(self, findings: Findings, unseen: list[str]) -> "UnsentMessages | None":
         """Report handled messages with a wrong id. Returns those that no producer sent, if there are any.
 
         Args:
@@ -159,10 +159,10 @@ class SentQueue:
         ]
         if not records and not self._gave_up:
             return None
-        return Strangers(records, len(self.offsets), self.offsets.end, self._gave_up)
+        return UnsentMessages(records, len(self.offsets), self.offsets.end, self._gave_up)
 
 
-class Strangers(NamedTuple):
+class UnsentMessages(NamedTuple):
     """The handled messages of one queue and store whose offsets no `sent` record names. `gave_up`: too many to keep."""
 
     records: list[Record]
@@ -182,19 +182,19 @@ class Strangers(NamedTuple):
             unseen: Receives sentences about what these traces cannot show.
             all_closed: Whether every producer closed its trace in an orderly shutdown: then no send is missing.
         """
-        strangers = [record for record in self.records if record["msg_id"] not in explained]
-        if not strangers and not self.gave_up:
+        unsent_messages = [record for record in self.records if record["msg_id"] not in explained]
+        if not unsent_messages and not self.gave_up:
             return
-        if self.gave_up or len(strangers) > max(3, _STRANGERS * self.sent_count):
-            queue = f"{_queue(strangers[0])}: " if strangers else ""
+        if self.gave_up or len(unsent_messages) > max(3, _UNSENT_SHARE_MAX * self.sent_count):
+            queue = f"{_queue(unsent_messages[0])}: " if unsent_messages else ""
             unseen.append(f"{queue}many messages were handled that no producer trace names: those traces are not whole")
             return
         tail = self.sent_end
-        for record in sorted(strangers, key=lambda one: one["offset"]):
+        for record in sorted(unsent_messages, key=lambda one: one["offset"]):
             if record["offset"] == tail:
                 # A killed producer may have sent the messages directly after the last answered send.
                 tail += 1
-        for record in strangers:
+        for record in unsent_messages:
             offset = record["offset"]
             doubtful = self.sent_end <= offset < tail and not all_closed
             text = "; a producer that was killed may have sent it" if doubtful else ""

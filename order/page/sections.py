@@ -119,7 +119,7 @@ def _example(word: str, one: Violation, run: JudgedRun, axis: Axis, id_: str) ->
         tag(
             "li",
             tag("span", f"{clock_text(moment.time_ns)[11:-4]} ", class_="muted"),
-            f"{moment.owner()}: {moment.words()}",
+            f"{moment.owner()}: {moment.text()}",
         )
         for moment in found.moments
     ]

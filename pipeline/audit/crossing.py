@@ -34,7 +34,7 @@ _ROWS_MAX: Final = 200_000  # first handlings of repeated ids and moved keys tha
 
 @dataclass(slots=True)
 class Crossing:
-    """What was found between the queues of one history: the judged part, and the ids that explain strangers."""
+    """What was found between the queues of one history: the judged part, and the ids that explain unsent messages."""
 
     across: Across = field(default_factory=Across)
     explained: set[str] = field(default_factory=set)
@@ -168,7 +168,7 @@ def _replay(
 
 def _doubts(crossing: Crossing, results: list[QueueResult]) -> _Wanted:
     wanted = _Wanted()
-    wanted.ids = {record["msg_id"] for one in results for record in one.stranger_records()}
+    wanted.ids = {record["msg_id"] for one in results for record in one.unsent_records()}
     wanted.sent = {(*seen.queue, offset) for seen, offset in crossing.across.doubted()}
     return wanted
 
@@ -184,7 +184,7 @@ def _finish(crossing: Crossing, history: History, results: list[QueueResult], ag
     crossing.explained = {
         record["msg_id"]
         for one in results
-        for record in one.stranger_records()
+        for record in one.unsent_records()
         if record["msg_id"] in known or crossing.across.repeated(record["msg_id"])
     }
     duplicates = crossing.across.findings.duplicates

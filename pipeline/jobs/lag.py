@@ -80,15 +80,15 @@ def look(client: BlockingClient, watched: Watched, now_ms: int) -> Iterator[tupl
         try:
             queues = client.readable_queues(topic)
         except (RemotingError, PipelineError) as error:
-            yield _untold(now_ms, watched.group, topic, str(error))
+            yield _error_row(now_ms, watched.group, topic, str(error))
             continue
         if not queues:
-            yield _untold(now_ms, watched.group, topic, f"no queue of topic {topic} can be read")
+            yield _error_row(now_ms, watched.group, topic, f"no queue of topic {topic} can be read")
         for queue in queues:
             yield (now_ms, watched.group, topic, queue.broker_name, queue.queue_id, *_numbers(client, queue, watched))
 
 
-def _untold(now_ms: int, group: str, topic: str, error: str) -> tuple[Any, ...]:
+def _error_row(now_ms: int, group: str, topic: str, error: str) -> tuple[Any, ...]:
     return (now_ms, group, topic, *(None,) * 6, error)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from lockstep.pipeline.client.blocking import Addresses
-from lockstep.pipeline.errors import OptionError, OrderError, TopicError, told_in_one_line
+from lockstep.pipeline.errors import OptionError, OrderError, TopicError, errors_in_one_line
 from lockstep.pipeline.options import Options, Use, parse_options
 from lockstep.pipeline.sink.columns import SinkColumns, check_columns
 from lockstep.pipeline.sink.keys import KeyEvidence, key_evidence, keys_in_two
@@ -117,7 +117,7 @@ class LockstepStreamWriter(DataSourceStreamArrowWriter):
         _check(self._plan, messages)
 
 
-@told_in_one_line()
+@errors_in_one_line()
 def _write(plan: SinkPlan, batches: "Iterator[pa.RecordBatch]") -> SinkCommit:
     task = current_task()
     with plan.addresses.open() as client:
@@ -129,7 +129,7 @@ def _write(plan: SinkPlan, batches: "Iterator[pa.RecordBatch]") -> SinkCommit:
     return SinkCommit(writer.rows, key_evidence(task.partition, keys))
 
 
-@told_in_one_line()
+@errors_in_one_line()
 def _check(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None]) -> None:
     if not plan.options.check_keys:
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lockstep.pipeline.errors import told_in_one_line
+from lockstep.pipeline.errors import errors_in_one_line
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.fetch import SliceReader
 from lockstep.pipeline.source.planning import QueueSlice, batch_slices
@@ -24,7 +24,7 @@ class LockstepReader(DataSourceReader):
         self._options = options
         self._reader = SliceReader(options, schema)
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         """On the driver. Raises OptionError, TopicError, DataLossError, RemotingError."""
         return batch_slices(self._options)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from lockstep.pipeline.errors import PipelineError, told_in_one_line
+from lockstep.pipeline.errors import PipelineError, errors_in_one_line
 from lockstep.pipeline.options import Use, parse_option, parse_options
 from lockstep.pipeline.schema import checked_schema, source_schema
 
@@ -27,7 +27,7 @@ class LockstepSource(DataSource):
     def name(cls) -> str:
         return "lockstep"
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def schema(self) -> StructType:
         """The columns of option columns, else all. A user's schema may have any of them.
 
@@ -36,7 +36,7 @@ class LockstepSource(DataSource):
         names = parse_option("columns", self.options) or ()
         return source_schema(names, include_properties=bool(parse_option("includeProperties", self.options)))
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def reader(self, schema: StructType) -> "LockstepReader":
         options = parse_options(self.options, Use.READ)
         columns = checked_schema(schema, options.columns)
@@ -57,13 +57,13 @@ class LockstepSource(DataSource):
         except PipelineError as error:
             return RefusedStream(error)
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def writer(self, schema: StructType, overwrite: bool) -> "LockstepWriter":
         from lockstep.pipeline.sink.writer import LockstepWriter, sink_plan
 
         return LockstepWriter(sink_plan(schema, self.options, Use.WRITE, overwrite=overwrite))
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def streamWriter(self, schema: StructType, overwrite: bool) -> "LockstepStreamWriter":  # noqa: N802
         from lockstep.pipeline.sink.writer import LockstepStreamWriter, sink_plan
 

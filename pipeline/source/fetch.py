@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullReply, Ticket
-from lockstep.pipeline.errors import DataLossError, told_in_one_line
+from lockstep.pipeline.errors import DataLossError, errors_in_one_line
 from lockstep.pipeline.source.planning import QueueSlice, addresses_of, lost_text
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.messages.message import MessageExt
@@ -51,7 +51,7 @@ class SliceReader:
         from lockstep.pipeline.source.columns import BatchBuilder
 
         builder = BatchBuilder(self._columns, part.queue, self._tags)
-        with told_in_one_line(), self._addresses.open() as client:
+        with errors_in_one_line(), self._addresses.open() as client:
             fetcher = Fetcher(client, part.queue, self._tags, self._pull_batch_size, fail=self._fail_on_data_loss)
             start = yield from self._batches(fetcher, builder, part)
             while start is not None:

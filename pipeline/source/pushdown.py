@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from lockstep.pipeline.errors import told_in_one_line
+from lockstep.pipeline.errors import errors_in_one_line
 from lockstep.pipeline.source.batch import LockstepReader
 from lockstep.pipeline.source.planning import QueueSlice, batch_slices
 from lockstep.protocol.model import MessageQueue
@@ -88,7 +88,7 @@ class FilteringReader(LockstepReader):
         self._narrowing = Narrowing()
         return [condition for condition in filters if not self._narrowing.take(condition)]
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         slices = map(self._narrowing.slice, batch_slices(self._options))
         return [part for part in slices if part is not None]

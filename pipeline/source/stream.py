@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lockstep.pipeline.client.blocking import BlockingClient
-from lockstep.pipeline.errors import DataLossError, PipelineError, TopicError, told_in_one_line
+from lockstep.pipeline.errors import DataLossError, PipelineError, TopicError, errors_in_one_line
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.fetch import SliceReader
 from lockstep.pipeline.source.offsets import Offsets, OffsetSpec, from_checkpoint, share, to_checkpoint
@@ -49,7 +49,7 @@ class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, why: PipelineError) -> None:
         self._why = why
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def _raise(self, *_: object) -> NoReturn:
         raise self._why
 
@@ -78,7 +78,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Planning -------------------------------------------------------------------------------------------------
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         spec, name = starting_spec(self._options, OffsetSpec("latest"))
         client = self._connected()
@@ -93,7 +93,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets)
         return ReadAllAvailable()
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Raises TopicError, DataLossError, RemotingError."""
         begin = from_checkpoint(start)
@@ -116,11 +116,11 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited_ms = (time.monotonic() - self._last_batch) * 1000
         return count >= (self._options.min_offsets or 0) or waited_ms >= self._options.max_trigger_delay_ms
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._ends({})
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         client = self._connected()
         return to_checkpoint({queue: client.max_offset(queue) for queue in queues_of(client, self._options)})
@@ -165,7 +165,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Reading --------------------------------------------------------------------------------------------
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The slices. A queue that is not in `start` is new: all of it is read. Raises DataLossError, RemotingError."""
         begin, client = from_checkpoint(start), self._connected()

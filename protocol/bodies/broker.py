@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, as_texts, take
 from lockstep.protocol.codes import MASTER_ID, Permission
-from lockstep.protocol.errors import BodyError, shown
+from lockstep.protocol.errors import BodyError, short_text
 from lockstep.protocol.model import MessageQueue
 
 __all__ = [
@@ -41,7 +41,7 @@ def _check_names(what: str, table: Iterable[str], names: Iterable[str]) -> None:
     """Raise BodyError if a key of a table differs from the name in its row."""
     for key, name in zip(sorted(table), names, strict=True):
         if key != name:
-            raise BodyError(f"{what} {shown(name)} stands under the name {shown(key)}")
+            raise BodyError(f"{what} {short_text(name)} stands under the name {short_text(key)}")
 
 
 class ConsumerIdList(NamedTuple):

@@ -15,7 +15,7 @@ import msgpack
 from lockstep.protocol.bodies.fastjson import ObjectKeyed, dumps, loads
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.epochs import EpochValue, EpochValues
-from lockstep.protocol.errors import BodyError, LocalProtocolError, shown
+from lockstep.protocol.errors import BodyError, LocalProtocolError, short_text
 
 __all__ = [
     "WireBody",
@@ -89,7 +89,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 def as_object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BodyError(f"{what} must be an object, not {shown(value)}")
+        raise BodyError(f"{what} must be an object, not {short_text(value)}")
     return value
 
 
@@ -98,7 +98,7 @@ def as_list(value: Any, what: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise BodyError(f"{what} must be a list, not {shown(value)}")
+        raise BodyError(f"{what} must be a list, not {short_text(value)}")
     return value
 
 
@@ -128,7 +128,7 @@ def as_int(value: Any, what: str) -> int:
     elif type(value) is float and value.is_integer():
         number = int(value)
     if type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX:
-        raise BodyError(f"{what} must be of type int, not {shown(value)}")
+        raise BodyError(f"{what} must be of type int, not {short_text(value)}")
     return number
 
 
@@ -139,7 +139,7 @@ def as_float(value: Any, what: str) -> float:
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise BodyError(f"{what} must be of type float, not {shown(value)}")
+        raise BodyError(f"{what} must be of type float, not {short_text(value)}")
     return number
 
 
@@ -148,7 +148,7 @@ def as_bool(value: Any, what: str) -> bool:
     key = value.lower() if type(value) is str else value
     truth = _TRUTHS.get(key) if type(key) in (bool, int, str) else None
     if truth is None:
-        raise BodyError(f"{what} must be of type bool, not {shown(value)}")
+        raise BodyError(f"{what} must be of type bool, not {short_text(value)}")
     return truth
 
 
@@ -160,7 +160,7 @@ def as_text(value: Any, what: str) -> str:
         return "true" if value else "false"
     if type(value) is int and _INT64_MIN <= value <= _INT64_MAX:
         return str(value)
-    raise BodyError(f"{what} must be of type str, not {shown(value)}")
+    raise BodyError(f"{what} must be of type str, not {short_text(value)}")
 
 
 _TRUTHS = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}

@@ -8,15 +8,15 @@ from lockstep.protocol.bodies.codec import as_int, as_object, as_table
 from lockstep.protocol.bodies.rows import BODY_ROWS_BYTES_MAX, BodySteps, encode_table
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.epochs import EpochValue, parse_epoch
-from lockstep.protocol.errors import BodyError, shown
+from lockstep.protocol.errors import BodyError, short_text
 
 __all__ = [
     "ConsumerOffsetTable",
     "DelayOffsetTable",
-    "KeptTopics",
     "LockOffsets",
     "QueryCorrectionOffsetBody",
     "QueueOffsets",
+    "StoredTopics",
     "SubscriptionGroupWrapper",
     "TopicBegin",
     "TopicConfigWrapper",
@@ -60,7 +60,7 @@ class TopicBegin(NamedTuple):
     created_ms: int = 0
 
 
-class _KeptTopic(NamedTuple):
+class _StoredTopic(NamedTuple):
     config: TopicConfig
     begin: TopicBegin
 
@@ -68,7 +68,7 @@ class _KeptTopic(NamedTuple):
         return {**self.config.to_wire(), "logOffset": self.begin.log_offset, "createdMs": self.begin.created_ms}
 
 
-class KeptTopics(NamedTuple):
+class StoredTopics(NamedTuple):
     """topics.json. RocketMQ passes over `begins`: it leaves them out when it writes the file."""
 
     data_version: DataVersion
@@ -81,10 +81,10 @@ class KeptTopics(NamedTuple):
             "topicConfigTable": {n: t.to_wire() for n, t in self._rows()},
         }
 
-    def _rows(self) -> Iterator[tuple[str, "_KeptTopic | TopicConfig"]]:
+    def _rows(self) -> Iterator[tuple[str, "_StoredTopic | TopicConfig"]]:
         for config in self.topics:
             begin = self.begins.get(config.topic_name)
-            yield config.topic_name, config if begin is None else _KeptTopic(config, begin)
+            yield config.topic_name, config if begin is None else _StoredTopic(config, begin)
 
     def encode_in_steps(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> BodySteps:
         """As `encode_body`."""
@@ -136,7 +136,7 @@ def _of_table(wire: dict[str, Any], member: str, from_wire: Callable[[Any], C]) 
     for name in sorted(table):
         config = from_wire(table[name])
         if config[0] != name:
-            raise BodyError(f"{shown(config[0])} stands under the name {shown(name)}")
+            raise BodyError(f"{short_text(config[0])} stands under the name {short_text(name)}")
         configs.append(config)
     return tuple(configs)
 

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Self, TypeVar
 
 from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_texts, take
-from lockstep.protocol.errors import BodyError, shown
+from lockstep.protocol.errors import BodyError, short_text
 from lockstep.protocol.filter import SUBSCRIBE_ALL, java_string_hash, parse_tags
 
 __all__ = [
@@ -57,7 +57,7 @@ def enum_from_wire(enum: type[E], wire: dict[str, Any], name: str, default: E | 
         return enum[value] if isinstance(value, str) else enum(value)
     except (KeyError, ValueError):
         allowed = ", ".join(member.name for member in enum)
-        raise BodyError(f"{name} must be one of {allowed}, not {shown(value)}") from None
+        raise BodyError(f"{name} must be one of {allowed}, not {short_text(value)}") from None
 
 
 class SubscriptionData(NamedTuple):

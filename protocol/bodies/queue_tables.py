@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
 from lockstep.protocol.bodies.codec import as_int, as_table
 from lockstep.protocol.bodies.fastjson import ObjectKeyed, dump_canonical
-from lockstep.protocol.errors import BodyError, shown
+from lockstep.protocol.errors import BodyError, short_text
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["as_queue_offsets", "as_queue_table", "queue_from_key", "queue_key", "queue_table"]
@@ -25,7 +25,7 @@ def queue_from_key(key: str) -> MessageQueue:
     try:
         value = json.loads(key)
     except (ValueError, RecursionError):
-        raise BodyError(f"{shown(key)} is not a message queue") from None
+        raise BodyError(f"{short_text(key)} is not a message queue") from None
     return queue_from_wire(value)
 
 

@@ -16,7 +16,7 @@ import orjson
 from lockstep.protocol.codecs.base import DecodedHeader, EncodableHeader, ExtValue
 from lockstep.protocol.codecs.json_text import SHALLOW_BYTES, is_too_deep, loads_text
 from lockstep.protocol.codes import LanguageCode
-from lockstep.protocol.errors import HeaderError, shown
+from lockstep.protocol.errors import HeaderError, short_text
 from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["decode_header", "encode_header", "to_text"]
@@ -139,10 +139,10 @@ def _decode_any(data: bytes) -> DecodedHeader:
     get = parts.get
     code, language, remark, ext = get("code"), get("language"), get("remark"), get("extFields")
     if type(code) is not int:
-        raise HeaderError(f"code must be a number, not {shown(code)}")
+        raise HeaderError(f"code must be a number, not {short_text(code)}")
     version, opaque, flag = get("version", 0), get("opaque"), get("flag", 0)
     if not (type(version) is type(opaque) is type(flag) is int):
-        found = ", ".join(map(shown, (version, opaque, flag)))
+        found = ", ".join(map(short_text, (version, opaque, flag)))
         raise HeaderError(f"version, opaque and flag must be numbers, not {found}")
     if ext is not None and not isinstance(ext, dict):
         raise HeaderError("extFields must be an object")

@@ -13,7 +13,7 @@ from typing import Final
 from lockstep.protocol.codecs.base import DecodedHeader, EncodableHeader
 from lockstep.protocol.codecs.json_header import to_text
 from lockstep.protocol.codes import LanguageCode
-from lockstep.protocol.errors import HeaderError, LocalProtocolError, shown
+from lockstep.protocol.errors import HeaderError, LocalProtocolError, short_text
 from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["decode_header", "encode_header"]
@@ -45,8 +45,8 @@ def encode_header(command: EncodableHeader) -> bytes:
         fixed = _FIXED.pack(command.code, _PYTHON, command.version, command.opaque, command.flag, len(remark))
     except struct.error:
         raise LocalProtocolError(
-            f"code {command.code}, version {command.version} or a name among {shown(texts)} is too large for a binary "
-            "header"
+            f"code {command.code}, version {command.version} or a name among {short_text(texts)} is too large for a "
+            "binary header"
         ) from None
     return b"".join((fixed, remark, _INT.pack(len(entries)), entries))
 

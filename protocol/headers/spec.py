@@ -12,7 +12,7 @@ from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple
 
-from lockstep.protocol.errors import HeaderError, shown
+from lockstep.protocol.errors import HeaderError, short_text
 
 __all__ = ["HeaderSpec", "Int32", "rename_on_wire", "spec_of", "stand_in"]
 
@@ -193,7 +193,7 @@ class HeaderSpec:
         for field, value in zip(self.fields, values, strict=True):
             if type(value) is not field.kind and not (value is None and field.nullable):
                 raise HeaderError(
-                    f"the field {field.wire_name} must be of type {field.kind.__name__}, not {shown(value)}"
+                    f"the field {field.wire_name} must be of type {field.kind.__name__}, not {short_text(value)}"
                 )
         return values
 
@@ -269,7 +269,7 @@ def _to_int(field: _Field, value: Any) -> int:
         except ValueError:  # Python refuses thousands of digits
             number = None
     if type(number) is not int:
-        raise HeaderError(f"the field {field.wire_name} must be a number, not {shown(value)}")
+        raise HeaderError(f"the field {field.wire_name} must be a number, not {short_text(value)}")
     if not -(1 << field.bits - 1) <= number < 1 << field.bits - 1:
         raise _out_of_range(field, number)
     return number
@@ -284,7 +284,7 @@ def _to_str(field: _Field, value: Any) -> str:
     if type(value) is str:
         return value
     if type(value) not in (int, float, bool):
-        raise HeaderError(f"the field {field.wire_name} must be text, not {shown(value)}")
+        raise HeaderError(f"the field {field.wire_name} must be text, not {short_text(value)}")
     return "true" if value is True else "false" if value is False else str(value)
 
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from lockstep.protocol.errors import BatchTooLong, BodyError, LocalProtocolError, shown
+from lockstep.protocol.errors import BatchTooLong, BodyError, LocalProtocolError, short_text
 
 __all__ = [
     "COMMITS_MAX",
@@ -203,7 +203,7 @@ def encode_commits(commits: Sequence[Commit]) -> bytes:
         try:
             parts += (_COMMIT.pack(queue_id, offset, epoch, len(name)), name)
         except struct.error:
-            what = f"the commit of offset {offset} for queue {queue_id} of topic {shown(topic)}"
+            what = f"the commit of offset {offset} for queue {queue_id} of topic {short_text(topic)}"
             raise LocalProtocolError(
                 f"{what} cannot be sent: a queue has 32 bits, an offset 64, a topic 255 bytes"
             ) from None

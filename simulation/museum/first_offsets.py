@@ -117,6 +117,6 @@ ERROR_MEANS_LATEST = Exhibit(
         "means it (docs/order.md 6)."
     ),
     kind=Wrong.LOST,
-    variant=replaced(RemoteBrokerOffsetStore, "_read_kept", _no_offset_after_error),
+    variant=replaced(RemoteBrokerOffsetStore, "_read_stored", _no_offset_after_error),
     swarm=replace(_SWARM, from_last=True),
 )

@@ -230,7 +230,7 @@ LOST_BUT_OWNED = Exhibit(
     kind=Wrong.STUCK,
     variant=variant(
         replaced(PushMember, "_lock_reacquired", _only_drop),
-        replaced(QueueLocks, "_kept", _renew_dropped),
+        replaced(QueueLocks, "_to_renew", _renew_dropped),
         replaced(ProcessQueue, "pull_expired", _no_watchdog),
     ),
     swarm=Swarm(),

@@ -7,8 +7,8 @@ from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
-    KeptTopics,
     LockOffsets,
+    StoredTopics,
     SubscriptionGroupWrapper,
 )
 from lockstep.protocol.codes import SerializeType
@@ -22,7 +22,7 @@ from lockstep.store.format.record import LogRecord
 __all__ = ["CONFIG_BODIES", "Damage", "file_damage", "lock_table_damage", "log_end", "read_config", "scan_log"]
 
 CONFIG_BODIES: Final = {
-    "topics.json": KeptTopics,
+    "topics.json": StoredTopics,
     "subscriptionGroup.json": SubscriptionGroupWrapper,
     "consumerOffset.json": ConsumerOffsetTable,
     "delayOffset.json": DelayOffsetTable,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
-from lockstep.protocol.bodies.config import KeptTopics
+from lockstep.protocol.bodies.config import StoredTopics
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.remoting.host.storage import Storage
@@ -57,7 +57,7 @@ class _Claims:
     checkpoint: Checkpoint
     crashed: bool
     log_begin: int | None
-    topics: KeptTopics | None
+    topics: StoredTopics | None
     queue_counts: Mapping[str, int]
     entries_missing: bool | None
 
@@ -114,12 +114,12 @@ class _Claims:
             yield Damage(CHECKPOINT, 0, text)
 
 
-def _topics(storage: Storage, root: str) -> KeptTopics | None:
+def _topics(storage: Storage, root: str) -> StoredTopics | None:
     try:
         table = read_config(storage, root, "topics.json")
     except (FileNotFoundError, ProtocolError):
         return None
-    assert isinstance(table, KeptTopics)
+    assert isinstance(table, StoredTopics)
     return table
 
 

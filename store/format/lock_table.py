@@ -13,10 +13,10 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = [
     "LOCK_TABLE",
-    "KeptLock",
     "LockKey",
     "LockTable",
     "LockTableDamaged",
+    "StoredLock",
     "decode_lock_table",
     "encode_changes",
     "encode_lock_table",
@@ -29,7 +29,7 @@ _CRC_DIGITS: Final = 8
 LockKey = tuple[str, str, int]  # consumer group, topic, queue id
 
 
-class KeptLock(NamedTuple):
+class StoredLock(NamedTuple):
     """A period of ownership. `committed_offset`: of its group and queue when it began; -1 for none.
 
     `fenced`: its owner sends epochs; otherwise it is an unmodified client.
@@ -61,7 +61,7 @@ class LockTable(NamedTuple):
 
     boot: int
     in_grace: bool
-    locks: Mapping[LockKey, KeptLock]
+    locks: Mapping[LockKey, StoredLock]
     end: int
 
 
@@ -69,7 +69,7 @@ class LockTableDamaged(Exception):
     """A line in the middle of the file is not what was written; the text says where."""
 
 
-def encode_lock_table(boot: int, locks: Iterable[KeptLock], *, in_grace: bool) -> bytes:
+def encode_lock_table(boot: int, locks: Iterable[StoredLock], *, in_grace: bool) -> bytes:
     """A whole file."""
     rows = [_to_row(lock) for lock in locks]
     lines = [_line({"boot": boot, "grace": in_grace})]
@@ -77,7 +77,7 @@ def encode_lock_table(boot: int, locks: Iterable[KeptLock], *, in_grace: bool) -
     return b"".join(lines)
 
 
-def encode_changes(changes: Mapping[LockKey, KeptLock | None]) -> bytes:
+def encode_changes(changes: Mapping[LockKey, StoredLock | None]) -> bytes:
     """One line to append: new periods, and None for queues that were freed."""
     locks = [_to_row(lock) for lock in changes.values() if lock is not None]
     return _line({"freed": [key for key, lock in changes.items() if lock is None], "locks": locks})
@@ -85,7 +85,7 @@ def encode_changes(changes: Mapping[LockKey, KeptLock | None]) -> bytes:
 
 def decode_lock_table(content: bytes) -> LockTable:
     """Raises LockTableDamaged."""
-    locks: dict[LockKey, KeptLock] = {}
+    locks: dict[LockKey, StoredLock] = {}
     header: dict[str, Any] = {}
     boot = position = 0
     for line in content.splitlines(keepends=True):
@@ -135,13 +135,13 @@ def _is_followed(content: bytes, position: int) -> bool:
     return False
 
 
-def _to_row(lock: KeptLock) -> list[Any]:
+def _to_row(lock: StoredLock) -> list[Any]:
     group, queue, client_id, fenced, epoch, lease_ms, acquired_ms, offset = lock
     return [group, *queue, client_id, fenced, epoch_text(epoch), lease_ms, acquired_ms, offset]
 
 
-def _from_row(row: Any) -> KeptLock:
+def _from_row(row: Any) -> StoredLock:
     group, topic, broker_name, queue_id, client_id, fenced, epoch, lease_ms, acquired_ms, offset = row
     queue = MessageQueue(str(topic), str(broker_name), int(queue_id))
     times = int(lease_ms), int(acquired_ms)
-    return KeptLock(str(group), queue, str(client_id), bool(fenced), parse_epoch(epoch), *times, int(offset))
+    return StoredLock(str(group), queue, str(client_id), bool(fenced), parse_epoch(epoch), *times, int(offset))

@@ -2,7 +2,7 @@
 
 from lockstep.console.collector import Collector
 from lockstep.console.model import BrokerState
-from lockstep.console.pages.brokers import broker_row, grouped, shown_settings
+from lockstep.console.pages.brokers import broker_row, grouped, visible_settings
 from lockstep.console.pages.topics import consumer_rows, stored_rows, topic_row
 from lockstep.protocol.bodies.admin import TopicOffset
 from tests.console.pages_inside import ask, make_console
@@ -55,7 +55,7 @@ def test_secret_settings_are_not_shown() -> None:
         "innerClientAuthenticationCredentials": '{"secretKey":"s"}',
         "initAuthenticationUser": "",
     }
-    assert shown_settings(given) == [
+    assert visible_settings(given) == [
         ("brokerName", "b"), ("initAuthenticationUser", ""), ("innerClientAuthenticationCredentials", "***"),
     ]  # fmt: skip
 

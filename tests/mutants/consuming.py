@@ -112,7 +112,7 @@ CONSUMING: Final = (
         'Any error is taken for "no offset", and the queue begins somewhere else.',
         edited(
             STORE,
-            "RemoteBrokerOffsetStore._read_kept",
+            "RemoteBrokerOffsetStore._read_stored",
             "reply.code == ResponseCode.QUERY_NOT_FOUND",
             "reply.code != ResponseCode.SUCCESS",
         ),
@@ -123,7 +123,7 @@ CONSUMING: Final = (
         "A query of the stored offset waits for the 3 s of other requests, not for 5 s.",
         edited(
             STORE,
-            "RemoteBrokerOffsetStore._read_kept",
+            "RemoteBrokerOffsetStore._read_stored",
             "self._instance.call_address(address, code, header, timeout_ms=5000)",
             "self._instance.call_address(address, code, header)",
         ),

@@ -176,7 +176,7 @@ MEMBERS: Final = (
     Protection(
         "reset-renews",
         "A lease is not renewed while a reset waits for a listener call, and the reset is refused.",
-        edited(FENCED_LOCKS, "FencedLocks._kept", "not pq.resetting", "True"),
+        edited(FENCED_LOCKS, "FencedLocks._to_renew", "not pq.resetting", "True"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(

@@ -9,8 +9,8 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.check.files import lock_table_damage
 from lockstep.store.format.lock_table import (
-    KeptLock,
     LockTableDamaged,
+    StoredLock,
     decode_lock_table,
     encode_changes,
     encode_lock_table,
@@ -19,9 +19,9 @@ from lockstep.store.format.lock_table import (
 BOOT = 1_795_208_639_549
 
 
-def lock(queue_id: int, client_id: str = "a", epoch: int = make_epoch(BOOT, 1)) -> KeptLock:
+def lock(queue_id: int, client_id: str = "a", epoch: int = make_epoch(BOOT, 1)) -> StoredLock:
     queue = MessageQueue("Tö\n中", "broker-a", queue_id)
-    return KeptLock("%G 😀", queue, client_id, True, epoch, 60_000, BOOT, 12)
+    return StoredLock("%G 😀", queue, client_id, True, epoch, 60_000, BOOT, 12)
 
 
 def test_a_table_is_read_as_it_was_written() -> None:

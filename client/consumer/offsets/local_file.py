@@ -105,7 +105,7 @@ class LocalFileOffsetStore(OffsetStore):
                 + "; ".join(damage)
             )
 
-    async def _read_kept(self, queue: MessageQueue) -> int:
+    async def _read_stored(self, queue: MessageQueue) -> int:
         return self._kept.get(queue, NO_OFFSET)
 
     def persist(self, queues: Iterable[MessageQueue], before_sending: BeforeSending) -> None:

@@ -74,13 +74,13 @@ class OffsetStore(ABC):
             return known
         if kind is ReadOffsetType.MEMORY_FIRST_THEN_STORE and known >= 0:
             return known
-        kept = await self._read_kept(queue)
+        kept = await self._read_stored(queue)
         if kept >= 0:
             self.update(queue, kept)
         return kept
 
     @abstractmethod
-    async def _read_kept(self, queue: MessageQueue) -> int: ...
+    async def _read_stored(self, queue: MessageQueue) -> int: ...
 
     @abstractmethod
     def persist(self, queues: Iterable[MessageQueue], before_sending: BeforeSending) -> None:
@@ -105,7 +105,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
         self._group = group
         self._encoded: dict[tuple[str, str], tuple[list[Commit], list[_Encoded]]] = {}  # the last of each broker
 
-    async def _read_kept(self, queue: MessageQueue) -> int:
+    async def _read_stored(self, queue: MessageQueue) -> int:
         """Ask the broker. Without a master its slave answers, with offsets that are up to 10 s old.
 
         Only QUERY_NOT_FOUND means "no offset". Java takes any error code for it, so a consumer of a busy broker may

@@ -89,7 +89,7 @@ class FencedLocks(QueueLocks):
 
     # Grants --------------------------------------------------------------------------------------------------
 
-    def _kept(self) -> list[MessageQueue]:
+    def _to_renew(self) -> list[MessageQueue]:
         """A fenced period is renewed until it leaves the table, also while its last call runs."""
         return [queue for queue, pq in self._table.items() if not (pq.lost or (pq.dropped and not pq.resetting))]
 
@@ -187,7 +187,7 @@ class FencedLocks(QueueLocks):
     # Leases and connections ----------------------------------------------------------------------------------
 
     async def _renew_broker(self, broker_name: str) -> None:
-        await self._renew(broker_name, by_broker(self._kept()).get(broker_name, []))
+        await self._renew(broker_name, by_broker(self._to_renew()).get(broker_name, []))
 
     def _lease_ended(self, process_queue: ProcessQueue) -> None:
         self._end_period(process_queue, EndCause.LEASE_ENDED, EndCause.LEASE_ENDED.value)

@@ -115,7 +115,7 @@ class QueueLocks(Unfenced):
 
         A refused lock is lost. A broker that does not answer changes nothing: the client's trust in the lock expires.
         """
-        renewals = [self._renew(broker_name, queues) for broker_name, queues in by_broker(self._kept()).items()]
+        renewals = [self._renew(broker_name, queues) for broker_name, queues in by_broker(self._to_renew()).items()]
         if len(renewals) == 1:
             # The usual case, without a task.
             await renewals[0]
@@ -128,11 +128,11 @@ class QueueLocks(Unfenced):
         A broker that restarted has no locks. If another client took one first, this client must know it before one of
         its pulls commits an offset.
         """
-        for broker_name, queues in by_broker(self._kept()).items():
+        for broker_name, queues in by_broker(self._to_renew()).items():
             if self._instance.routes.master_address(broker_name) == address:
                 await self._renew(broker_name, queues, endpoint)
 
-    def _kept(self) -> list[MessageQueue]:
+    def _to_renew(self) -> list[MessageQueue]:
         return [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
 
     async def _renew(self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None) -> None:

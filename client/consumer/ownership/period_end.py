@@ -102,7 +102,7 @@ class PeriodEnds:
         self._acts = acts
         self._on_lost = on_lost
         self._ends: dict[ProcessQueue, PeriodEnd] = {}
-        self._told = WeakSet[ProcessQueue]()  # on_lost was called
+        self._reported = WeakSet[ProcessQueue]()  # on_lost was called
         self._tasks: dict[asyncio.Task[None], None] = {}  # in order of their start
 
     def begin(self, process_queue: ProcessQueue, cause: EndCause, why: str | None = None) -> None:
@@ -133,7 +133,7 @@ class PeriodEnds:
         queue, group = str(process_queue.queue), self._member.group
         self._member.log.warning("lock_lost", queue=queue, group=group, epoch=epoch, why=why)
         self._acts.cancel_calls(process_queue)
-        self.tell_lost(process_queue, why)
+        self.report_lost(process_queue, why)
         self._member.record("lock_lost", process_queue, why=why)
 
     async def _finish(self, process_queue: ProcessQueue, why: str) -> None:
@@ -159,12 +159,12 @@ class PeriodEnds:
         if end.asks:
             self._acts.rebalance_soon()
 
-    def tell_lost(self, process_queue: ProcessQueue, why: str) -> None:
+    def report_lost(self, process_queue: ProcessQueue, why: str) -> None:
         """Call on_lost, if it was not called for this period."""
-        if self._on_lost is not None and process_queue not in self._told:
-            self._told.add(process_queue)
-            telling = self._on_lost(process_queue.queue, process_queue.epoch, why)
-            self.start(telling, f"on_lost of {process_queue.queue}")
+        if self._on_lost is not None and process_queue not in self._reported:
+            self._reported.add(process_queue)
+            call = self._on_lost(process_queue.queue, process_queue.epoch, why)
+            self.start(call, f"on_lost of {process_queue.queue}")
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run work that `settle` waits for."""

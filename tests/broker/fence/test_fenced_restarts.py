@@ -1,6 +1,6 @@
 """Fenced locks after a restart of the broker: kept locks, and the grace period without them (docs/fencing.md)."""
 
-from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer, KeptLock
+from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer, StoredLock
 from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch
 from lockstep.protocol.model import MessageQueue
 from tests.broker.fence.fences import LEASE_MS, QUEUE, Fences
@@ -9,8 +9,8 @@ from tests.broker.helpers import NOW_MS
 # After a restart --------------------------------------------------------------------------------------------------
 
 
-def kept(client_id: str, epoch: int, *, fenced: bool = True, lease_ms: int = LEASE_MS) -> KeptLock:
-    return KeptLock("G", QUEUE, client_id, fenced, epoch, lease_ms, NOW_MS - 5000)
+def kept(client_id: str, epoch: int, *, fenced: bool = True, lease_ms: int = LEASE_MS) -> StoredLock:
+    return StoredLock("G", QUEUE, client_id, fenced, epoch, lease_ms, NOW_MS - 5000)
 
 
 def test_a_kept_lock_has_its_lease_once_more() -> None:

@@ -163,7 +163,7 @@ class Fenced:
         if not process_queue.dropped:
             process_queue.dropped = True
             self.member.record("dropped", process_queue, why=why)
-            self.ends.tell_lost(process_queue, why)
+            self.ends.report_lost(process_queue, why)
 
     def rebalance_soon(self) -> None:
         self.done.append(("rebalance",))
