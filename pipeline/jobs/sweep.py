@@ -7,7 +7,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 
@@ -50,7 +50,7 @@ def _outcomes(name: str, modes: list[LockMode]) -> "Callable[[Iterable[pa.Record
     return outcomes
 
 
-def _batch(outcomes: list[Outcome]) -> "pa.RecordBatch":
+def _batch(outcomes: list[SeedResult]) -> "pa.RecordBatch":
     import pyarrow as pa
 
     counts = pa.map_(pa.string(), pa.int32())
@@ -67,6 +67,6 @@ def _batch(outcomes: list[Outcome]) -> "pa.RecordBatch":
     )
 
 
-def outcome_of_row(row: "Row") -> Outcome:
+def outcome_of_row(row: "Row") -> SeedResult:
     """The outcome that a row of OUTCOME_COLUMNS has."""
-    return Outcome.from_json(row.asDict())
+    return SeedResult.from_json(row.asDict())

@@ -12,7 +12,7 @@ import typer
 
 from lockstep.simulation.commands.choose import Output, OutputFormat, check_writable, tell
 from lockstep.simulation.lab.durations import duration_text
-from lockstep.simulation.lab.experiment import LockMode, Played
+from lockstep.simulation.lab.experiment import LockMode, PlayedWorld
 from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.faults.text import read_fault
 from lockstep.simulation.lab.registry import UnknownExperimentError, experiment_names, find_experiment
@@ -121,7 +121,7 @@ def _mode(text: str | None, experiment: Any) -> LockMode:
     return LockMode(text)
 
 
-def _write_trace(path: Path, played: Played, output: OutputFormat) -> None:
+def _write_trace(path: Path, played: PlayedWorld, output: OutputFormat) -> None:
     cluster = played.cluster
     records = [record for name in cluster.traced_hosts for record in cluster.records(name)]
     records += cluster.witnessed

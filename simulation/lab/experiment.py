@@ -10,7 +10,7 @@ from lockstep.simulation.lab.setup import FaultEvent, LockMode
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
 
-__all__ = ["Experiment", "FaultEvent", "LockMode", "Outcome", "Plan", "Played", "fewer"]
+__all__ = ["Experiment", "FaultEvent", "LockMode", "Plan", "PlayedWorld", "SeedResult", "fewer"]
 
 
 class Plan(Protocol):
@@ -45,7 +45,7 @@ class Plan(Protocol):
         """Simpler plans to try, the boldest first: fewer events, members or messages, or a shorter life."""
 
 
-class Played(Protocol):
+class PlayedWorld(Protocol):
     """A world that runs a plan."""
 
     @property
@@ -59,7 +59,7 @@ class Played(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SeedResult:
     """What is kept of a seed.
 
     Args:
@@ -81,7 +81,7 @@ class Outcome:
         return {key: value for key, value in vars(self).items() if value != "" and value != [] and value != {}}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Outcome":
+    def from_json(cls, value: dict[str, Any]) -> "SeedResult":
         return cls(**{**value, "mode": LockMode(value["mode"])})
 
 
@@ -105,9 +105,9 @@ class Experiment(Protocol[P]):
 
     def draw(self, seed: int, mode: LockMode) -> P: ...
 
-    def build(self, world: World, plan: P) -> Played: ...
+    def build(self, world: World, plan: P) -> PlayedWorld: ...
 
-    def fails(self, outcome: Outcome) -> bool:
+    def fails(self, outcome: SeedResult) -> bool:
         """Whether an outcome is a failure. In faithful mode violations are RocketMQ's, and only an error is one."""
 
 

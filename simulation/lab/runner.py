@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from lockstep.simulation.lab.experiment import Experiment, LockMode, Outcome, Plan, Played
+from lockstep.simulation.lab.experiment import Experiment, LockMode, Plan, PlayedWorld, SeedResult
 from lockstep.simulation.run import simulate
 from lockstep.simulation.world import World
 
@@ -25,7 +25,7 @@ class Run(NamedTuple):
     """
 
     plan: Plan
-    played: Played | None
+    played: PlayedWorld | None
     error: BaseException | None
     trace_hash: str
     elapsed_ms: int
@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 def run_plan(experiment: Experiment[Any], plan: Plan, *, lines_kept: int = 200) -> Run:
     """Run a plan to its end, or to its error."""
-    worlds, built = list[World](), list[Played]()
+    worlds, built = list[World](), list[PlayedWorld]()
 
     async def main(world: World) -> None:
         worlds.append(world)
@@ -55,11 +55,11 @@ def run_plan(experiment: Experiment[Any], plan: Plan, *, lines_kept: int = 200) 
     return Run(plan, played, error, world.trace.digest, world.elapsed_ms, world.loop.steps)
 
 
-def outcome_of(run: Run) -> Outcome:
+def outcome_of(run: Run) -> SeedResult:
     """What a sweep counts of a run."""
     found = run.played.findings.wrong if run.played is not None else []
     error = "".join(traceback.format_exception_only(run.error)) if run.error is not None else ""
-    return Outcome(
+    return SeedResult(
         run.plan.seed,
         run.plan.lock_mode,
         run.trace_hash,
@@ -70,6 +70,6 @@ def outcome_of(run: Run) -> Outcome:
     )
 
 
-def run_seed(experiment: Experiment[Any], seed: int, mode: LockMode) -> Outcome:
+def run_seed(experiment: Experiment[Any], seed: int, mode: LockMode) -> SeedResult:
     """Draw the plan of a seed, and run it."""
     return outcome_of(run_plan(experiment, experiment.draw(seed, mode)))

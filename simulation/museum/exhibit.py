@@ -5,9 +5,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
+from lockstep.simulation.museum.exhibit_run import ExhibitRun
 from lockstep.simulation.museum.found import Found, found_of
-from lockstep.simulation.museum.house import House
 from lockstep.simulation.museum.plan import MuseumPlan, Swarm, draw_plan
 from lockstep.simulation.museum.variant import Variant
 from lockstep.simulation.world import World
@@ -65,10 +65,10 @@ class Exhibit:
     def draw(self, seed: int, mode: LockMode) -> MuseumPlan:
         return draw_plan(self.swarm, self.key, seed, mode)
 
-    def build(self, world: World, plan: MuseumPlan) -> House:
-        return House(world, plan)
+    def build(self, world: World, plan: MuseumPlan) -> ExhibitRun:
+        return ExhibitRun(world, plan)
 
-    def fails(self, outcome: Outcome) -> bool:
+    def fails(self, outcome: SeedResult) -> bool:
         return bool(outcome.error) or self.kind in outcome.wrong
 
     def mended(self) -> "Exhibit":

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from lockstep.simulation.lab.experiment import Experiment, FaultEvent, Plan, Played
+from lockstep.simulation.lab.experiment import Experiment, FaultEvent, Plan, PlayedWorld
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.search.violation import Trials, violation_of
@@ -91,7 +91,7 @@ class Healed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._experiment, name)
 
-    def build(self, world: World, plan: Any) -> Played:
+    def build(self, world: World, plan: Any) -> PlayedWorld:
         loop = world.loop
         due_ns = loop.now_ns + self._at_ms * 1_000_000
         loop.call_at_ns(due_ns, world.heal, context=loop.ground)

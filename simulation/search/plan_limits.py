@@ -10,11 +10,9 @@ from lockstep.remoting.texts import known_names
 from lockstep.simulation.lab.faults.table import FAULTS, fault_named
 from lockstep.simulation.lab.faults.text import why_no_amount, why_wrong
 from lockstep.simulation.lab.setup import FaultEvent, Setup
-from lockstep.simulation.worlds.plan import MEMBERS
+from lockstep.simulation.worlds.plan import MEMBERS, WorldPlan
 from lockstep.simulation.worlds.plan import Fault as RandomFault
-from lockstep.simulation.worlds.plan import Plan as RandomWorld
-from lockstep.simulation.worlds.producing.producers import BROKERS, PRODUCERS
-from lockstep.simulation.worlds.producing.producers import Plan as ProducersWorld
+from lockstep.simulation.worlds.producing.producers import BROKERS, PRODUCERS, ProducersPlan
 
 __all__ = ["WrongPlanError", "check_plan"]
 
@@ -67,9 +65,9 @@ def check_plan(plan: Any) -> None:
     if isinstance(plan, Setup):
         _check_settings("plan.consumer", plan.consumer, ConsumerConfig)
         _check_settings("plan.broker", plan.broker, BrokerConfig)
-    if isinstance(plan, RandomWorld):
+    if isinstance(plan, WorldPlan):
         _check_names("plan.brokers", plan.brokers)
-    if isinstance(plan, ProducersWorld):
+    if isinstance(plan, ProducersPlan):
         for number, settings in enumerate(plan.settings):
             _check_settings(f"plan.settings[{number}]", settings, ProducerConfig)
         for number, burst in enumerate(plan.bursts):
@@ -87,9 +85,9 @@ def _hosts(plan: Any) -> Collection[str]:
     """The hosts that a fault may name; empty: they are not known."""
     if isinstance(plan, Setup):
         return plan.hosts
-    if isinstance(plan, RandomWorld):
+    if isinstance(plan, WorldPlan):
         return (*plan.brokers, "producer", *MEMBERS)
-    if isinstance(plan, ProducersWorld):
+    if isinstance(plan, ProducersPlan):
         return (*BROKERS, *PRODUCERS)
     return ()
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome, Plan
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Plan, SeedResult
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.report import longest_rest_ms, owner_changes
 from lockstep.simulation.lab.runner import Run, outcome_of
@@ -25,7 +25,7 @@ def _fault_row(event: FaultEvent) -> dict[str, Any]:
     return {**event._asdict(), "fault": str(event.fault)}
 
 
-def outcome_row(name: str, outcome: Outcome) -> dict[str, Any]:
+def outcome_row(name: str, outcome: SeedResult) -> dict[str, Any]:
     """What is kept of a seed.
 
     Args:

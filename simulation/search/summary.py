@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lockstep.simulation.lab.experiment import Experiment, LockMode, Outcome
+from lockstep.simulation.lab.experiment import Experiment, LockMode, SeedResult
 from lockstep.simulation.lab.registry import find_experiment
 
 __all__ = ["Summary", "report"]
@@ -24,12 +24,12 @@ class Summary:
     seeds: Counter[LockMode] = field(default_factory=Counter)
     wrong: dict[LockMode, Counter[str]] = field(default_factory=lambda: {mode: Counter() for mode in LockMode})
     sometimes: dict[LockMode, Counter[str]] = field(default_factory=lambda: {mode: Counter() for mode in LockMode})
-    failing: list[Outcome] = field(default_factory=list)  # in order of seed and mode
+    failing: list[SeedResult] = field(default_factory=list)  # in order of seed and mode
 
     def __post_init__(self) -> None:
         self.experiment: Experiment[Any] = find_experiment(self.name)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SeedResult) -> None:
         """Count an outcome."""
         self.seeds[outcome.mode] += 1
         self.wrong[outcome.mode].update(list(outcome.wrong) + (["error"] if outcome.error else []))

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.search.summary import Summary
@@ -43,7 +43,7 @@ class StateFile:
 
     def __init__(self, path: Path | None, name: str) -> None:
         self._path = path
-        self.outcomes: dict[_Case, Outcome] = {}
+        self.outcomes: dict[_Case, SeedResult] = {}
         self._is_torn = False
         if path is None:
             return
@@ -67,13 +67,13 @@ class StateFile:
         self._is_torn = bool(text) and not text.endswith("\n")
         for line in lines:
             try:
-                outcome = Outcome.from_json(json.loads(line))
+                outcome = SeedResult.from_json(json.loads(line))
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue  # a sweep was killed while it wrote
             if isinstance(outcome.seed, int):
                 self.outcomes[outcome.seed, outcome.mode] = outcome
 
-    def add(self, outcomes: Iterable[Outcome]) -> None:
+    def add(self, outcomes: Iterable[SeedResult]) -> None:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 if self._is_torn:
@@ -82,7 +82,7 @@ class StateFile:
                 file.writelines(json.dumps(outcome.to_json()) + "\n" for outcome in outcomes)
 
 
-def _run_some(name: str, cases: list[_Case]) -> list[Outcome]:
+def _run_some(name: str, cases: list[_Case]) -> list[SeedResult]:
     experiment = find_experiment(name)
     outcomes = [run_seed(experiment, seed, mode) for seed, mode in cases]
     gc.collect()  # a simulation freezes what is there, also the worlds that are over
@@ -124,8 +124,8 @@ def sweep(
 
 
 def _in_processes(
-    run_some: Callable[[list[_Case]], list[Outcome]], chunks: Iterator[list[_Case]], jobs: int
-) -> Iterator[list[Outcome]]:
+    run_some: Callable[[list[_Case]], list[SeedResult]], chunks: Iterator[list[_Case]], jobs: int
+) -> Iterator[list[SeedResult]]:
     """Outcomes as they come: their order is of no account."""
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _leave_signals) as pool:
         waiting = {pool.submit(run_some, chunk) for chunk in islice(chunks, jobs * _JOBS_WAITING)}

@@ -13,7 +13,7 @@ from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer
 from lockstep.broker.state.locks import LockOutcome
 from lockstep.client import MessageQueue
 from lockstep.simulation.lab.cluster import BROKER, TRACE, Cluster
-from lockstep.simulation.lab.experiment import Experiment, Plan, Played
+from lockstep.simulation.lab.experiment import Experiment, Plan, PlayedWorld
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.timeline.evidence import Evidence, HostChange, HostEvent, LockChange, LockEvent, Role
@@ -258,7 +258,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._experiment, name)
 
-    def build(self, world: World, plan: Plan) -> Played:
+    def build(self, world: World, plan: Plan) -> PlayedWorld:
         played = self._experiment.build(world, plan)
         self.watch = Watch(world, played.cluster, self._label)
         return played

@@ -10,7 +10,7 @@ from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.worlds.database import Database
-from lockstep.simulation.worlds.plan import SUSPEND_MS, Plan
+from lockstep.simulation.worlds.plan import SUSPEND_MS, WorldPlan
 
 __all__ = ["Calls"]
 
@@ -34,7 +34,7 @@ class _Call:
 class Calls:
     """`lease_end_ms` says until when a process, by its address, holds a queue under an epoch."""
 
-    plan: Plan
+    plan: WorldPlan
     findings: Findings
     database: Database
     lease_end_ms: Callable[[str, MessageQueue, int], int]

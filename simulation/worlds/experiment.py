@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.world import World
-from lockstep.simulation.worlds.plan import MORE_FAULTS, Plan, draw_plan
+from lockstep.simulation.worlds.plan import MORE_FAULTS, WorldPlan, draw_plan
 from lockstep.simulation.worlds.random_world import RandomWorld
 
 __all__ = ["WORLDS", "Worlds"]
@@ -27,13 +27,13 @@ class Worlds:
     summary = "Members join, crash, stop and lose connections, brokers restart, an administrator resets offsets."
     sometimes: Final = {LockMode.FAITHFUL: _IN_BOTH, LockMode.FENCED: (*_IN_BOTH, *_FENCED)}
 
-    def draw(self, seed: int, mode: LockMode) -> Plan:
+    def draw(self, seed: int, mode: LockMode) -> WorldPlan:
         return draw_plan(seed, mode)
 
-    def build(self, world: World, plan: Plan) -> RandomWorld:
+    def build(self, world: World, plan: WorldPlan) -> RandomWorld:
         return RandomWorld(world, plan)
 
-    def fails(self, outcome: Outcome) -> bool:
+    def fails(self, outcome: SeedResult) -> bool:
         """Violations in faithful mode are RocketMQ's, and counted only."""
         return bool(outcome.error or (outcome.wrong and outcome.mode is LockMode.FENCED))
 

@@ -17,7 +17,7 @@ from lockstep.simulation.lab.faults.table import act, holding, in_table, latency
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.worlds.calls import Calls
-from lockstep.simulation.worlds.plan import MEMBERS, Fault, Plan, Store
+from lockstep.simulation.worlds.plan import MEMBERS, Fault, Store, WorldPlan
 from lockstep.simulation.worlds.settings import broker_settings, member_settings
 from lockstep.simulation.worlds.watched import WatchedCluster
 from lockstep.store.format.lock_table import LOCK_TABLE
@@ -33,7 +33,7 @@ _RESET_BACK_MS: Final = 20_000
 class Faults:
     """`states`: of each member "down", "changes" while it starts or ends, or "up"."""
 
-    plan: Plan
+    plan: WorldPlan
     cluster: WatchedCluster
     findings: Findings
     calls: Calls

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds import draws
-from lockstep.simulation.worlds.plan import Plan, draw_plan
+from lockstep.simulation.worlds.plan import WorldPlan, draw_plan
 from lockstep.simulation.worlds.random_world import RandomWorld
 
 __all__ = ["FOCUSED", "Focused"]
@@ -41,14 +41,14 @@ class Focused:
     def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
         return dict.fromkeys(LockMode, self.seen)
 
-    def draw(self, seed: int, mode: LockMode) -> Plan:
+    def draw(self, seed: int, mode: LockMode) -> WorldPlan:
         plain = draw_plan(seed, mode)
         return replace(plain, **{**draws.CALM, **self.drawn(random.Random(f"{self.name}/{seed}"))})
 
-    def build(self, world: World, plan: Plan) -> RandomWorld:
+    def build(self, world: World, plan: WorldPlan) -> RandomWorld:
         return RandomWorld(world, plan)
 
-    def fails(self, outcome: Outcome) -> bool:
+    def fails(self, outcome: SeedResult) -> bool:
         allowed = self.rocketmqs if outcome.mode is LockMode.FAITHFUL else frozenset()
         return bool(outcome.error or set(outcome.wrong) - allowed)
 

@@ -18,7 +18,7 @@ from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.worlds.asked import Asked, read_asked, read_commits
 from lockstep.simulation.worlds.owners import Grant, Owners
-from lockstep.simulation.worlds.plan import Plan
+from lockstep.simulation.worlds.plan import WorldPlan
 
 __all__ = ["Observer"]
 
@@ -48,7 +48,7 @@ class Observer:
     `skips` says whether one of the messages from an offset to another of a queue has had no effect yet.
     """
 
-    def __init__(self, findings: Findings, plan: Plan, broker: str, topic: str, *, fenced: bool) -> None:
+    def __init__(self, findings: Findings, plan: WorldPlan, broker: str, topic: str, *, fenced: bool) -> None:
         self._findings = findings
         self._plan = plan
         self._broker = broker

@@ -9,7 +9,7 @@ from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.worlds.asked import Asked
-from lockstep.simulation.worlds.plan import Plan, Store
+from lockstep.simulation.worlds.plan import Store, WorldPlan
 
 __all__ = ["Grant", "Owners"]
 
@@ -61,7 +61,7 @@ class _Queue:
 
 
 class Owners:
-    def __init__(self, findings: Findings, plan: Plan, *, fenced: bool) -> None:
+    def __init__(self, findings: Findings, plan: WorldPlan, *, fenced: bool) -> None:
         self._findings = findings
         self._plan = plan
         self._fenced = fenced

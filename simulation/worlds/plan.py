@@ -16,7 +16,7 @@ from lockstep.simulation.lab.faults.swarm import draw_fault
 from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.options import SimulationOptions
 
-__all__ = ["MEMBERS", "MORE_FAULTS", "SUSPEND_MS", "Fault", "Plan", "Store", "draw_plan"]
+__all__ = ["MEMBERS", "MORE_FAULTS", "SUSPEND_MS", "Fault", "Store", "WorldPlan", "draw_plan"]
 
 MEMBERS: Final = ("c1", "c2", "c3")
 SUSPEND_MS: Final = 500  # before a call that failed is made again
@@ -56,7 +56,7 @@ class Store(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class WorldPlan:
     """A world before it begins. Times in virtual ms.
 
     A field that is added has a default: what worlds were before it, so that plans that are kept stay what they are.
@@ -142,7 +142,7 @@ class Plan:
     def described(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _LISTS}
 
-    def smaller(self) -> Iterator["Plan"]:
+    def smaller(self) -> Iterator["WorldPlan"]:
         """Fewer events, members, queues and messages, a shorter life, and plainer settings."""
         for events in fewer(self.events):
             yield replace(self, events=events)
@@ -191,7 +191,7 @@ _LISTS: Final = ("sends", "events")
 _FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST)
 
 
-def draw_plan(seed: int, lock_mode: LockMode) -> Plan:
+def draw_plan(seed: int, lock_mode: LockMode) -> WorldPlan:
     rng = random.Random(f"{seed}/plan")
     lease_ms = rng.choices(list(_LIVES), (5, 3, 2))[0]
     life_ms = _LIVES[lease_ms]
@@ -200,7 +200,7 @@ def draw_plan(seed: int, lock_mode: LockMode) -> Plan:
     faults = [fault for fault in Fault if store is not Store.MEMORY or fault not in _FILES_ONLY]
     faults = [fault for fault in faults if rng.random() < 0.4] or [rng.choice(faults)]
     more = random.Random(f"{seed}/more")  # what came later, so that the rest of a seed stays
-    return Plan(
+    return WorldPlan(
         seed=seed,
         lock_mode=lock_mode,
         lease_ms=lease_ms,

@@ -15,7 +15,7 @@ from lockstep.simulation.worlds.database import Database
 from lockstep.simulation.worlds.faults import Faults
 from lockstep.simulation.worlds.handovers import undrained
 from lockstep.simulation.worlds.observer import Observer
-from lockstep.simulation.worlds.plan import MEMBERS, Fault, Plan, Store
+from lockstep.simulation.worlds.plan import MEMBERS, Fault, Store, WorldPlan
 from lockstep.simulation.worlds.watched import WatchedCluster
 
 __all__ = ["RandomWorld"]
@@ -46,7 +46,7 @@ _OF_SKIPPED: Final = frozenset({Kind.COMMIT_BEYOND_END, Kind.COMMIT_UNHANDLED, K
 class RandomWorld:
     """`run` plays the plan; then `findings` has what went wrong and what happened."""
 
-    def __init__(self, world: World, plan: Plan) -> None:
+    def __init__(self, world: World, plan: WorldPlan) -> None:
         self.world = world
         self.plan = plan
         fenced = plan.fenced

@@ -5,7 +5,7 @@ from typing import Any
 from lockstep.client import AllocateMessageQueueStrategy, MessageQueue, SerializeType
 from lockstep.client.consumer.ownership.allocation.average import allocate_averagely
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
-from lockstep.simulation.worlds.plan import MEMBERS, SUSPEND_MS, Plan, Store
+from lockstep.simulation.worlds.plan import MEMBERS, SUSPEND_MS, Store, WorldPlan
 
 __all__ = ["broker_settings", "member_settings"]
 
@@ -23,7 +23,7 @@ def _take_all(_group: str, _client: str, queues: Any, _clients: object) -> list[
     return list(queues)
 
 
-def broker_settings(plan: Plan, *, fenced: bool) -> dict[str, Any]:
+def broker_settings(plan: WorldPlan, *, fenced: bool) -> dict[str, Any]:
     files = {} if plan.store is Store.MEMORY else {**_FILES, "flush_sync": plan.store is Store.SYNC}
     mode: dict[str, Any] = {}
     if fenced:
@@ -39,7 +39,7 @@ def broker_settings(plan: Plan, *, fenced: bool) -> dict[str, Any]:
     }
 
 
-def member_settings(plan: Plan, name: str, *, fenced: bool) -> dict[str, Any]:
+def member_settings(plan: WorldPlan, name: str, *, fenced: bool) -> dict[str, Any]:
     """Arguments of `Cluster.consumer`."""
     lease_ms = plan.lease_ms
     strategy: AllocateMessageQueueStrategy = _take_all if plan.greedy[MEMBERS.index(name)] else allocate_averagely

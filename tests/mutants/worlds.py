@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from lockstep.simulation.lab.experiment import Outcome
+from lockstep.simulation.lab.experiment import SeedResult
 from lockstep.simulation.lab.registry import find_experiment
 from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.found import Found, read_found, write_found
@@ -148,7 +148,7 @@ def _no_end(*_: object) -> None:
     raise NoEndError
 
 
-def seen_in(experiment: str, outcome: Outcome) -> Seen:
+def seen_in(experiment: str, outcome: SeedResult) -> Seen:
     error = (f"error: {outcome.error}",) if outcome.error else ()
     return Seen(experiment, str(outcome.mode), outcome.seed, (*outcome.wrong, *error))
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from lockstep.client import Message
 from lockstep.order import Kind
 from lockstep.simulation.lab.durations import duration_ms, duration_text
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, SeedResult
 from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.faults.text import FaultError, check_hosts, fault_text, read_fault, unknown_fault
@@ -144,7 +144,7 @@ class Story:
     def build(self, world: World, plan: StoryPlan) -> PlayedStory:
         return PlayedStory(world, plan, self)
 
-    def fails(self, outcome: Outcome) -> bool:
+    def fails(self, outcome: SeedResult) -> bool:
         return bool(outcome.error or (outcome.wrong and outcome.mode in self.fails_in))
 
     def with_setup(self, setup: Mapping[str, Any], events: Sequence[FaultEvent] = ()) -> "Story":

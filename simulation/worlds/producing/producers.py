@@ -14,7 +14,7 @@ from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.lab.setup import Store
 from lockstep.simulation.options import SimulationOptions
 
-__all__ = ["BROKERS", "BUSY", "CLOSE", "FULL", "PRODUCERS", "Burst", "Plan", "draw_plan"]
+__all__ = ["BROKERS", "BUSY", "CLOSE", "FULL", "PRODUCERS", "Burst", "ProducersPlan", "draw_plan"]
 
 BROKERS: Final = (BROKER, "broker2")
 PRODUCERS: Final = ("p1", "p2")
@@ -35,7 +35,7 @@ class Burst(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ProducersPlan:
     """A world of producers before it begins.
 
     Args:
@@ -81,7 +81,7 @@ class Plan:
         hidden = ("bursts", "events")
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in hidden}
 
-    def smaller(self) -> Iterator["Plan"]:
+    def smaller(self) -> Iterator["ProducersPlan"]:
         """Fewer events and messages, and plainer settings."""
         for events in fewer(self.events):
             yield replace(self, events=events)
@@ -95,10 +95,10 @@ class Plan:
                 yield replace(self, **plainer)
 
 
-def draw_plan(seed: int, mode: LockMode) -> Plan:
+def draw_plan(seed: int, mode: LockMode) -> ProducersPlan:
     rng = random.Random(f"worlds/producers/{seed}")
     store = rng.choice((Store.MEMORY, Store.MEMORY, Store.SYNC))
-    return Plan(
+    return ProducersPlan(
         seed=seed,
         lock_mode=mode,
         life_ms=_LIFE_MS,

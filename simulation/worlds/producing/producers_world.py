@@ -14,13 +14,21 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.cluster import Cluster
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, SeedResult
 from lockstep.simulation.lab.faults.table import act
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.hosts import TOPIC
 from lockstep.simulation.lab.setup import Setup
 from lockstep.simulation.world import World
-from lockstep.simulation.worlds.producing.producers import BROKERS, BUSY, CLOSE, FULL, PRODUCERS, Plan, draw_plan
+from lockstep.simulation.worlds.producing.producers import (
+    BROKERS,
+    BUSY,
+    CLOSE,
+    FULL,
+    PRODUCERS,
+    ProducersPlan,
+    draw_plan,
+)
 from lockstep.simulation.worlds.producing.sent import KEYS, Places, Sent, text_of
 from lockstep.store import AppendResult, Record, StoreFull
 
@@ -68,7 +76,7 @@ class _Broker:
 class ProducersWorld:
     """`run` plays the plan; then `findings` has what went wrong and what happened."""
 
-    def __init__(self, world: World, plan: Plan) -> None:
+    def __init__(self, world: World, plan: ProducersPlan) -> None:
         self.world = world
         self.plan = plan
         self._brokers = {name: _Broker(random.Random(f"{plan.seed}/{name}"), self._saw) for name in BROKERS}
@@ -273,13 +281,13 @@ class _Producers:
     )
     rocketmqs: Final = frozenset[str]()
 
-    def draw(self, seed: int, mode: LockMode) -> Plan:
+    def draw(self, seed: int, mode: LockMode) -> ProducersPlan:
         return draw_plan(seed, mode)
 
-    def build(self, world: World, plan: Plan) -> ProducersWorld:
+    def build(self, world: World, plan: ProducersPlan) -> ProducersWorld:
         return ProducersWorld(world, plan)
 
-    def fails(self, outcome: Outcome) -> bool:
+    def fails(self, outcome: SeedResult) -> bool:
         return bool(outcome.error or outcome.wrong)
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.simulation.commands.app import app, main
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.search.summary import Summary, report
 from tests.simulation.search.test_explain import stop_inside_a_call
@@ -110,7 +110,7 @@ def test_a_plan_is_shrunk_explained_and_replayed(tmp_path: Path) -> None:
 def test_a_sweep_in_which_nothing_happened_says_so() -> None:
     """Without a fault and a takeover it has not shown anything."""
     summary = Summary("worlds")
-    summary.add(Outcome(1, LockMode.FENCED, ""))
+    summary.add(SeedResult(1, LockMode.FENCED, ""))
     assert not summary.good
     assert any("NOTHING HAPPENED in fenced mode" in line for line in report(summary, [LockMode.FENCED]))
 
@@ -146,7 +146,7 @@ def test_failing_seeds_are_sorted(tmp_path: Path) -> None:
     """Several processes end their seeds in any order; the report and the file have them in order of seed and mode."""
     summary = Summary("worlds")
     for seed, mode in ((11, LockMode.FENCED), (2, LockMode.FENCED), (11, LockMode.FAITHFUL), (3, LockMode.FENCED)):
-        summary.add(Outcome(seed, mode, "hash", error="LimitError"))
+        summary.add(SeedResult(seed, mode, "hash", error="LimitError"))
     cases = [(2, "fenced"), (3, "fenced"), (11, "faithful"), (11, "fenced")]
     assert [(outcome.seed, outcome.mode) for outcome in summary.failing] == cases
     failed = [line.split("--seed ")[1] for line in report(summary, list(LockMode)) if line.startswith("FAILED")]
@@ -160,6 +160,6 @@ def test_failing_seeds_are_sorted(tmp_path: Path) -> None:
 
 def _write_state(path: Path, *seeds: int, wrong: Mapping[str, int] = {"overlap": 1}) -> None:
     """Outcomes of seeds that failed, or with nothing `wrong` did not."""
-    outcomes = [Outcome(seed, LockMode.FENCED, "hash", dict(wrong), sometimes={"takeovers": 1}) for seed in seeds]
+    outcomes = [SeedResult(seed, LockMode.FENCED, "hash", dict(wrong), sometimes={"takeovers": 1}) for seed in seeds]
     lines = [json.dumps({"experiment": "worlds"}), *(json.dumps(outcome.to_json()) for outcome in outcomes)]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

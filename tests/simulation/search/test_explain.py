@@ -17,7 +17,7 @@ from lockstep.simulation.search.facts import facts_of
 from lockstep.simulation.search.texts import story_of, words_of
 from lockstep.simulation.search.violation import violation_of
 from lockstep.simulation.worlds.experiment import WORLDS
-from lockstep.simulation.worlds.plan import Fault, Plan, Store, draw_plan
+from lockstep.simulation.worlds.plan import Fault, Store, WorldPlan, draw_plan
 from tests.simulation.search.toy import SILENT, Toy, ToyPlan
 
 _MODES = {"last-to-ask-wins": LockMode.FENCED, "commit-before-call": LockMode.FENCED}
@@ -68,7 +68,7 @@ def test_until_it_is_healed_a_run_is_the_same() -> None:
     assert "heal" in lines[1][len(same)]
 
 
-def stop_inside_a_call() -> Plan:
+def stop_inside_a_call() -> WorldPlan:
     """One queue. c1 is stopped inside a call of 2 s for longer than its lock of 6 s lasts; c2 waits for the queue."""
     plan = replace(
         draw_plan(1, LockMode.FAITHFUL),

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.simulation.commands.app import app
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.search.summary import Summary
 from lockstep.simulation.search.sweep import StateFile, sweep
@@ -80,11 +80,11 @@ def test_a_sweep_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 def test_violations_fail_fenced_mode_alone() -> None:
     """Faithful mode's violations are RocketMQ's, and counted; a world that did not end fails in both modes."""
     summary = Summary("worlds")
-    summary.add(Outcome(1, LockMode.FAITHFUL, "", wrong={"overlap": 2}))
-    summary.add(Outcome(1, LockMode.FENCED, ""))
+    summary.add(SeedResult(1, LockMode.FAITHFUL, "", wrong={"overlap": 2}))
+    summary.add(SeedResult(1, LockMode.FENCED, ""))
     assert not summary.failing
-    summary.add(Outcome(2, LockMode.FENCED, "", wrong={"overlap": 1}))
-    summary.add(Outcome(2, LockMode.FAITHFUL, "", error="LimitError: ..."))
+    summary.add(SeedResult(2, LockMode.FENCED, "", wrong={"overlap": 1}))
+    summary.add(SeedResult(2, LockMode.FAITHFUL, "", error="LimitError: ..."))
     assert [(outcome.seed, outcome.mode) for outcome in summary.failing] == [
         (2, LockMode.FAITHFUL),
         (2, LockMode.FENCED),
@@ -96,10 +96,10 @@ def test_what_never_happened_is_said() -> None:
     """A sweep in which there was no takeover proves nothing, and says so."""
     summary = Summary("worlds")
     for seed in range(100):
-        summary.add(Outcome(seed, LockMode.FAITHFUL, "", sometimes={"takeovers": 1} if seed < 4 else {}))
+        summary.add(SeedResult(seed, LockMode.FAITHFUL, "", sometimes={"takeovers": 1} if seed < 4 else {}))
     assert (LockMode.FAITHFUL, "takeovers", 0.04) in summary.too_rare()
-    summary.add(Outcome(100, LockMode.FAITHFUL, "", sometimes={"takeovers": 9}))
-    summary.add(Outcome(101, LockMode.FAITHFUL, "", sometimes={"takeovers": 1}))
+    summary.add(SeedResult(100, LockMode.FAITHFUL, "", sometimes={"takeovers": 9}))
+    summary.add(SeedResult(101, LockMode.FAITHFUL, "", sometimes={"takeovers": 1}))
     assert "takeovers" not in [name for _, name, _ in summary.too_rare()]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from lockstep.simulation.lab.cluster import Cluster
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome, fewer
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, SeedResult, fewer
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
@@ -85,5 +85,5 @@ class Toy:
     def build(self, world: World, plan: ToyPlan) -> ToyWorld:
         return ToyWorld(world, plan)
 
-    def fails(self, outcome: Outcome) -> bool:
+    def fails(self, outcome: SeedResult) -> bool:
         return bool(outcome.wrong)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import outcome_of, run_plan
 from lockstep.simulation.search.plan_file import parse_plan, plan_text
@@ -74,6 +74,6 @@ def plan_of(case: Case) -> Any:
     return kept_plans().get(case) or experiment.draw(case.seed, LockMode(case.mode))
 
 
-def run_case(case: Case) -> Outcome:
+def run_case(case: Case) -> SeedResult:
     """Run a world: with the plan that is kept, else with what its seed draws."""
     return outcome_of(run_plan(find_experiment(case.experiment), plan_of(case)))

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.worlds.experiment import WORLDS
 from tests.simulation.worlds.kept import FAILED_ONCE, Case, held_seeds, run_case
@@ -14,7 +14,7 @@ EACH: Final = 10
 KEPT: Final = sorted({*(Case("worlds", "fenced", seed) for seed in held_seeds().values()), *FAILED_ONCE})
 
 
-def wrong(outcome: Outcome) -> str:
+def wrong(outcome: SeedResult) -> str:
     """What went wrong in a world; empty: nothing."""
     return outcome.error or "\n".join(outcome.texts)
 

@@ -14,7 +14,7 @@ from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.asked import Asked
 from lockstep.simulation.worlds.owners import Grant, Owners
-from lockstep.simulation.worlds.plan import Plan
+from lockstep.simulation.worlds.plan import WorldPlan
 
 QUEUE = MessageQueue("orders", "broker", 0)
 LEASE_MS = 6000
@@ -43,7 +43,7 @@ class Told:
 
     def __init__(self, mode: LockMode) -> None:
         self.world = Clock()
-        plan: Plan = cast("Any", find_experiment("worlds/mixed")).draw(1, mode)
+        plan: WorldPlan = cast("Any", find_experiment("worlds/mixed")).draw(1, mode)
         self.owners = Owners(Findings(cast("World", self.world)), plan, fenced=plan.fenced)
 
     def grant(self, address: str, at_ms: int, epoch: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The house of an exhibit: a cluster of the lab, and what took too long in it."""
+"""A run of an exhibit: a cluster of the lab, and what took too long in it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from lockstep.simulation.museum.waits import Seen, idle_queues, not_drained
 from lockstep.simulation.world import World
 from lockstep.store import MessageStore
 
-__all__ = ["House"]
+__all__ = ["ExhibitRun"]
 
 _CALM_MS: Final = 25_000
 _OLD: Final = bytes(3_000)
@@ -24,8 +24,8 @@ _HOST: Final = bytes(4)
 _KEYS: Final = 5
 
 
-class House(PlayedStory):
-    """A Played."""
+class ExhibitRun(PlayedStory):
+    """A story of the lab with the messages of the exhibit, and the checks of waits.py at its end."""
 
     def __init__(self, world: World, plan: MuseumPlan) -> None:
         furnished, app = plan.furnished(), UserApp(TOPIC, GROUP, self._make)
