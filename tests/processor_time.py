@@ -12,6 +12,7 @@ from collections.abc import Generator
 
 import pytest
 
+from tests.forked.process import seconds_of_forked
 from tests.tiers import Tier
 
 __all__ = ["ProcessorTime", "add_options"]
@@ -41,11 +42,11 @@ class ProcessorTime:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        before = time.process_time() + seconds_of_children()
+        before = time.process_time() + seconds_of_children() + seconds_of_forked()
         try:
             return (yield)
         finally:
-            seconds = time.process_time() + seconds_of_children() - before
+            seconds = time.process_time() + seconds_of_children() + seconds_of_forked() - before
             item.user_properties.append((_PROPERTY, seconds))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

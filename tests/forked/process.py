@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
-__all__ = ["Forked", "stop_server"]
+__all__ = ["Forked", "seconds_of_forked", "stop_server"]
 
 SERVER = Path(__file__).with_name("server.py")
 
@@ -25,6 +25,7 @@ class _Server:
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self.seconds = 0.0
 
     def fork(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         text = json.dumps(request).encode()
@@ -53,6 +54,11 @@ _SERVER = _Server()
 def stop_server() -> None:
     """At the end of a session. What has ended of what was forked is counted in this process's children."""
     _SERVER.stop()
+
+
+def seconds_of_forked() -> float:
+    """Processor time of those that have ended and were waited for, in seconds."""
+    return _SERVER.seconds
 
 
 class Forked:
@@ -116,9 +122,11 @@ class Forked:
         if self.returncode is None:
             self._answer.settimeout(timeout)
             try:
-                self.returncode = int(self._line())
+                status, seconds = self._line().split()
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(list(self.args), timeout or 0) from None
+            self.returncode = int(status)
+            _SERVER.seconds += float(seconds)
             self._answer.close()
         return self.returncode
 
@@ -128,7 +136,8 @@ class Forked:
 
         def end() -> None:
             late.set()
-            self.kill()
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # not `kill`: the other thread may wait for the same answer
 
         timer = threading.Timer(timeout or threading.TIMEOUT_MAX, end)
         timer.daemon = True

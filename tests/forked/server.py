@@ -3,7 +3,8 @@
 It runs as a program of its own with one thread, because a fork of a process with threads can hang. Its only argument is
 the descriptor of a socket. A request is a length of 4 bytes with four descriptors beside it (stdin, stdout, stderr, a
 socket for the answer), then JSON of that length: command, environment, folder, new_session. The answer is a line with
-the process id, and a line with the exit status when the process has ended.
+the process id, and, when the process has ended, one with its exit status and the processor time that it used, in
+seconds.
 
 What a forked program is not: it imports nothing slowly, and of Python's own options and variables it takes -P, -u, -m
 and PYTHONUNBUFFERED alone. Tests of the start itself use `subprocess`.
@@ -15,6 +16,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import runpy
 import signal
 import socket
@@ -89,7 +91,8 @@ def _answer_for(child: int, streams: list[int], answer: int) -> None:
         said.sendall(b"%d\n" % child)
         _, status = os.waitpid(child, 0)
         with suppress(BrokenPipeError):  # the test has ended
-            said.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            said.sendall(b"%d %f\n" % (os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime))
     os._exit(0)
 
 
