@@ -35,7 +35,9 @@ _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PR
 _INBOUND_PART = 8  # of the memory limit, for frames that are not finished
 _OUTBOUND_BYTES_MIN = 2 * FRAME_BYTES_MAX  # the longest answer, behind another that the peer has not read
 _SEGMENTS_WANTED = 8  # a full store drops about an eighth of its messages at a time
-_LEASE_MS_MIN, _PULL_SWEEP_MS = 1000, 5000  # of fenced locks; how long clients wait beyond a pull (wire.md 6.4)
+_LEASE_MS_MIN = 1000
+# Clients wait so much longer for a pull than the broker may hold it (wire.md 6.4).
+_PULL_SWEEP_MS = 5000
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerServer", "Interceptor"]
 
+# At a shutdown, peers get so long to take the last replies.
 _CLOSE_TIMEOUT_MS = 1000
 # How often the files of rules and certificates are looked at; RocketMQ looks at its rules as often.
 _LOOK_INTERVAL_MS = 5000
@@ -82,21 +83,30 @@ class BrokerServer:
             StoreUnusable: The data folder cannot be opened.
         """
         self._config = config
-        self._runtime, self._log = runtime, log
+        self._runtime = runtime
+        self._log = log
         self._interceptor = interceptor
         self._listening: list[tuple[_Port, Listening]] = []
         self._closed_ports: list[tuple[_Port, int]] = []  # with their numbers, while `_down`
-        self._down = self._stopping = False
+        # The ports are closed for a test, and may open again.
+        self._down = False
+        # The server ends.
+        self._stopping = False
         self._timers: dict[str, TimerHandle] = {}
         self._all_closed: asyncio.Future[None] | None = None
         self._due_timers: tuple[DueTimer, ...] = ()
         self._stop_wake_watch: Callable[[], object] = lambda: None
         self._settings = EndpointSettings(
-            server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max,
-            together=together, run=runtime.now_ms(),  # of two runs of a log the clock shows two times
-        )  # fmt: skip
+            server=True,
+            idle_close_ms=config.idle_close_ms,
+            header_bytes_max=config.header_bytes_max,
+            together=together,
+            # Of two runs of a log the clock shows two times (wire.md 17.4).
+            run=runtime.now_ms(),
+        )
         self._tls = self._open_tls() if config.tls_mode != "disabled" else None
-        self._broker_port = self._name_server_port = 0
+        self._broker_port = 0
+        self._name_server_port = 0
         self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None
         if self.name_server is not None:
             self.name_server.work.soon = self._call_soon
@@ -104,23 +114,27 @@ class BrokerServer:
         self._durable: DurableReplies | None = None
         self._registration: Registration | None = None
         if config.serve_broker:
-            now_ms = runtime.now_ms()
-            self.broker = Broker(config, runtime.rng, log, now_ms, runtime.storage, on_progress)
-            self.broker.work.soon = self._call_soon
+            self.broker = self._open_broker(on_progress)
             self._registration = Registration(self.broker, runtime, self.name_server)
-            if self.broker.durable is not None:
-                # Not for a broker in memory.
-                from lockstep.broker.persistence import durable_replies, restart_trace
-
-                restart_trace.leave_resets(self.broker, runtime)
-                self._durable = durable_replies.DurableReplies(
-                    runtime, self.broker, self.broker.durable, partial(self._after_read, self.broker)
-                )
         limits = self.broker.limits if self.broker is not None else LimitLog(log)
         if self.name_server is not None:
             self.name_server.limits = limits
         self._connections = Connections(config, limits, log)
         self._acl = self._open_acl() if config.acl_enable else None
+
+    def _open_broker(self, on_progress: Callable[[str], None]) -> Broker:
+        runtime = self._runtime
+        broker = Broker(self._config, runtime.rng, self._log, runtime.now_ms(), runtime.storage, on_progress)
+        broker.work.soon = self._call_soon
+        if broker.durable is not None:
+            # Imported here: a broker in memory does not need it.
+            from lockstep.broker.persistence import durable_replies, restart_trace
+
+            restart_trace.leave_resets(broker, runtime)
+            self._durable = durable_replies.DurableReplies(
+                runtime, broker, broker.durable, partial(self._after_read, broker)
+            )
+        return broker
 
     def _open_acl(self) -> "AclGate":
         from lockstep.broker.acl.gate import open_acl  # other brokers do without PyYAML
@@ -173,6 +187,7 @@ class BrokerServer:
         config = self._config
         if self._durable is not None:
             await self._durable.start()
+        # With files, an answer waits until what it promises is on the disk; in memory it leaves at once.
         answer = self._durable.answer if self._durable is not None else partial(answer_at_once, broker)
         factory = self._endpoint_factory(
             answer if self._acl is None else self._acl.before_broker(answer),
@@ -180,6 +195,7 @@ class BrokerServer:
             after_read=partial(self._after_read, broker),
             before_replies=sends_together(broker),
         )
+        # First the port, then the registration: the name server must name no address that refuses connections.
         self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
         broker.set_port(self._broker_port)
         assert self._registration is not None
@@ -198,6 +214,7 @@ class BrokerServer:
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
         if self.name_server is not None:
             self._every(config.register_interval_ms, "own name server", self._registration.check_own)
+        # Without this port Java clients before 4.5 cannot send (wire.md 1.1). A busy one is no reason not to start.
         vip_port = self._broker_port - _VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
@@ -273,6 +290,7 @@ class BrokerServer:
             listening.close()
         if self._tls is not None:
             self._tls.close()
+        # First unregister: clients that are disconnected ask the name server at once, and must not be sent back here.
         if self._registration is not None:
             await self._registration.stop()
         if self._durable is not None:
@@ -344,6 +362,7 @@ class BrokerServer:
             self.broker.refresh_heartbeats(now_ms)
 
     def _on_broker_connection_closed(self, broker: Broker, endpoint: Endpoint) -> None:
+        # First the members leave their groups, then the lock delay of the connection's locks begins.
         broker.on_closed(endpoint)
         if broker.fence is not None:
             broker.fence.connection_ended(endpoint, self._runtime.now_ms())
@@ -358,6 +377,7 @@ class BrokerServer:
 
     def _every(self, interval_ms: int, name: str, action: Callable[[int], None]) -> None:
         def fire() -> None:
+            # First the next timer: an action that raises must not end the repetition.
             self._timers[name] = self._runtime.call_later_ms(interval_ms, fire)
             action(self._runtime.now_ms())
 

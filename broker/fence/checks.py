@@ -183,8 +183,17 @@ class FenceChecks:
         if times:
             write = self._log.info if claim.lock_epoch is not None else self._log.warning
             event = "fence_refused" if refused else "fence_served_with_warning"
-            write(event, act=act.value, reason=denial.reason.value, group=claim.consumer_group, queue_id=claim.queue_id,
-                topic=claim.topic, peer=connection.address, why=denial.remark, times=times)  # fmt: skip
+            write(
+                event,
+                act=act.value,
+                reason=denial.reason.value,
+                group=claim.consumer_group,
+                queue_id=claim.queue_id,
+                topic=claim.topic,
+                peer=connection.address,
+                why=denial.remark,
+                times=times,
+            )
         return denial if refused else None
 
     def _refuses(self, claim: Claiming) -> bool:

@@ -80,10 +80,22 @@ class LockNotices:
         ended, self._ended = self._ended, {}
         for (group, client_id, cause), changes in ended.items():
             if len(changes) > _LINES_MAX:
-                self._log.info("locks_ended", group=group, client_id=client_id, why=cause.value, count=len(changes),
-                    first=str(changes[0].queue))  # fmt: skip
+                self._log.info(
+                    "locks_ended",
+                    group=group,
+                    client_id=client_id,
+                    why=cause.value,
+                    count=len(changes),
+                    first=str(changes[0].queue),
+                )
                 continue
             for change in changes:
                 epoch = epoch_text(change.epoch)
-                self._log.info("lock_ended", group=group, client_id=client_id, why=cause.value,
-                    queue=str(change.queue), epoch=epoch)  # fmt: skip
+                self._log.info(
+                    "lock_ended",
+                    group=group,
+                    client_id=client_id,
+                    why=cause.value,
+                    queue=str(change.queue),
+                    epoch=epoch,
+                )

@@ -49,13 +49,19 @@ class Connections:
         self._rates = RequestRates(per_second, _PEERS_MAX) if per_second else None
         all_max, one_max = config.requests_under_way_max, config.requests_under_way_per_connection_max
         inbound = ByteBudget(
-            "inbound_bytes", config.inbound_bytes_limit, "an unfinished frame", limits,
+            "inbound_bytes",
+            config.inbound_bytes_limit,
+            "an unfinished frame",
+            limits,
             config.inbound_bytes_per_connection_max,
-        )  # fmt: skip
+        )
         outbound = ByteBudget(
-            "outbound_bytes", config.outbound_bytes_limit, "answers that it does not read", limits,
+            "outbound_bytes",
+            config.outbound_bytes_limit,
+            "answers that it does not read",
+            limits,
             config.outbound_bytes_per_connection_max,
-        )  # fmt: skip
+        )
         under_way = UnderWay(all_max, one_max, SPARED, limits) if all_max or one_max else None
         self.bounds = ConnectionBounds(Inbound(inbound, config.frame_timeout_ms, log), outbound, under_way)
         limits.used["connections_max"] = self._open.__len__

@@ -67,7 +67,8 @@ class ConfigFiles:
         self._tables = tables
         self._store = store
         self._delays = DelayOffsetTable({})
-        self._offset_copies, self._offsets_at = -1, 0
+        self._offset_copies = -1
+        self._offsets_at = 0
         # The offsets that were read are later than the beginning of all epochs up to this one.
         self.lock_epoch = 0
         # Without a file: every delivery is found in the log.

@@ -54,7 +54,8 @@ class DurableReplies:
         self._broker = broker
         self._flush_sync = config.flush_sync
         self._log = kept.store.log
-        self._topics, self._groups = kept.tables.topics, kept.tables.groups
+        self._topics = kept.tables.topics
+        self._groups = kept.tables.groups
         settings = FlushSettings(
             config.flush_sync, config.flush_interval_ms, config.flush_offsets_interval_ms, config.checkpoint_interval_ms
         )

@@ -131,9 +131,12 @@ class DurableStore:
         if self.data_dir.crashed:
             tables.offsets.lower_to(store.max_offsets())
             self._log.warning(
-                "recovered_after_crash", folder=self.data_dir.folder, messages_read=recovered.message_count,
-                cut_bytes=recovered.cut_bytes, damaged_places=recovered.damaged,
-            )  # fmt: skip
+                "recovered_after_crash",
+                folder=self.data_dir.folder,
+                messages_read=recovered.message_count,
+                cut_bytes=recovered.cut_bytes,
+                damaged_places=recovered.damaged,
+            )
         if is_whole and not is_of_apache:
             self._drop_deleted()
         else:

@@ -43,7 +43,8 @@ class LockTableFile:
         self._pending: dict[LockKey, StoredLock | None] = {}
         self._head: Callable[[], tuple[int, bool]] = lambda: (0, False)
         self._file: StoredFile | None = None  # as the other attributes below: of the thread that writes
-        self._end = self._end_max = 0
+        self._end = 0
+        self._end_max = 0
         self._must_rewrite = True
         self._written_grace = False
         self.table = ChangingTable(LOCK_TABLE, self._snapshot)

@@ -69,10 +69,24 @@ def pull_message(
     subscription, passes = _filter(broker, header, _check_group_and_queue(broker, header, now_ms))
     wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
     fence = broker.fence
-    pull = _new_tuple(HeldPull, (
-        connection, command, header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, subscription,
-        now_ms + wait_ms, header.consumer_group, passes, None, bool(header.sys_flag & _BULK),
-    ))  # fmt: skip
+    # The fields of a `HeldPull`, in its order.
+    pull = _new_tuple(
+        HeldPull,
+        (
+            connection,
+            command,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            header.max_msg_nums,
+            subscription,
+            now_ms + wait_ms,
+            header.consumer_group,
+            passes,
+            None,
+            bool(header.sys_flag & _BULK),
+        ),
+    )
     may_wait = bool(header.sys_flag & _SUSPEND and not command.is_one_way)
     if fence is not None and (denial := fence.checks.deny(connection, header, _PULL, now_ms)) is not None:
         if header.lock_epoch is not None:
@@ -140,8 +154,14 @@ def _record_offset_moved(broker: Broker, pull: HeldPull, result: GetResult, now_
     The tag and the key are the group. The pull is answered even if the event cannot be stored (wire.md 6.3).
     """
     group = pull.consumer_group
-    broker.log.warning("offset_out_of_bounds", group=group, topic=pull.topic, queue_id=pull.queue_id,
-        asked_offset=pull.queue_offset, next_offset=result.next_begin_offset)  # fmt: skip
+    broker.log.warning(
+        "offset_out_of_bounds",
+        group=group,
+        topic=pull.topic,
+        queue_id=pull.queue_id,
+        asked_offset=pull.queue_offset,
+        next_offset=result.next_begin_offset,
+    )
     content = {
         "consumerGroup": group,
         "messageQueue": {"brokerName": broker.config.broker_name, "queueId": pull.queue_id, "topic": pull.topic},

@@ -159,10 +159,25 @@ def _store_one(
             topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
     text = encoded(encode_properties(properties))
     born_host, born_port = broker.born_host(connection)
-    record = _new_record(Record, (
-        topic, queue_id, header.flag, header.sys_flag & IPV4_HOSTS, header.born_timestamp, born_host, born_port,
-        now_ms, header.reconsume_times or 0, 0, command.body, text, code,
-    ))  # fmt: skip
+    # The fields of a `Record`, in its order.
+    record = _new_record(
+        Record,
+        (
+            topic,
+            queue_id,
+            header.flag,
+            header.sys_flag & IPV4_HOSTS,
+            header.born_timestamp,
+            born_host,
+            born_port,
+            now_ms,
+            header.reconsume_times or 0,
+            0,
+            command.body,
+            text,
+            code,
+        ),
+    )
     if (
         run is not None
         and (run.waiting or connection.reads_on)

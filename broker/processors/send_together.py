@@ -144,9 +144,20 @@ class _Frame:
                 self._refuse(row, queue, why.code, str(why))
                 continue
             fields = (
-                queue.topic, queue.queue_id, flag, sys_flag & IPV4_HOSTS, born_ms, born_host, born_port, now_ms,
-                0, 0, content, text, code,
-            )  # fmt: skip
+                queue.topic,
+                queue.queue_id,
+                flag,
+                sys_flag & IPV4_HOSTS,
+                born_ms,
+                born_host,
+                born_port,
+                now_ms,
+                0,
+                0,
+                content,
+                text,
+                code,
+            )
             records.append(_new_record(Record, fields))
             accepted.append((row, queue, sequence))
             if entry is not None:

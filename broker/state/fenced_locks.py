@@ -83,8 +83,11 @@ class FencedLocks:
         self.epochs = Epochs(boot)
         self._grace_ends_ms: int | None = None
         self._locks = LockIndex()
-        self.find, self.was_freed = self._locks.find, self._locks.was_freed  # by (group, topic, queue id)
-        self.groups, self.held_topics = self._locks.groups, self._locks.held_topics
+        # By (group, topic, queue id).
+        self.find = self._locks.find
+        self.was_freed = self._locks.was_freed
+        self.groups = self._locks.groups
+        self.held_topics = self._locks.held_topics
         self.waiters = LockWaiters(settings.entries_max)
         self._due = DueLocks()
 

@@ -105,7 +105,8 @@ class ConsumerFilterManager:
         self._kept_characters = 0
         self._is_full = False
         self._filters: dict[str, dict[str, ConsumerFilter]] = {}  # group -> topic
-        self._second_began_ms = self._characters = 0
+        self._second_began_ms = 0
+        self._characters = 0
 
     def find(self, consumer_group: str, topic: str) -> ConsumerFilter | None:
         return self._filters.get(consumer_group, {}).get(topic)

@@ -39,8 +39,11 @@ class SendRun:
         complete: Callable[[RemotingCommand, Record, AppendResult], None],
         refuse: Callable[[WaitingSend, Record, Exception], None],
     ) -> None:
-        self._put_all, self._put, self._log_end = put_all, put, log_end
-        self._complete, self._refuse = complete, refuse
+        self._put_all = put_all
+        self._put = put
+        self._log_end = log_end
+        self._complete = complete
+        self._refuse = refuse
         self.waiting: list[Record] = []
         self._sends: list[WaitingSend] = []
         self._body_bytes = 0
@@ -61,7 +64,9 @@ class SendRun:
         records, sends = self.waiting, self._sends
         if not records:
             return
-        self.waiting, self._sends, self._body_bytes = [], [], 0
+        self.waiting = []
+        self._sends = []
+        self._body_bytes = 0
         if len(records) > 1:
             log_end = self._log_end()
             try:

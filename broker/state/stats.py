@@ -43,7 +43,9 @@ class _Item:
     def __init__(self) -> None:
         self.value = 0
         self.times = 0
-        self.minute, self.hour, self.day = StatsWindow.minute(), StatsWindow.hour(), StatsWindow.day()
+        self.minute = StatsWindow.minute()
+        self.hour = StatsWindow.hour()
+        self.day = StatsWindow.day()
 
     def add(self, value: int, times: int) -> None:
         self.value += value
@@ -95,7 +97,9 @@ class BrokerStats:
         self._items_max = items_max
         self._on_full = on_full
         self._is_full = False
-        self._got = self._found = 0  # since the last count
+        # Since the last count.
+        self._got = 0
+        self._found = 0
         self._store = store
         self._cluster = cluster
         self._items = {(name, cluster): _Item() for name in ("BROKER_PUT_NUMS", "BROKER_GET_NUMS")}

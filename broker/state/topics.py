@@ -57,7 +57,8 @@ class TopicConfigManager:
             on_change: Called after each change, when the data version has changed too, with the topics that are new
                 or changed. Name servers must be notified of them.
         """
-        self._topics_max, self._queues_max = config.topics_max, config.queues_max
+        self._topics_max = config.topics_max
+        self._queues_max = config.queues_max
         self._on_full = on_full
         self._on_change = on_change
         self._version = DataVersion(0, 0)

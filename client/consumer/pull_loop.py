@@ -30,7 +30,8 @@ OFF: Final = -1
 # One line for so many throttled pulls for the same reason.
 _LOG_EVERY: Final = 1000
 _MIB: Final = 1024 * 1024
-_COMMIT, _LITE = int(PullSysFlag.COMMIT_OFFSET), int(PullSysFlag.LITE_PULL)
+_COMMIT = int(PullSysFlag.COMMIT_OFFSET)
+_LITE = int(PullSysFlag.LITE_PULL)
 
 
 # Flow control -----------------------------------------------------------------------------------------------------

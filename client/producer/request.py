@@ -42,7 +42,8 @@ from lockstep.remoting.logs import StdlibLog
 
 __all__ = ["SendRequests", "common_sharding_key", "open_sender"]
 
-_SEND, _SEND_BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
+_SEND = int(RequestCode.SEND_MESSAGE_V2)
+_SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 _SEND_REPLY = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 _FLUSH_DISK_TIMEOUT = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _SYNC = CommunicationMode.SYNC
@@ -86,16 +87,22 @@ class SendRequests:
         self._always = f"{instance_id}UNIQ_KEY\x01"
         self._half = f"{names.TRAN_MSG}\x01true\x02{names.PGROUP}\x01{group}\x02"
         self._compress_over = config.compress_msg_body_over_howmuch or _NEVER
-        self._compress_type, self._compress_level = config.compress_type, config.compress_level
+        self._compress_type = config.compress_type
+        self._compress_level = config.compress_level
         self._compressing: WorkerPool | None = None
         self._closed = False
         self._checked_topics: set[str] = set()
         self._together: SendsTogether | None = None
         if config.send_together_max > 1:
             header = SendTogetherRequestHeader(
-                group, config.create_topic_key, config.default_topic_queue_nums, 0, None, config.unit_mode,
+                group,
+                config.create_topic_key,
+                config.default_topic_queue_nums,
+                0,
+                None,
+                config.unit_mode,
                 self._sequence_id,
-            )  # fmt: skip
+            )
             self._together = SendsTogether(runtime, config, self.command, header)
 
     def outgoing(
@@ -301,9 +308,15 @@ class SendRequests:
         """The broker's answer about an earlier attempt of a send (docs/wire.md 17.3). Raises RemotingError."""
         queue, ids = sequence.queue, outgoing.msg_ids
         header = FindSentRequestHeader(
-            outgoing.topic, queue.queue_id, sequence.search_from(ticket), ids[0], len(ids),
-            sequence.generation, sequence.sequence, self._sequence_id,
-        )  # fmt: skip
+            outgoing.topic,
+            queue.queue_id,
+            sequence.search_from(ticket),
+            ids[0],
+            len(ids),
+            sequence.generation,
+            sequence.sequence,
+            self._sequence_id,
+        )
         if self._together is not None:
             # First flush what waits: the numbers before this one must arrive before it.
             self._together.flush(queue.broker_name)

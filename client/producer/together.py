@@ -221,7 +221,9 @@ class _Link:
         waiting = self._waiting
         if not waiting:
             return
-        self._waiting, self._bytes, self._halved = [], 0, False
+        self._waiting = []
+        self._bytes = 0
+        self._halved = False
         waited_ms = self._together.runtime.now_ms() - self._since_ms
         timeout_ms = max(self._timeout_ms - waited_ms, 1)
         if self._in_batches:
@@ -282,9 +284,16 @@ class _Link:
                 queues.append(FrameQueue(outgoing.topic, queue.queue_id, generation))
             body, properties = outgoing.body, outgoing.properties.encode("utf-8", "replace")
             heads.append(
-                (index, sequence, outgoing.born_timestamp_ms, outgoing.flag, outgoing.sys_flag, len(body),
-                 len(properties))
-            )  # fmt: skip
+                (
+                    index,
+                    sequence,
+                    outgoing.born_timestamp_ms,
+                    outgoing.flag,
+                    outgoing.sys_flag,
+                    len(body),
+                    len(properties),
+                )
+            )
             texts += (body, properties)
         header = self._together.header._replace(message_count=len(waiting), broker_name=waiting[0].queue.broker_name)
         return RemotingCommand(_SEND_TOGETHER, header, encode_sends(queues, heads, texts))

@@ -127,7 +127,7 @@ class Across:
 
     def _id_again(
         self, topic: _Topic, number: int, known: int, place: int, record: Record, last: Record | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Judge two offsets with one id: a retry needs equal keys, and no message of that key between the two."""
         self.findings.duplicates[Cause.PRODUCER_RETRY] += 1
         topic.twice_ids.add(number)

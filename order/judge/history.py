@@ -32,7 +32,9 @@ class QueueHistory:
         self, seen: QueueSeen, sent: SentQueue, facts: Facts, findings: Findings, first_handled: FirstHandled
     ) -> None:
         """`first_handled` is called with each message that is handled for the first time (across.py)."""
-        self.group, self.queue, self.findings = seen.group, seen.queue, findings
+        self.group = seen.group
+        self.queue = seen.queue
+        self.findings = findings
         self.attempted = OffsetSet()  # the listener was called
         self.done = OffsetSet()  # the listener succeeded, or the message went to the dead-letter topic
         self.skipped = OffsetSet()  # skipped by a reset
@@ -266,7 +268,7 @@ class QueueHistory:
 
     def _check_key_order(
         self, period: Period, record: Record, offset: int, key: str | None, last: Record | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         if last is None or offset >= last["offset"]:
             self.last_of_key[key] = record
             return

@@ -38,7 +38,7 @@ class Rewinds:
 
     def judge(
         self, period: Period, periods: Mapping[tuple[str, int], Period], record: Record
-    ) -> tuple[Confidence, str]:  # fmt: skip
+    ) -> tuple[Confidence, str]:
         """Judge a repeat below the floor. Returns CERTAIN and a sentence, or UNDECIDED: then `finish` decides."""
         commit, grant = period.floor_record, period.grant
         if grant is not None and self._members.was_idle(self._group, grant, period.clock):

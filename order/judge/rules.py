@@ -148,9 +148,7 @@ class OrderChecker:
             if record.get("msg_id") is not None:
                 self._failed_ids.add(digest(record["msg_id"]))
 
-    def report(
-        self, torn_lines: int = 0, broken_lines: int = 0, broken: Sequence[BrokenLine] = ()
-    ) -> OrderReport:  # fmt: skip
+    def report(self, torn_lines: int = 0, broken_lines: int = 0, broken: Sequence[BrokenLine] = ()) -> OrderReport:
         """The verdict. Call it once, after the last record."""
         results = [self._queues[name].finish() for name in sorted(self._queues)]
         unseen: list[str] = []

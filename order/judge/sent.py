@@ -170,9 +170,7 @@ class UnsentMessages(NamedTuple):
     sent_end: int
     gave_up: bool
 
-    def judge(
-        self, explained: Container[str], findings: Findings, unseen: list[str], *, all_closed: bool
-    ) -> None:  # fmt: skip
+    def judge(self, explained: Container[str], findings: Findings, unseen: list[str], *, all_closed: bool) -> None:
         """Report those that no producer sent.
 
         Args:

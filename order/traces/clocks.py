@@ -140,9 +140,12 @@ class Clocks:
     """The numbered clocks of all traces. `axis_ns[clock] + mono_ns` is a common time that agrees with all causes."""
 
     def __init__(
-        self, clocks: Sequence[Clock], of_stretch: Sequence[Sequence[int]], edges: dict[tuple[int, int], int],
+        self,
+        clocks: Sequence[Clock],
+        of_stretch: Sequence[Sequence[int]],
+        edges: dict[tuple[int, int], int],
         wall_skew_ms: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._clocks = clocks
         self._of_stretch = of_stretch
         self._skew_ns = wall_skew_ms * 1_000_000
@@ -357,9 +360,7 @@ def reboot_edges(traces: Sequence[Stretches], of_stretch: Sequence[Sequence[int]
     return edges
 
 
-def _clock_of(
-    stretch: _Stretch, source: int, clocks: list[Clock], named: dict[tuple[Any, ...], list[int]]
-) -> int:  # fmt: skip
+def _clock_of(stretch: _Stretch, source: int, clocks: list[Clock], named: dict[tuple[Any, ...], list[int]]) -> int:
     """The number of a stretch's clock. Adds a new clock if no known one fits."""
     identity, apart = stretch.identity, stretch.wall_minus_mono_ns
     host = "no name" if identity.host is None else str(identity.host)

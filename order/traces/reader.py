@@ -83,7 +83,8 @@ class TraceLines:
 
     def read(self, lines: Iterable[bytes], wanted: Callable[[bytes], bool] | None = None) -> Iterator[Record]:
         """Yield the records of the lines that are `wanted`. Lines may lack their ends."""
-        self.torn_lines = self.broken_lines = 0
+        self.torn_lines = 0
+        self.broken_lines = 0
         self.broken, self.torn = [], []
         self._no_json = 0
         scan, why_not, number = _scan, why_broken, 0

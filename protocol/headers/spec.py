@@ -26,7 +26,9 @@ _REQUIRED: Any = object()
 _new_tuple = tuple.__new__
 # A header has few shapes; a hostile peer must not fill the cache.
 _SHAPES_MAX = 64
-_NAMES_MAX, _CHARACTERS_MAX = 64, 1024  # likewise: of one shape
+# Likewise: names of one shape, and their characters.
+_NAMES_MAX = 64
+_CHARACTERS_MAX = 1024
 _FLAGS = {"true": True, "false": False}
 _UNUSUAL = (KeyError, TypeError, ValueError, struct.error)
 

@@ -88,6 +88,7 @@ class Dialer:
         endpoint = self.open_endpoint(address)
         if endpoint is not None:
             return endpoint
+        # Callers at the same time share one attempt. `shield`: one that gives up must not end it for the others.
         task = self._connecting.get(address)
         if task is None:
             task = self._runtime.create_task(self._connect(address), name=f"connect {address}")
@@ -115,6 +116,7 @@ class Dialer:
         except (OSError, ValueError) as error:
             # ValueError: a host that is no name, here or in the resolver.
             raise ConnectFailed(address, str(error)) from None
+        # First the greeting: a broker knows the group before a pull or a lock request comes (wire.md 6.2, 9.2).
         await self._introduce(address, endpoint)
         self._open[address] = endpoint
         self._log.debug("connected", peer=address)
@@ -125,6 +127,7 @@ class Dialer:
         if self._tls is None:
             await self._runtime.create_connection(lambda: endpoint, host, port)
             return
+        # Imported here, because few clients use TLS.
         from lockstep.remoting.tls.link import TlsLink
         from lockstep.remoting.tls.session import TlsError
 
@@ -152,6 +155,7 @@ class Dialer:
             raise
         finally:
             del self._greeting[address]
+        # Asked again, because `close` may have been called during the greeting.
         if self._stopped.is_set():
             endpoint.abort(_SHUT_DOWN)
             raise ConnectFailed(address, _SHUT_DOWN)

@@ -24,11 +24,13 @@ __all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler"
 
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
 _SESSION_BITS: Final = 96
+# A peer that does not read gets no more requests when so many bytes wait to be sent.
 _UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
-# Of one connection before the others have their turn. uvloop may bring 32 reads of 256 KiB of one at once.
+# A turn of one connection: so long its requests are handled, and so many bytes are read, before the others have
+# theirs. uvloop may bring 32 reads of 256 KiB of one connection at once.
 _TURN_NS: Final = 1_000_000
 _TURN_BYTES: Final = 512 * 1024
-# About so many bytes has a reply without its body.
+# A reply without its body has about so many bytes.
 _HEAD_BYTES: Final = 256
 # A shorter read is the last one before other connections are polled.
 _LARGE_READ_BYTES: Final = 64 * 1024
@@ -100,7 +102,8 @@ class Endpoint(asyncio.Protocol):
         bounds: ConnectionBounds | None = None,
     ) -> None:
         self._runtime = runtime
-        self._settings, self._callbacks = settings, callbacks
+        self._settings = settings
+        self._callbacks = callbacks
         self._log = log
         self._bounds = bounds
         self._under_way = bounds.under_way if bounds is not None else None
@@ -118,9 +121,15 @@ class Endpoint(asyncio.Protocol):
         self._late: list[RemotingCommand] = []
         self._drained: asyncio.Future[None] | None = None
         self.when_lost: list[Callable[[], object]] = []
-        self._working = self.is_local = self.reads_on = False
-        self.read_at_ms = self.late_count = 0
-        self.address = self.host = "?"
+        # The requests of a read are being handled. Their replies leave together, with one write.
+        self._working = False
+        self.is_local = False
+        # More requests of this read may follow the one that is being handled.
+        self.reads_on = False
+        self.read_at_ms = 0
+        self.late_count = 0
+        self.address = "?"
+        self.host = "?"
 
     # Calls ---------------------------------------------------------------------------------------------------
 
@@ -264,6 +273,7 @@ class Endpoint(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # Writing goes on when a quarter is left, so that it does not stop and go on with each reply.
         high = self._settings.write_high_water_bytes
         self._transport.set_write_buffer_limits(high, high // 4)
         if peer := transport.get_extra_info("peername"):
@@ -286,6 +296,7 @@ class Endpoint(asyncio.Protocol):
             self._timer = None
         by_peer = exc is None or isinstance(exc, ConnectionResetError | BrokenPipeError)
         ended = self._connection.lost(str(exc) if exc else "the peer closed it", by_peer=by_peer)
+        # First the callers that wait, then `on_closed`: when the connection is forgotten, none of its requests waits.
         self._wake_writers()
         for one in ended:
             _finish(one)
@@ -307,6 +318,8 @@ class Endpoint(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._connection.writes_full()
         self._note_outbound()
+        # A server reads no more requests from a peer that does not take its replies. A client must read on: the replies
+        # that it waits for may be what its peer cannot write.
         if self._settings.server and self._transport is not None:
             self._transport.pause_reading()
 
@@ -342,6 +355,8 @@ class Endpoint(asyncio.Protocol):
         try:
             over = self._handle_frames(replies, large=read_bytes > _LARGE_READ_BYTES)
         except (FrameError, HeaderError) as error:
+            # As in RocketMQ the connection closes without an error reply (wire.md 1.1). The requests before the bad
+            # frame were handled, so their replies leave first.
             self._log.warning("frame_unreadable", peer=self.address, reason=str(error))
             self._flush(replies)
             self.abort(str(error))
@@ -383,6 +398,7 @@ class Endpoint(asyncio.Protocol):
                 if under_way is not None and not event.flag & _ONE_WAY:
                     under_way.add(self, 1)
                     on_request = under_way.handler(self, callbacks.on_request)
+            # A one-way request has no reply, whatever its handler returned (wire.md 16).
             elif not event.flag & _ONE_WAY:
                 reply_bytes += _HEAD_BYTES + len(reply.body)
                 if turn_ends_ns:

@@ -84,8 +84,20 @@ class TlsLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: TimerHandle | None = None
         self._unsealed = _Unsealed()
-        self._paused = self._delivering = self._failed = False
-        self._sealing = self._below_full = self._inner_full = self._ending = False
+        # `inner` wants nothing more for now.
+        self._paused = False
+        # `_deliver` is on the stack: `inner` may pause or close while it gets data.
+        self._delivering = False
+        # The handshake failed, and `on_failed` was called.
+        self._failed = False
+        # The next part is encrypted in the next turn of the loop.
+        self._sealing = False
+        # The transport below has asked to write no more.
+        self._below_full = False
+        # `inner` was asked to write no more.
+        self._inner_full = False
+        # `inner` closed the connection. It ends when all that waits is encrypted and written.
+        self._ending = False
         self._broken: ConnectionResetError | None = None  # why an open session ended
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # it need not be awaited

@@ -29,7 +29,8 @@ class TlsSession:
     """
 
     def __init__(self, context: ssl.SSLContext, *, server: bool, host: str | None = None) -> None:
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=host)
         self.is_open = False
         self.is_ended = False

@@ -205,7 +205,8 @@ class Recovery:
         self._events.error("queue_entries_missing")
         self._rebuild = True
         self._last.clear()
-        self._count, self._damaged = 0, self._missing
+        self._count = 0
+        self._damaged = self._missing
         return self._read_log(self._store.log.min_offset, safe)
 
     def _read_log(self, start: int, safe: int) -> int:

@@ -90,8 +90,11 @@ class EntryRepair:
         if repaired:
             self._events.warning(
                 "queue_entries_repaired",
-                topic=queue.topic, queue_id=queue.queue_id, queue_offset=queue_offset, entries=repaired,
-            )  # fmt: skip
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                queue_offset=queue_offset,
+                entries=repaired,
+            )
 
     def _give_up(self, queue: FileQueue, queue_offset: int) -> None:
         if len(self._not_found) >= _NOT_FOUND_MAX:

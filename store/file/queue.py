@@ -45,7 +45,8 @@ class FileQueue:
         self.trusted_from = 0
         self.begin = 0
         self.must_clear = False
-        self.is_deleted = self.in_sync = False
+        self.is_deleted = False
+        self.in_sync = False
         self._tail = bytearray()
         self._tail_offset = 0
 

@@ -157,7 +157,9 @@ class Segments(FileRun):
 
     def moved(self, root: str, name: str) -> None:
         """The folder was renamed; files that are open stay so."""
-        self._root, self.name, self.folder = root, name, f"{root}/{name}"
+        self._root = root
+        self.name = name
+        self.folder = f"{root}/{name}"
 
     def _delete(self, start: int) -> str:
         path = self.path_of(start)

@@ -36,7 +36,8 @@ class IndexFile:
         self._new_items = bytearray()
         self._new_slots: dict[int, int] = {}
         self._first_new = 1
-        self._dirty = self._is_closed = False
+        self._dirty = False
+        self._is_closed = False
 
     def make(self) -> None:
         """Raises OSError."""

@@ -147,4 +147,6 @@ class CommitLog:
         """Release the memory; the log is empty afterwards."""
         for segment in self._segments:
             segment.buffer.close()
-        self._segments, self._starts, self._active = [], [], None
+        self._segments = []
+        self._starts = []
+        self._active = None

@@ -25,8 +25,12 @@ __all__ = ["YIELD_AFTER", "ConsumeService", "OrderedService", "ServiceParts", "r
 
 # After so many listener calls other tasks get a turn, even if no call had to wait.
 YIELD_AFTER: Final = 64
-_SUSPEND_MIN_MS, _SUSPEND_MAX_MS = 10, 30_000  # wire.md 12.7
-_LOCK_GRANTED_MS, _LOCK_REFUSED_MS = 10, 3000
+# The bounds of a listener's own suspend time (wire.md 12.7).
+_SUSPEND_MIN_MS = 10
+_SUSPEND_MAX_MS = 30_000
+# After a lock request of the consume path the queue is tried again so much later (wire.md 7.3).
+_LOCK_GRANTED_MS = 10
+_LOCK_REFUSED_MS = 3000
 _UNLIMITED: Final = 2**31 - 1
 
 P = TypeVar("P", bound=ProcessQueue)

@@ -24,7 +24,8 @@ class CallTimes:
     __slots__ = ("failed", "handled", "waits")
 
     def __init__(self) -> None:
-        self.handled, self.failed = Histogram(_PROCESS_MS), Histogram(_PROCESS_MS)
+        self.handled = Histogram(_PROCESS_MS)
+        self.failed = Histogram(_PROCESS_MS)
         self.waits = Histogram(_AWAIT_MS)
 
 

@@ -27,8 +27,13 @@ class TopicTotals:
         self.slow_ms = slow_ms
         self.slow = 0
         self.times = times
-        self.pulls = self.pulled = self.pull_ms = 0
-        self.calls = self.ok = self.failed = self.consume_ms = 0
+        self.pulls = 0
+        self.pulled = 0
+        self.pull_ms = 0
+        self.calls = 0
+        self.ok = 0
+        self.failed = 0
+        self.consume_ms = 0
 
     def consumed(self, message_count: int, duration_ms: int, failed: bool) -> None:
         """Count a listener call with one result for all its messages."""
@@ -65,10 +70,13 @@ class _Windows:
 
     def __init__(self, totals: TopicTotals) -> None:
         self.totals = totals
-        self.pull_ms, self.pulled = StatsWindow.minute(), StatsWindow.minute()
-        self.rt, self.rt_hour = StatsWindow.minute(), StatsWindow.hour()
+        self.pull_ms = StatsWindow.minute()
+        self.pulled = StatsWindow.minute()
+        self.rt = StatsWindow.minute()
+        self.rt_hour = StatsWindow.hour()
         self.ok = StatsWindow.minute()
-        self.failed, self.failed_hour = StatsWindow.minute(), StatsWindow.hour()
+        self.failed = StatsWindow.minute()
+        self.failed_hour = StatsWindow.hour()
 
     def sample(self, now_ms: int, hour: bool) -> None:
         totals = self.totals

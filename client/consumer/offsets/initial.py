@@ -14,7 +14,8 @@ from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["DEFAULT_LOOK_BACK_MS", "FirstOffset"]
 
-_FIRST, _TIMESTAMP = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+_FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+_TIMESTAMP = ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
 DEFAULT_LOOK_BACK_MS = 30 * 60 * 1000
 
 
