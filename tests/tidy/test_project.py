@@ -11,7 +11,7 @@ MACHINE_PATH = re.compile(r"(?<![\w./:~$}>-])/(?:work|root|home|tmp|Users)(?=/|\
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX+)\b")  # SCHEDULE_TOPIC_XXXX is one word, and none of these
 WRONG_NAME = re.compile(r"pip3? install [^\n`]*\blockstep\b(?!-mq)")
 CITATION = re.compile(r"wire\.md,? (\d+(?:\.\d+)?)(?:(?:,| and) (\d+(?:\.\d+)?))*")
-OUTSIDE = {Path("pipeline/found_by_spark/pyspark_lockstep"): "pyspark_lockstep"}  # Spark looks at the top alone
+OUTSIDE = {Path("pipeline/autodiscovery/pyspark_lockstep"): "pyspark_lockstep"}  # Spark looks at the top alone
 HEADING = re.compile(r"^#+ (\d+(?:\.\d+)?)\b", re.MULTILINE)
 
 
