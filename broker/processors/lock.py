@@ -82,6 +82,7 @@ def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand,
         return _lock_fenced(broker, locks, connection, command, body, now_ms)
     answers = locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
     granted = body.mq_set
+    # Nearly all requests only renew. Then the reply has the queues of the request, and no answer needs an event.
     if not broker.config.log_debug and [answer.outcome for answer in answers].count(_RENEWED) == len(answers):
         broker.lock_counts.outcomes[_RENEWED] += len(answers)
     else:
@@ -100,6 +101,7 @@ def _lock_fenced(
 ) -> RemotingCommand | None:
     """An answer leaves when the periods of ownership that it is about are on the disk, if the broker has one."""
     assert broker.fence is not None
+    # First the client of this connection, then its locks: the end of the connection begins their lock delay.
     broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
     group, client_id, queues, epochs = body
     wire: dict[str, Any]
@@ -117,6 +119,7 @@ def _lock_fenced(
         wire = _ok(body, answers).to_wire()
     reply = command.reply(ResponseCode.SUCCESS, body=encode_part(wire, command.serialize_type, "LockOkBody"))
     persistence = broker.fence.persistence
+    # A new epoch must be on the disk before a client acts under it: else a restarted broker could grant it again.
     if persistence is None or persistence.is_durable:
         return reply
     begun = [
@@ -130,6 +133,7 @@ def _lock_fenced(
 def _ok(body: LockBatchBody, answers: Sequence[FencedAnswer]) -> LockOkBody:
     """Without epochs in the request, RocketMQ's reply."""
     queues = tuple(answer.queue for answer in answers if answer.grant is not None)
+    # An unmodified client reads only the queues that it got. It learns of no wait and no epoch (wire.md 7.1).
     if body.epochs is None:
         return LockOkBody(queues)
     refusals = [
@@ -196,12 +200,14 @@ def unlock_batch(broker: Broker, connection: Connection, command: RemotingComman
         broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
         refused = locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set, body.epochs, now_ms)
     else:
+        # Only the owner's request frees a queue; any other is ignored (wire.md 7.2).
         refused = locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
     facts = {"group": body.consumer_group, "client_id": body.client_id}
     if len(body.mq_set) > _LINES_MAX:
         released_count = len(body.mq_set) - len(refused)
         broker.log.info("locks_released", **facts, count=released_count, ignored_count=len(refused))
         return command.reply(ResponseCode.SUCCESS)
+    # The answer is SUCCESS in any case, as in RocketMQ. Only the log says what was ignored.
     owners = {answer.queue: answer.other for answer in refused}
     for queue in body.mq_set:
         if queue in owners:

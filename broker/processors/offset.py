@@ -48,6 +48,7 @@ def query_offset(broker: Broker, connection: Connection, command: RemotingComman
     """QUERY_NOT_FOUND, and no other code, means that the group has no offset (wire.md 8.3)."""
     header = command.decode_header(QueryConsumerOffsetRequestHeader)
     group, topic, queue_id = header
+    # A young queue answers 0 instead of "not found", as in RocketMQ (wire.md 8.1).
     offset = broker.offsets.query_or_start(group, topic, queue_id, broker.store.min_offset(topic, queue_id))
     if offset is None:
         remark = f"group {group!r} has no offset of {topic}:{queue_id}, and its first messages are gone"
@@ -74,6 +75,7 @@ def update_offset(
     if command.is_one_way:
         return None
     reply = command.reply(ResponseCode.SUCCESS)
+    # RocketMQ's reply has this field, empty.
     reply.ext_fields = {}
     return reply
 
@@ -90,6 +92,7 @@ def commit_together(
         try:
             stored = _check_commit(broker, connection, commit, now_ms)
             if is_fenced:
+                # Each commit is checked under the epoch of its own queue.
                 fence = (None, None) if epoch == NO_EPOCH else (epoch, header.lock_client_id)
                 one = UpdateConsumerOffsetRequestHeader(*commit, *fence)
                 refuse_if(_commit(broker, connection, one, stored, now_ms, alone=True))
@@ -119,6 +122,7 @@ def _check_commit(broker: Broker, connection: Connection, commit: _Offset, now_m
     config = broker.topics.get(topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {short_text(topic)} not exist!")  # RocketMQ 5's words
+    # While a topic shrinks it has more read queues, while it grows more write queues. Both may be committed.
     queue_nums = max(config.read_queue_nums, config.write_queue_nums)
     if not 0 <= queue_id < queue_nums:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic} has queues 0 to {queue_nums - 1}, not {queue_id}")
@@ -141,6 +145,7 @@ def check_capacity(broker: Broker, connection: Connection, count: int, now_ms: i
     offsets = broker.offsets
     if count <= 0 or len(offsets) + count <= broker.config.offset_entries_max:
         return
+    # To look through the table for deleted topics pays only when a topic was deleted since the last look.
     if offsets.deletions_seen != broker.topics.deletions:
         offsets.deletions_seen = broker.topics.deletions
         broker.work.start(offsets, _forget_deleted(broker))
@@ -168,9 +173,11 @@ def _commit(
     """
     offset, fence = header.commit_offset, broker.fence
     if fence is not None:
+        # First the check, then the store: a client that lost the queue must not move the offset of its successor.
         denial = fence.checks.deny_commit(connection, header, offset, before, now_ms, alone)
         if denial is not None:
             return denial
+    # Without fenced locks any value is stored, a lower one too, as in RocketMQ (wire.md 8.2).
     _store(broker, connection, (header.consumer_group, header.topic, header.queue_id, offset), before)
     if fence is not None and (header.lock_epoch is None or fence.checks.resets):
         fence.checks.committed(header, now_ms, alone)
@@ -213,10 +220,13 @@ def reset_own_offset(
     header = command.decode_header(ResetOwnOffsetRequestHeader)
     if broker.fence is None:
         raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no fenced locks (--lock-mode fenced)")
+    # First all checks: the owner, the form of the offset, the end of the queue. Only then anything is stored.
     check_owner(broker, connection, header, Act.RESET, now_ms)
     stored = _check_commit(broker, connection, header[:4], now_ms)
     refuse_if(broker.fence.checks.deny_reset(connection, header, header.offset, stored, now_ms))
     broker.offsets.commit(*header[:4])
+    # First the offset, then the epoch: a commit that is on its way under the old epoch is refused from now on, so it
+    # cannot undo the reset.
     grant = broker.fence.checks.begin_epoch(connection, header, now_ms)
     if isinstance(grant, Denial):
         raise Refusal(grant.code, grant.remark)

@@ -89,6 +89,8 @@ def pull_message(
     )
     may_wait = bool(header.sys_flag & _SUSPEND and not command.is_one_way)
     if fence is not None and (denial := fence.checks.deny(connection, header, _PULL, now_ms)) is not None:
+        # A client that knows epochs learns at once that it is no owner. An unmodified one would pull again at once: its
+        # pull is held instead, or answered with nothing new.
         if header.lock_epoch is not None:
             raise Refusal(denial.code, denial.remark)
         return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)
@@ -96,6 +98,7 @@ def pull_message(
     if header.sys_flag & _COMMIT:
         commit_with_pull(broker, connection, header, now_ms)
     result, code = _read(broker, pull)
+    # Only PULL_NOT_FOUND may wait: every other answer changes what the client does next (wire.md 6.4).
     if code == _NOT_FOUND and may_wait and _park(broker, _to_hold(broker, pull, header), now_ms):
         return None
     return _reply(broker, pull, result, code, now_ms)
@@ -115,6 +118,7 @@ def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
 def _to_hold(broker: Broker, pull: HeldPull, header: PullMessageRequestHeader) -> HeldPull:
     """The pull without the fields of its request, which may be long. The reply needs none of them, the fence a few."""
     command = pull.command
+    # A peer chooses the length of these fields, and thousands of pulls may wait.
     command.body, command.ext_fields, command.positional = b"", None, None
     if broker.fence is None:
         return pull
@@ -134,6 +138,8 @@ def _read(broker: Broker, pull: HeldPull) -> tuple[GetResult, int]:
     status = result.status
     if status is _FOUND:
         return result, _SUCCESS
+    # From offset 0 of an empty queue there is nothing to correct; from any other offset the client must move (wire.md
+    # 6.3).
     if pull.queue_offset == 0 and status in _EMPTY:
         return result, _NOT_FOUND
     return result, _CODES[status]
@@ -144,6 +150,7 @@ def _reply(broker: Broker, pull: HeldPull, result: GetResult, code: int, now_ms:
         _record_offset_moved(broker, pull, result, now_ms)
     bounds = (_MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset)
     header = _new_tuple(PullMessageResponseHeader, bounds)
+    # Administrators' tools read the name of the store's status in the remark (wire.md 6.3).
     remark = _FOUND_NAME if code == _SUCCESS else result.status.name
     return pull.command.reply(code, header, result.body, remark=remark)
 
@@ -183,14 +190,17 @@ def _record_offset_moved(broker: Broker, pull: HeldPull, result: GetResult, now_
 
 
 def _check_group_and_queue(broker: Broker, header: PullMessageRequestHeader, now_ms: int) -> SubscriptionGroupConfig:
+    # Check 1 of wire.md 6.2.
     if not broker.config.broker_permission & _READ:
         raise Refusal(ResponseCode.NO_PERMISSION, "the broker may not be read")
     group = broker.groups.find(header.consumer_group, now_ms)
+    # Check 2: the group.
     if group is None:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.groups.why_absent(header.consumer_group))
     if not group.consume_enable:
         raise Refusal(ResponseCode.NO_PERMISSION, f"consumer group {group.group_name!r} may not consume")
     config = broker.topics.get(header.topic)
+    # Check 3: the topic and the queue.
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic!r} does not exist here")
     if not config.perm & _READ:
@@ -209,16 +219,19 @@ class _Filter(NamedTuple):
 
 
 def _filter(broker: Broker, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> _Filter:
+    # Check 4: the text in the request counts, or else what the group's heartbeats registered.
     if header.sys_flag & _SUBSCRIPTION:
         return _filter_of_request(broker, header)
     subscription = _registered_subscription(broker, header, group)
     if is_tag_type(subscription.expression_type):
         return _Filter(subscription)
+    # Check 5: SQL92 needs the setting enablePropertyFilter.
     check_filters_by(broker.config, subscription.expression_type)
     known = broker.filters.find(header.consumer_group, header.topic)
     if known is None:
         remark = f"the expression of topic {header.topic!r} is invalid: {short_text(subscription.sub_string)}"
         raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+    # The heartbeat with the newer subscription is still on its way; the client pulls again after a while.
     if known.sub_version < header.sub_version:
         remark = f"the filter here has version {known.sub_version}, the request {header.sub_version}"
         raise Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
@@ -246,6 +259,7 @@ def _registered_subscription(
     broker: Broker, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
 ) -> SubscriptionData:
     group = broker.consumers.groups.get(header.consumer_group)
+    # A push consumer sends its heartbeat to this broker before its first pull, so this is the usual early error.
     if group is None:
         remark = f"no consumer of group {header.consumer_group!r} is registered here"
         raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
@@ -293,6 +307,7 @@ def _run_all(broker: Broker, pulls: list[HeldPull], now_ms: int) -> None:
 def _run_in_steps(broker: Broker, pulls: list[HeldPull], now_ms: int) -> Steps:
     for start in range(_PULLS_A_STEP, len(pulls), _PULLS_A_STEP):
         for pull in pulls[start : start + _PULLS_A_STEP]:
+            # The peer may have gone since an earlier step. A reply to it is dropped anyway; this saves the read.
             if pull.connection.is_open:
                 _run_again(broker, pull, now_ms)
         yield None
@@ -304,6 +319,7 @@ def _run_again(broker: Broker, pull: HeldPull, now_ms: int) -> None:
     A pull is only held again if its connection stopped reading while this loop answered its other pulls.
     """
     if pull.connection.write_paused:
+        # The peer does not take the answers that it has. Another one would only wait in memory.
         broker.hold.park(pull)
         return
     if broker.fence is not None and broker.fence.pulls.has_ended(pull, now_ms):

@@ -79,6 +79,8 @@ def send_message(
     sequence_key = None
     try:
         if header.send_sequence is not None:
+            # A send out of its turn is not stored: it would stand before an earlier message of its producer
+            # (docs/order.md 2).
             sequence_key = (header.sender_id or "", header.topic, header.queue_id)
             refusal = broker.send_sequences.refusal(
                 sequence_key, header.send_generation or 0, header.send_sequence, connection, now_ms
@@ -96,6 +98,7 @@ def send_message(
     except StoreFull as why:
         return _refuse(broker, connection, command, header, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
     if sequence_key is not None:
+        # Only now: a refused message keeps its turn, so that no later one is stored before it.
         broker.send_sequences.stored(sequence_key)
     return reply
 
@@ -140,15 +143,18 @@ def _refuse(
 def _store_one(
     broker: Broker, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, now_ms: int
 ) -> RemotingCommand:
+    # Checks 1 to 7 of wire.md 4.7, and then 8, the body.
     target = send_target(broker, command, header, now_ms)
     check_body(broker, command.body)
     properties = decode_properties(header.properties) if header.properties else {}
+    # WAIT is for the broker that stores the message, and is not stored. CLUSTER tells readers where it was stored.
     properties.pop(names.WAIT, None)
     properties[names.CLUSTER] = broker.config.cluster
     topic, queue_id, dead_letter = target
     code = tags_code_of(properties.get(names.TAGS))
     place, half, run = None, False, broker.send_run
     if names.DELAY in properties or names.TRAN_MSG in properties or header.sys_flag & _PREPARED:
+        # A half message waits in a topic of its own for the end of its transaction: no delay applies to it (wire.md 11).
         if half := _is_half(broker, header, properties):
             topic, queue_id = half_of(properties, topic, queue_id)
             header = header._replace(sys_flag=header.sys_flag & ~_TRANSACTION)
@@ -178,6 +184,8 @@ def _store_one(
             code,
         ),
     )
+    # This send may wait for the others of its read. Not a numbered one, whose turn ends with its answer, nor one with a
+    # timer that begins when it is stored.
     if (
         run is not None
         and (run.waiting or connection.reads_on)
@@ -189,6 +197,7 @@ def _store_one(
         return reply
     commit_log_offset, queue_offset = broker.put(record)
     if place is not None:
+        # First stored, then timed: a timer must find the message.
         broker.delays.waits(place.deliver_at_ms)
     elif half:
         broker.halves.began(HalfMessage(queue_offset, commit_log_offset))
@@ -265,6 +274,7 @@ def _is_cpp_batch(broker: Broker, command: RemotingCommand) -> bool:
     fields = command.ext_fields
     if not fields or command.language != _CPP or not broker.config.accept_cpp_batches:
         return False
+    # Long and short names of the field: librocketmq sends batches with code 10 or 310 (wire.md 4.4).
     if "1" not in (str(fields.get("m")), str(fields.get("batch"))):
         return False
     try:
@@ -279,6 +289,7 @@ def _store_batch(
     broker: Broker, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, now_ms: int
 ) -> SendMessageResponseHeader:
     """Store all messages of a batch or none; they get consecutive queue offsets."""
+    # As in RocketMQ (wire.md 4.4): a batch has no count of retries.
     if is_retry_topic(header.topic):
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot go to a retry topic")
     target = send_target(broker, command, header, now_ms)
@@ -291,6 +302,7 @@ def _store_batch(
         batch = decode_batch(command.body, broker.config.batch_messages_max)
     except BatchTooLong as error:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+    # First the sum, then the messages: the texts are not built for a batch that is refused.
     _check_shared(broker, appended, len(batch))
     sys_flag, born_host = header.sys_flag & IPV4_HOSTS, broker.born_host(connection)
     times = (header.born_timestamp, *born_host, now_ms, header.reconsume_times or 0, 0)

@@ -32,6 +32,7 @@ _FIRST_RETRY_LEVEL: Final = 3
 def send_back(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Check in RocketMQ's order, and store the message again: in %RETRY%group after a delay, or in %DLQ%group."""
     header = command.decode_header(SendMessageBackRequestHeader)
+    # Steps 1 to 8 of wire.md 10.1, in RocketMQ's order, because the first failing check decides the answer.
     group = _group(broker, header.group, now_ms)
     if group.retry_queue_nums <= 0:
         return command.reply(ResponseCode.SUCCESS)  # this group has no retries
@@ -41,17 +42,23 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
     if broker.fence is not None:
         check_owner(broker, connection, _claim(header, message), Act.SEND_BACK, now_ms)
     properties = dict(message.properties)
+    # A message that was sent back before keeps the topic of its first incarnation.
     properties.setdefault(names.RETRY_TOPIC, message.topic)
+    # Step 4: as in RocketMQ, the text says that nobody waits for this copy.
     properties[names.WAIT] = "false"
     properties[names.ORIGIN_MESSAGE_ID] = properties.get(names.ORIGIN_MESSAGE_ID) or message.offset_message_id
+    # Step 5: the limit is in the request of newer clients, or else in the group.
     limit = limit_of_retries(command, header.max_reconsume_times, group)
     if message.reconsume_times >= limit or header.delay_level < 0:
         topic = broker.topics.ensure_dead_letter_topic(group.group_name, now_ms).topic_name
+        # A dead-letter topic has one queue.
         queue_id = 0
+        # A dead letter appears at once. Without this the delay of the last retry would stay in the text.
         properties[names.DELAY] = "0"
         broker.log.info("dead_letter", group=group.group_name, topic=topic, reconsume_times=message.reconsume_times)
     else:
         topic = retry_topic.topic_name
+        # Any queue: retried messages have no order among each other.
         queue_id = broker.rng.randrange(group.retry_queue_nums)
         properties[names.DELAY] = str(header.delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times)
     _store(broker, message, properties, topic, queue_id, now_ms)
@@ -85,11 +92,13 @@ def _store(
 ) -> None:
     place = broker.delays.place(properties, topic, queue_id, now_ms)
     record = record_of(message, properties, topic, queue_id, now_ms)
+    # The count of retries rises with each incarnation. It stays at the largest number that its field holds.
     record = record._replace(reconsume_times=min(message.reconsume_times, _TIMES_MAX - 1) + 1)
     if len(topic) > TOPIC_LENGTH_MAX or len(record.properties) > PROPERTIES_BYTES_MAX:
         remark = f"topic {topic!r} or its {len(record.properties)} bytes of properties are too long"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     if place is not None:
+        # Until it is due, a delayed message lies in the schedule topic, and the tag field has the time (wire.md 10.2).
         record = record._replace(topic=SCHEDULE_TOPIC, queue_id=place.queue_id, tags_code=place.deliver_at_ms)
     _put(broker, record)
     if place is not None:

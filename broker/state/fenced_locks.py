@@ -151,6 +151,8 @@ class FencedLocks:
         group, key = asker.consumer_group, (queue.topic, queue.queue_id)
         lock = self._settled(group, key, now_ms)
         if lock is None:
+            # The table was lost, so any queue may have an owner whose lease still runs. New claims wait until it is
+            # over.
             if self._grace_ends_ms is not None and self.in_grace(now_ms):
                 self.waiters.add(group, queue, asker.connection, fenced=asker.fenced)
                 return FencedAnswer(queue, LockOutcome.REFUSED, wait_ms=self._grace_ends_ms - now_ms)
@@ -160,6 +162,8 @@ class FencedLocks:
         same = lock.client_id == asker.client_id
         if lock.state is LockState.ENDED:
             return self._grant(asker, queue, LockOutcome.REACQUIRED if same else LockOutcome.TAKEN_OVER, now_ms, lock)
+        # An unmodified client renews with the same request that claims. A client of ours renews under its epoch: its
+        # claim of a queue that it has waits as any other's.
         if same and not lock.fenced and not asker.fenced:
             if lock.state is not LockState.RELEASING:
                 return self._renew(lock, asker, queue, now_ms)
@@ -175,6 +179,7 @@ class FencedLocks:
         lock = self._settled(group, key, now_ms)
         if lock is not None and lock.epoch == epoch and lock.client_id == asker.client_id and lock.is_live(now_ms):
             return self._renew(lock, asker, queue, now_ms)
+        # In the grace period an epoch of the last run is the proof of ownership. New epochs must then be above it.
         may_reclaim = lock is None and self.in_grace(now_ms) and self._has_capacity(group, now_ms)
         if may_reclaim and self.epochs.go_above(epoch, now_ms):
             return self._grant(asker, queue, LockOutcome.REACQUIRED, now_ms, epoch=epoch)
@@ -196,6 +201,7 @@ class FencedLocks:
         begun = StoredLock(group, queue, client_id, fenced, epoch or self.epochs.next(), lease_ms, now_ms)
         lock = FencedLock(begun, now_ms)
         old, age_ms = (last.client_id, now_ms - last.renewed_ms) if last is not None else (None, 0)
+        # First the old lock goes out of the index, then the new one comes in: both have the same key.
         if last is not None:
             self._remove(last)
         self._locks.put(lock)
@@ -237,6 +243,7 @@ class FencedLocks:
             elif epoch is not None:
                 self._move(lock, LockEvent.UNLOCK, now_ms)
             elif self._move(lock, LockEvent.LEGACY_UNLOCK, now_ms) and lock.state is LockState.RELEASING:
+                # Until then its last commit may come. The next owner would begin before it.
                 lock.ends_ms = min(lock.ends_ms, now_ms + _LEGACY_UNLOCK_MS)
                 self._watch(lock)
         return refused
@@ -255,6 +262,8 @@ class FencedLocks:
         lock = self.entry(consumer_group, *queue)
         if lock is None or fence is not FenceAnswer.OK:
             return fence
+        # The lock goes on without a gap. Only the epoch changes, so that what is on its way under the old one is
+        # refused.
         lock.epoch, lock.acquired_ms = self.epochs.next(), now_ms
         grant = self._renew(lock, _Asker(consumer_group, client_id, True, connection), lock.queue, now_ms).grant
         self._changed(lock, client_id, client_id, ChangeCause.RESET, now_ms)
@@ -294,6 +303,7 @@ class FencedLocks:
         self, lock: FencedLock | None, client_id: str, epoch: int | None, now_ms: int, *, needs_lease: bool = False
     ) -> FenceAnswer:
         """`epoch` None: the client is an unmodified one."""
+        # The group never locked this queue, or its lock was removed: who says that it owns the queue does not.
         if lock is None:
             return FenceAnswer.NOT_HELD
         if lock.client_id == client_id and (lock.epoch == epoch if epoch is not None else not lock.fenced):

@@ -97,6 +97,7 @@ class RebalanceLockManager:
         queue: MessageQueue,
         now_ms: int,
     ) -> LockAnswer:
+        # The four cases of RocketMQ's table (wire.md 7.2). First case: nobody has the queue.
         entry = entries.get(queue)
         if entry is None:
             if not self._has_capacity(entries, now_ms):
@@ -105,17 +106,21 @@ class RebalanceLockManager:
             self.on_owner_changed(OwnerChange(consumer_group, queue, None, client_id, 0, ChangeCause.GRANTED, now_ms))
             return LockAnswer(queue, LockOutcome.GRANTED)
         age_ms = now_ms - entry.last_update_ms
+        # More than the life: at exactly its age the lock still holds (wire.md 7.2).
         expired = age_ms > self.max_live_time_ms
+        # Second case: the owner renews. This is nearly every request, so it makes no new entry.
         if entry.client_id == client_id and not expired:
             entry.last_update_ms = now_ms
             self._by_age.move_to_end(entry)
             return _new_answer(LockAnswer, (queue, _RENEWED, None, age_ms))
+        # Third case: the lock has run out. Its old owner gets it again as anybody else does, as a new period.
         if expired:
             outcome = LockOutcome.REACQUIRED if entry.client_id == client_id else LockOutcome.TAKEN_OVER
             self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
             old, seen_ms, cause = entry.client_id, entry.last_update_ms, ChangeCause.TAKEN_OVER
             self.on_owner_changed(OwnerChange(consumer_group, queue, old, client_id, 0, cause, now_ms, seen_ms))
             return LockAnswer(queue, outcome, old, age_ms)
+        # Fourth case: another client has the queue.
         return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)
 
     def _put(
@@ -130,6 +135,7 @@ class RebalanceLockManager:
 
     def _has_capacity(self, entries: dict[MessageQueue, LockEntry], now_ms: int) -> bool:
         """Whether one more entry fits. In a full table the oldest entry is removed if it has expired."""
+        # Only an expired lock may go for a new one. A live one would leave its queue with two owners.
         if self._entries_max and len(self._by_age) >= self._entries_max:
             self._expire_before(now_ms - self.max_live_time_ms, 1)
             if len(self._by_age) >= self._entries_max:
@@ -163,6 +169,7 @@ class RebalanceLockManager:
         for queue in queues:
             entry = entries.get(queue)
             if entry is None or entry.client_id != client_id:
+                # Only the owner frees a queue. RocketMQ ignores any other request too (wire.md 7.2).
                 refused.append(LockAnswer(queue, LockOutcome.REFUSED, entry.client_id if entry else None))
             else:
                 self._remove(consumer_group, queue)
