@@ -154,7 +154,7 @@ def _store_one(
     code = tags_code_of(properties.get(names.TAGS))
     place, half, run = None, False, broker.send_run
     if names.DELAY in properties or names.TRAN_MSG in properties or header.sys_flag & _PREPARED:
-        # A half message waits in a topic of its own for the end of its transaction: no delay applies to it (wire.md 11).
+        # A half message waits in a topic of its own for the end of its transaction, without a delay (wire.md 11).
         if half := _is_half(broker, header, properties):
             topic, queue_id = half_of(properties, topic, queue_id)
             header = header._replace(sys_flag=header.sys_flag & ~_TRANSACTION)

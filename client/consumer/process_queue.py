@@ -83,10 +83,12 @@ class ProcessQueue:
     def put_messages(self, messages: Sequence[MessageExt]) -> bool:
         """Cache pulled messages. Returns True when a consume task must be started for them."""
         before = len(self._messages)
+        # An offset that is cached already counts once, so the count is taken from the map.
         self.message_bytes += self._messages.put({message.queue_offset: message for message in messages})
         self.message_count += len(self._messages) - before
         if messages:
             self.queue_offset_max = messages[-1].queue_offset
+        # One task consumes a queue at a time: that is what keeps its order (wire.md 12.5).
         if self._messages and not self.consuming:
             self.consuming = True
             return True
@@ -122,6 +124,7 @@ class ProcessQueue:
 
     def rollback(self) -> None:
         """Put all taken messages back."""
+        # They go back to their own places, because the map is sorted by offset.
         self._messages.put(self._in_hand)
         self._in_hand.clear()
 
@@ -143,6 +146,8 @@ class ProcessQueue:
                 self.message_count -= 1
                 self.message_bytes -= message.body_bytes
         self._freed()
+        # The lowest offset that is not handled. What was handled above it may come again after a crash, and is never
+        # lost.
         return held.first if held else max(self.queue_offset_max + 1, self._passed)
 
     def first_message(self) -> MessageExt | None:
@@ -199,9 +204,11 @@ class ProcessQueue:
     def granted(self, asked_ms: int, lease_ms: int = 0) -> None:
         """The broker granted the lock that was requested at `asked_ms`; `lease_ms`: its life if it is fenced."""
         self.locked = True
+        # Trust counts from the request, not from the answer: the broker's clock began between the two.
         self.last_lock_ms = max(self.last_lock_ms, asked_ms)
         if lease_ms:
             self.lease_ms = lease_ms
+            # The margin is for clocks that run at different speed, and for a call that was let in just before.
             self._trusted_ms = lease_ms - lease_ms // _MARGIN_PARTS
             if self.on_locked is not None:
                 on_locked, self.on_locked = self.on_locked, None
@@ -250,6 +257,7 @@ class ProcessQueue:
         """
         if not self.listener_running:
             return True
+        # Several callers may wait, so none may cancel the future of the others.
         if self._idle is None:
             self._idle = asyncio.get_running_loop().create_future()
         try:

@@ -118,6 +118,7 @@ class FlowControl:
     def reached(self, process_queue: ProcessQueue) -> str | None:
         """Return the limit that the queue exceeds: "count", "bytes", "span" or, by key, "key span"; None: pull."""
         limits = self._by_topic.get(process_queue.queue.topic, self._usual)
+        # RocketMQ's order: messages, bytes, span (wire.md 12.6). "More than": the limit itself may be reached.
         if process_queue.message_count > limits.message_count:
             return "count"
         if process_queue.message_bytes > most_bytes(limits.message_bytes):
@@ -200,12 +201,14 @@ class PullLoop:
 
     def start(self, process_queue: ProcessQueue) -> None:
         """Pull the queue, from its `next_offset` if it is positioned. A pull under way is forgotten."""
+        # First the old pull ends: two loops of one queue would both move its next offset.
         self.stop(process_queue)
         task = self._runtime.create_task(self.run(process_queue), name=f"pull {process_queue.queue}")
         self._tasks[process_queue] = task
         task.add_done_callback(lambda _: self._ended(process_queue, task))
 
     def _ended(self, process_queue: ProcessQueue, task: asyncio.Task[None]) -> None:
+        # A later `start` may have put its own task there.
         if self._tasks.get(process_queue) is task:
             del self._tasks[process_queue]
 
@@ -221,6 +224,8 @@ class PullLoop:
     async def run(self, process_queue: ProcessQueue) -> None:
         """Pull until the period of the process queue is over."""
         while not (process_queue.dropped or process_queue.draining):
+            # A queue that is paused or throttled is alive too: a rebalance must not take it for a dead pull (wire.md
+            # 7.3).
             process_queue.last_pull_ms = self._runtime.now_ms()
             delay_ms = self._owner.pause_ms(process_queue)
             if not delay_ms:
@@ -244,6 +249,7 @@ class PullLoop:
                 bytes=process_queue.message_bytes,
                 span=process_queue.max_span,
             )
+        # Half: to wake up at each message would make one pull for each.
         enough = self._flow.limits(process_queue.queue.topic).message_count
         await process_queue.wait_below(max(enough // 2, 1), self._config.pull_delay_when_flow_control_ms)
         return True
@@ -258,9 +264,11 @@ class PullLoop:
             source = self._calls.source(queue)
             # Connecting renews the lock, or shows that it is lost: so the lock is checked after it.
             endpoint = await self._calls.endpoint(queue, source)
+            # Without its lock a queue is not pulled: its messages may be another member's by now (wire.md 12.6).
             if not self._member.holds_lock(process_queue):
                 return config.pull_delay_when_exception_ms
             if not process_queue.positioned:
+                # The first offset is read under the lock. Before that, the last owner may still commit (wire.md 12.6).
                 await self._position(process_queue)
                 process_queue.log_run = endpoint.peer_run
             elif endpoint.peer_run != process_queue.log_run and await self._went_back(process_queue, endpoint):
@@ -277,6 +285,7 @@ class PullLoop:
 
     async def _position(self, process_queue: ProcessQueue) -> None:
         offset = await self._owner.first_offset(process_queue)
+        # The offset was read under a lock that has ended. The next owner may have moved it.
         if process_queue.epoch and not self._member.holds_lock(process_queue):
             raise ClientError(f"the lock of {process_queue.queue} ended while its first offset was read")
         self._member.record("positioned", process_queue, offset=offset)
@@ -323,6 +332,7 @@ class PullLoop:
         # A lite pull has no offset to commit and no version.
         offsets, lite = self._member.offsets, bool(flags & _LITE)
         commit_offset = offsets.in_memory(queue)
+        # A slave takes no commits, and offset 0 says nothing that the broker does not assume (wire.md 6.1).
         commits = commit_offset > 0 and offsets.on_broker and not (source.is_slave or lite)
         request = PullRequest(
             queue,
@@ -345,6 +355,7 @@ class PullLoop:
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
         passed = -1
         if self._dead_letters is not None:
+            # The last messages became dead letters. No later message moves the offset past them, so it is noted here.
             if result.messages and result.messages[-1].body_error is not None:
                 passed = result.messages[-1].queue_offset + 1
             result = await self._without_unreadable(self._dead_letters, process_queue, result)
@@ -358,6 +369,7 @@ class PullLoop:
             # and skips what was stored since (wire.md 12.6); from the beginning nothing is skipped.
             self._say_went_back(process_queue, asked, result.min_offset)
             result = result._replace(next_begin_offset=result.min_offset)
+        # Also after messages that the filter took out, so that they are not read again.
         process_queue.next_offset = result.next_begin_offset
         if result.status is PullStatus.FOUND:
             # An answer whose messages the filter took out counts too.
@@ -390,6 +402,7 @@ class PullLoop:
         for message in result.messages:
             if message.body_error is None:
                 readable.append(message)
+            # After a takeover the next owner makes the dead letter. Two would be one too many.
             elif not process_queue.dropped:
                 await dead_letters.send(process_queue, message, message.reconsume_times)
         if result.messages and not readable and process_queue.is_empty and not process_queue.dropped:
@@ -416,6 +429,7 @@ class PullLoop:
 
     def _failed(self, process_queue: ProcessQueue, error: Exception) -> int:
         """Log a failure. Returns how long to wait, in ms."""
+        # No wait: the loop ends at once when the period is over.
         if process_queue.dropped or self._owner.refused(process_queue, error):
             return 0
         event, queue = "pull_failed", str(process_queue.queue)

@@ -133,6 +133,8 @@ class PushMember(GroupMember):
         Its queue stays locked until the lock expires, because the listener may still be at work.
         """
         self._reset.stop()
+        # First the listeners end, then the last offsets are stored, then the locks are given up: the next owner begins
+        # behind what was handled.
         stuck = await super().stop()
         if self._fencing is not None:
             await self._fencing.stop()
@@ -150,6 +152,7 @@ class PushMember(GroupMember):
             self.log.error(
                 "listener_stuck", queue=str(process_queue.queue), waited_ms=timeout_ms, consequence=consequence
             )
+        # Only now: until the listeners have ended, their messages stay cached.
         self._pulls.stop_all()
         if self._fencing is not None:
             await self._fencing.stop()
@@ -194,6 +197,7 @@ class PushMember(GroupMember):
     async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:
         """A broker that restarted has no locks: renew the held ones before another client takes them."""
         if self.table and not self._stopping:
+            # First the locks, then the rebalance: a queue that was lost meanwhile is given up in that round.
             await self._locks.lock_all_over(address, endpoint)
             self.rebalance_soon()
 
@@ -215,6 +219,7 @@ class PushMember(GroupMember):
 
     def _lock_reacquired(self, process_queue: ProcessQueue) -> None:
         self.membership.record("lock_lost", process_queue, why="it ran out before it was renewed")
+        # Another member may have owned the queue meanwhile. What is cached here may be handled already.
         self._rebalance.drop(process_queue, "its lock had run out: it begins anew")
         self.rebalance_soon()
 
@@ -230,6 +235,8 @@ class PushMember(GroupMember):
             return
         owned = [pq for pq in self.table.values() if not pq.dropped]
         await self._fencing.store_all([pq for pq in owned if pq.epoch])
+        # Brokers without fenced locks: only for queues whose lock is still trusted, or the next owner's offset would be
+        # lost.
         super()._persist([pq for pq in owned if not pq.epoch and self.membership.holds_lock(pq)])
 
     # Pulls (PullOwner) ---------------------------------------------------------------------------------------
@@ -256,6 +263,7 @@ class PushMember(GroupMember):
         self.service.submit(process_queue, messages)
 
     def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        # The queue is handled up to here, so this offset may be stored although no message moved it (wire.md 12.6).
         if result.status is not PullStatus.FOUND and process_queue.is_empty:
             self.offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
 
@@ -270,5 +278,6 @@ class PushMember(GroupMember):
         await self._reset.correct(process_queue, offsets, result.next_begin_offset, delay_ms)
 
     async def log_went_back(self, process_queue: ProcessQueue, begin: int) -> None:
+        # First dropped: no call may begin with messages that the broker does not have any more.
         process_queue.dropped = True
         await self._reset.correct(process_queue, range(begin), begin, delay_ms=0)

@@ -98,6 +98,7 @@ class QueueLocks(Unfenced):
 
     async def _lock(self, call: LockCall, blocked: list[MessageQueue]) -> None:
         if blocked and not self._closing:
+            # An unlock of these queues is on its way. If the broker handled it after the new lock, it would free that.
             await self._wait_until(lambda: all(self._of(q).may_ask for q in blocked), self._config.lock_timeout_ms)
             for queue in blocked:
                 if not self._begin(call, queue):
@@ -143,6 +144,7 @@ class QueueLocks(Unfenced):
 
     def _begin(self, call: LockCall, queue: MessageQueue) -> bool:
         lock = self._of(queue)
+        # At a shutdown no lock is asked for again: nobody would unlock it.
         if self._closing or not lock.may_ask:
             return False
         call.outcomes[queue] = Outcome.UNKNOWN
@@ -196,8 +198,11 @@ class QueueLocks(Unfenced):
         self, call: LockCall, broker_name: str, queues: Queues, over: Endpoint | None, *, renewal: bool
     ) -> None:
         held = {queue: process_queue for queue in queues if (process_queue := self._table.get(queue)) is not None}
+        # Taken before the request leaves: the lock's life is counted from here, at the earliest moment it can have
+        # begun.
         asked_ms = self._runtime.now_ms()
         reply = await self._requests.lock(broker_name, queues, over)
+        # No answer: the lock may be granted or not. It stays in doubt until it is settled or has expired.
         if reply is None:
             call.refused.update(dict.fromkeys(queues, _NOT_ANSWERED))
             return
@@ -214,6 +219,7 @@ class QueueLocks(Unfenced):
     def _granted(self, queue: MessageQueue, process_queue: ProcessQueue | None, grant: Grant, reply: LockReply) -> None:
         if process_queue is None:
             return
+        # This client has trusted the lock without a gap, so nobody else had the queue in between.
         if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_surely_held_ms):
             process_queue.granted(grant.asked_ms)
         elif not process_queue.dropped:
@@ -223,6 +229,7 @@ class QueueLocks(Unfenced):
     def _refused(
         self, queue: MessageQueue, process_queue: ProcessQueue | None, reply: LockReply, *, renewal: bool
     ) -> None:
+        # A refused first request takes nothing away. A refused renewal says that another client has the queue.
         if renewal and process_queue is not None:
             self._lost(process_queue)
 
@@ -248,12 +255,15 @@ class QueueLocks(Unfenced):
         Queues with a delayed unlock are unlocked too, or they would stay locked until they expire. Answers to earlier
         lock requests are awaited up to `await_termination_ms`.
         """
+        # From now on no lock request leaves. So an unlock cannot be overtaken by a lock.
         self._closing = True
         config = self._config
         leaving = dict.fromkeys([*queues, *(queue for queue in self._locks if queue not in self._table)])
+        # First connect: a timeout of the unlock must not be spent on a new connection.
         await asyncio.gather(*[self._connect(broker_name) for broker_name in by_broker(leaving)])
         self._take([(queue, self._of(queue).unlock()) for queue in leaving])
         calls_ms = config.connect_timeout_ms + config.request_timeout_ms + config.lock_timeout_ms
+        # Then answers to lock requests, or what they grant would be locked after the unlock.
         await self._wait_until(lambda: not self._any(leaving, _ASKING), calls_ms)
         doubtful = self._doubtful(leaving)
         await self._wait_until(lambda: not self._any(leaving, _UNLOCKING), config.lock_timeout_ms)

@@ -107,11 +107,13 @@ class PeriodEnds:
 
     def begin(self, process_queue: ProcessQueue, cause: EndCause, why: str | None = None) -> None:
         """Begin to end a period; a second cause joins the first one."""
+        # This period has ended already, by a rebalance or by an earlier cause.
         if process_queue.dropped and not process_queue.resetting:
             return
         why = why or cause.value
         known, end = self._ends.get(process_queue), CAUSES[cause]
         self._ends[process_queue] = end if known is None else known.joined(end)
+        # First this mark: no call begins any more, whatever comes next.
         process_queue.draining = True
         try:
             if end.cancels:
@@ -125,6 +127,7 @@ class PeriodEnds:
             self.start(self._finish(process_queue, why), f"end period of {process_queue.queue}")
 
     def _lose(self, process_queue: ProcessQueue, why: str) -> None:
+        # First distrust the lock, then cancel: a call that ends by the cancellation must not let the next one in.
         process_queue.locked = False
         if process_queue.lost:
             return
@@ -138,9 +141,13 @@ class PeriodEnds:
 
     async def _finish(self, process_queue: ProcessQueue, why: str) -> None:
         queue = process_queue.queue
+        # A plain listener cannot be stopped. As long as it runs, its queue is not given up: the next owner would
+        # overtake it.
         while not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             self._member.log.warning("unlock_waits_for_listener", queue=str(queue), why=why)
         try:
+            # First the last offset, then the unlock: the next owner begins where this one ended. Looked up now, because
+            # a second cause may have forbidden it meanwhile.
             if self._ends[process_queue].stores:
                 await self._acts.store_last(process_queue)
             self._acts.drop(process_queue, why)
@@ -151,6 +158,7 @@ class PeriodEnds:
     def _release(self, process_queue: ProcessQueue, end: PeriodEnd) -> None:
         queue, member = process_queue.queue, self._member
         process_queue.dropped = True
+        # A new period of the same queue may stand there. It is not this one's to end.
         if member.table.get(queue) is process_queue:
             member.offsets.forget(queue)
             del member.table[queue]

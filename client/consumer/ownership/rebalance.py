@@ -73,6 +73,7 @@ class Rebalance:
 
     async def run(self) -> None:
         """Run one round over every subscribed topic."""
+        # A copy: the user may subscribe while a broker is asked.
         topics = list(self._owner.topics())
         self._members_at.clear()
         for topic in topics:
@@ -92,6 +93,7 @@ class Rebalance:
     async def _rebalance(self, topic: str) -> None:
         route = await self._instance.routes.get(topic)
         if route is None:
+            # A retry topic is created with the first heartbeat, and its route comes later (wire.md 10.4).
             if not is_retry_topic(topic):
                 self._log.warning("topic_route_missing", topic=topic)
             return
@@ -118,6 +120,7 @@ class Rebalance:
             Others: what the strategy raises.
         """
         client_ids = await self._consumer_ids(route)
+        # A broker without an answer, or one that knows nobody yet: the queues stay as they are (wire.md 9.3).
         if not client_ids:
             return None
         if self._instance.client_id not in client_ids:
@@ -127,8 +130,10 @@ class Rebalance:
             await self._instance.heartbeat_all()
             self._members_at.clear()
             return None
+        # Each member computes the shares for itself, so all must sort alike (wire.md 12.3).
         members = sorted(client_ids)
         mine = list(strategy(self._member.group, self._instance.client_id, queues, members))
+        # A wrong strategy must not make this member lock queues that nobody will send to.
         if not set(mine) <= set(queues):
             strange = [str(queue) for queue in mine if queue not in queues]
             name = strategy_name(strategy)
@@ -145,6 +150,7 @@ class Rebalance:
         addresses = [by_id[min(by_id)] for by_id in by_ids]
         if not addresses:
             return ()
+        # As in RocketMQ any broker of the topic is asked: members send their heartbeats to all of them (wire.md 12.1).
         address = self._runtime.rng.choice(addresses)
         known = self._members_at.get(address)
         if known is not None:
@@ -177,6 +183,7 @@ class Rebalance:
                 why = "its listener still ran when it was given up"
             if why:
                 changed |= await self._remove(queue, process_queue, why, stays=queue in mine)
+        # First the queues that go, then those that come: a queue that is given up and taken again begins a new period.
         wanted = [queue for queue in dict.fromkeys(mine) if queue not in self._table]
         return await self._acquire(wanted, {queue for queue in self._refused if queue.topic == topic}) or changed
 
@@ -187,6 +194,7 @@ class Rebalance:
             before: those that were refused the last time; a refusal that goes on is no event.
             cause: why the queues are asked for now; empty: the round says it.
         """
+        # First the lock, then the queue: without a lock it is not added in this round (wire.md 12.3).
         granted = await self._locks.lock(wanted) if wanted else {}
         refusals = {queue: self._locks.refusals.get(queue, _UNKNOWN) for queue in wanted if queue not in granted}
         for queue, grant in granted.items():
@@ -216,6 +224,7 @@ class Rebalance:
 
     def _add(self, queue: MessageQueue, grant: Grant) -> None:
         """Begin an ownership period. The first pull reads the first offset, under this lock."""
+        # An offset of an earlier period must not be stored: another member may have gone on from there (wire.md 12.3).
         self._offsets.forget(queue)
         self._periods += 1
         process_queue = self._owner.new_process_queue(
