@@ -24,9 +24,10 @@ def played(mode: str, folder: Path, *, frames: int = FRAMES, number: int = 0, se
 @pytest.mark.parametrize("mode", ALL_MODES)
 def test_a_few_frames(mode: str) -> None:
     """Nothing goes wrong, and the attack reaches handlers: some requests are served, most are not."""
-    report = run_world(World(mode, 1, 0, FRAMES))
+    frames = 300 if mode == "ports" else FRAMES  # there a frame has 19 calls on average
+    report = run_world(World(mode, 1, 0, frames))
     assert not report.fault
-    assert report.requests > FRAMES / 4
+    assert report.requests > frames / 4
     assert report.answers["success"] > 10
     assert mode == "ports" or sum(report.answers.values()) > report.answers["success"] * 2
 

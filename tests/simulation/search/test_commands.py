@@ -45,13 +45,14 @@ def call(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     ],
 )
 def test_a_wrong_call_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, told: str
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: str, told: str
 ) -> None:
     """On stderr, with what is wrong; the exit status is 2."""
     monkeypatch.setattr(sys, "argv", ["lockstep-sim", *words.split()])
+    monkeypatch.setattr(sys, "stderr", sys.stderr)  # a program makes its own, and the next test has this one again
     with pytest.raises(SystemExit) as ended:
         main()
-    out, err = capsys.readouterr()
+    out, err = capfd.readouterr()
     assert ended.value.code == 2
     assert told in err
     assert len(err.splitlines()) == 1
