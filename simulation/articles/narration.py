@@ -1,31 +1,16 @@
 """Lines of a told story, and their text: times aligned, changes of tables behind the sentences of the same instant."""
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from itertools import groupby
 from typing import Final, NamedTuple
 
-__all__ = ["Focus", "Line", "number", "text_of"]
+from lockstep.simulation.lab.event_texts import Focus
+
+__all__ = ["Line", "number", "text_of"]
 
 _KEPT_FIRST: Final = 4  # of a long run of lines of one kind; and the last one
 _TIME_WIDTH: Final = 10
 _HOST_WIDTH: Final = 9
-
-
-class Focus(StrEnum):
-    """What a line is about. Each section shows some; LIFE is in all of them."""
-
-    LIFE = "starts, ends and faults"
-    MEMBERS = "heartbeats and members"
-    QUEUES = "the queues of each member"
-    LOCKS = "the lock table"
-    CACHE = "ProcessQueue"
-    OFFSETS = "offsets"
-    PULLS = "pulls"
-    CALLS = "listener calls"
-    SENDS = "sends"
-    RETRIES = "retries and dead letters"
-    RETRY_QUEUE = "the queue of the group's retry topic"
 
 
 class Line(NamedTuple):

@@ -1,15 +1,16 @@
 """The narrator watches a cluster, and makes lines of what is asked, answered, logged and called, and of tables."""
 
-from lockstep.simulation.articles.event_texts import (
+from lockstep.simulation.articles.narration import Line, number
+from lockstep.simulation.articles.tables import Tables, changes, queue_name, tables_of
+from lockstep.simulation.articles.texts import (
     Sentence,
     sentence_of_event,
     sentence_of_late_reply,
     sentence_of_request,
 )
-from lockstep.simulation.articles.narration import Focus, Line, number
-from lockstep.simulation.articles.tables import Tables, changes, queue_name, tables_of
 from lockstep.simulation.lab.calls import Call
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.event_texts import Focus
 from lockstep.simulation.lab.recorded_cluster import Lines, RecordedCluster
 from lockstep.simulation.lab.request_log import Answered
 

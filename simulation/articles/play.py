@@ -5,9 +5,10 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.client import SerializeType
 from lockstep.client.profiles import PROFILES
-from lockstep.simulation.articles.narration import Focus, Line, number, text_of
+from lockstep.simulation.articles.narration import Line, number, text_of
 from lockstep.simulation.articles.narrator import Narrator
 from lockstep.simulation.articles.section import ARTICLES, Section
+from lockstep.simulation.lab.event_texts import Focus
 from lockstep.simulation.lab.recorded_cluster import INSTANT, RecordedCluster
 from lockstep.simulation.run import simulate
 from lockstep.simulation.world import World

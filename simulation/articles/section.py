@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from lockstep.simulation.articles.narration import Focus
+from lockstep.simulation.lab.event_texts import Focus
 from lockstep.simulation.lab.recorded_cluster import RecordedCluster
 
 __all__ = ["ARTICLES", "Point", "Section", "Story"]

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from lockstep.client import MessageQueue, PushConsumer
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.names import is_retry_topic
-from lockstep.simulation.articles.narration import Focus, number
+from lockstep.simulation.articles.narration import number
+from lockstep.simulation.lab.event_texts import Focus
 from lockstep.simulation.lab.recorded_cluster import RecordedCluster
 
 __all__ = ["Row", "Tables", "changes", "queue_name", "queue_text", "tables_of"]

@@ -3,7 +3,7 @@
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from lockstep.order.report import Handover
 from lockstep.simulation.errors import NondeterminismError
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.event_texts import EVENT_TEXTS
 from lockstep.simulation.lab.faults.table import fault_named
 from lockstep.simulation.lab.findings import Band
 from lockstep.simulation.lab.runner import Run
@@ -22,18 +23,6 @@ _TOGETHER_MS: Final = 1500  # what one rebalance does
 _STILL_MS: Final = 50  # shown as 0.1 s
 _FOUND_SHOWN: Final = 8
 _CLIENT: Final = re.compile(r"(10\.\d+\.\d+\.\d+)@[\w#]+")
-
-# An event of a broker's log -> a sentence. {who} and {other} are hosts, {queues} queue ids.
-_SENTENCES: Final[Mapping[str, str]] = {
-    "lock_granted": "{who} locks {queues}.",
-    "lock_taken_over": "The lock of {other} has run out: {who} takes over {queues}, {age} after the last renewal.",
-    "lock_reacquired_by_owner": "{who} locks {queues} again; its lock had run out.",
-    "lock_refused": "{who} asks for {queues}, and is refused: {other} holds the lock.",
-    "lock_released": "{who} gives back {queues}.",
-    "lock_ended": "{who} does not own {queues} any more: {why}.",
-    "consumer_left": "The broker notices that {who} is gone; the others share its queues.",
-}
-
 
 _GRANTS: Final = ("lock_granted", "lock_taken_over", "lock_reacquired_by_owner")
 
@@ -95,7 +84,7 @@ def _log_moments(cluster: Cluster) -> list[_Moment]:
             last[key] = first.at_ms
             fields = first.fields
             who, other = host(fields.get("client_id")), host(key[2])
-            text = _SENTENCES[first.event].format(
+            text = EVENT_TEXTS[first.event].run.format(
                 who=who,
                 other=other if other != who else f"an earlier process of {who}",
                 queues=_queues(some),
@@ -115,8 +104,9 @@ def _host_names(cluster: Cluster) -> Callable[[re.Match[str]], str]:
 def _is_told(cluster: Cluster, line: LogLine) -> bool:
     """Of a broker, about the topic, and before the shutdown."""
     queue = str(line.fields.get("queue", cluster.topic))
+    is_shown = line.event in EVENT_TEXTS and bool(EVENT_TEXTS[line.event].run)
     ended = cluster.ended_ms is not None and line.at_ms >= cluster.ended_ms
-    return line.event in _SENTENCES and line.host in cluster.brokers and queue.startswith(cluster.topic) and not ended
+    return is_shown and line.host in cluster.brokers and queue.startswith(cluster.topic) and not ended
 
 
 def _together(lines: Iterable[LogLine]) -> Iterable[list[LogLine]]:

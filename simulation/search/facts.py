@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from lockstep.order import Record
 from lockstep.simulation.lab.cluster import TRACE, Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.event_texts import EVENT_TEXTS
 from lockstep.simulation.lab.faults.words import end_words, fault_words, named, seconds
 from lockstep.simulation.lab.findings import Band, Finding, time_of
 from lockstep.simulation.lab.runner import Run
@@ -56,7 +57,7 @@ def facts_of(run: Run, finding: Finding) -> list[Fact]:
         facts += _locks(cluster, names, queue)
         facts += _offsets(cluster.log, names, queue)
         facts += _last_commits(records, cluster.log, names, queue, finding.at_ms)
-        facts += _told(cluster.log, names, queue)
+        facts += _noticed(cluster.log, names, queue)
         facts += [
             Fact(time_of(record), f"{host} began to read at offset {record['offset']}")
             for host, record in records
@@ -153,7 +154,8 @@ def _locks(cluster: Cluster, names: Names, queue: str) -> Iterator[Fact]:
             continue
         broker, client = named(line.host), names.of_client(line.fields["client_id"])
         epoch = f" under epoch {line.fields['epoch']}" if "epoch" in line.fields else ""
-        text = _LOCK_EVENTS[line.event].format(client, broker=broker, epoch=epoch, why=line.fields.get("why"))
+        past = EVENT_TEXTS[line.event].past
+        text = past.format(who=client, broker=broker, epoch=epoch, why=line.fields.get("why"))
         if line.event in _EXPIRED:
             old = names.of_client(line.fields.get("from_client_id", line.fields["client_id"]))
             life_ms, age_ms = cluster.core(line.host).config.lock_max_live_time_ms, line.fields["age_ms"]
@@ -167,27 +169,19 @@ def _locks(cluster: Cluster, names: Names, queue: str) -> Iterator[Fact]:
 
 
 _EXPIRED: Final = ("lock_taken_over", "lock_reacquired_by_owner")
-_LOCK_EVENTS: Final = {
-    "lock_granted": "{broker} knew no owner, and gave the lock to {0}{epoch}",
-    "lock_taken_over": "{broker} gave the lock to {0}{epoch}",
-    "lock_reacquired_by_owner": "{broker} gave the lock to {0} again{epoch}",
-    "lock_released": "{0} released the lock",
-    "lock_ended": "{broker} ended {0}'s lock: {why}",
-}
+_LOCK_EVENTS: Final = (*_EXPIRED, "lock_granted", "lock_released", "lock_ended")
 
 
-def _told(log: Iterable[LogLine], names: Names, queue: str) -> Iterator[Fact]:
+def _noticed(log: Iterable[LogLine], names: Names, queue: str) -> Iterator[Fact]:
+    """What members noticed themselves."""
     for line in log:
-        if line.fields.get("queue") != queue:
-            continue
-        why = f": {names.in_text(line.fields['why'])}" if line.fields.get("why") else ""
-        if line.event == "lock_lost":
-            yield Fact(line.at_ms, f"{line.host} noticed that its lock was lost{why}")
-        elif line.event == "queue_dropped":
-            yield Fact(line.at_ms, f"{line.host} dropped the queue{why}")
-        elif line.event == "offset_illegal":
-            text = f"{line.host} was told that its offset is outside the queue, and went on at"
-            yield Fact(line.at_ms, f"{text} {line.fields['next_offset']}")
+        if line.event in _NOTICED and line.fields.get("queue") == queue:
+            why = f": {names.in_text(line.fields['why'])}" if line.fields.get("why") else ""
+            fields = {**line.fields, "who": line.host, "why": why}
+            yield Fact(line.at_ms, EVENT_TEXTS[line.event].past.format(**fields))
+
+
+_NOTICED: Final = ("lock_lost", "queue_dropped", "offset_illegal")
 
 
 # Offsets and brokers -----------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from lockstep.simulation.articles.narration import Focus
 from lockstep.simulation.articles.section import Section
 from lockstep.simulation.articles.stories import listener, locks, members, offsets, pulls, sends
+from lockstep.simulation.lab.event_texts import Focus
 
 __all__ = ["SECTIONS"]
 

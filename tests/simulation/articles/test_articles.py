@@ -3,10 +3,11 @@
 import pytest
 from typer.testing import CliRunner
 
-from lockstep.simulation.articles.narration import Focus, Line, text_of
+from lockstep.simulation.articles.narration import Line, text_of
 from lockstep.simulation.articles.play import narration_text, play
 from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
 from lockstep.simulation.commands.app import app
+from lockstep.simulation.lab.event_texts import Focus
 from tests.rules.table import section_titles
 from tests.tidy.source import ROOT
 

@@ -20,12 +20,13 @@ from lockstep.protocol.headers.messaging import (
 )
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
-from lockstep.simulation.articles.narration import Focus, number
+from lockstep.simulation.articles.narration import number
 from lockstep.simulation.articles.tables import queue_name, queue_text
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.event_texts import EVENT_TEXTS, Focus
 from lockstep.simulation.lab.request_log import Answered
 
-__all__ = ["TEXTS", "Sentence", "sentence_of_event", "sentence_of_late_reply", "sentence_of_request"]
+__all__ = ["Sentence", "sentence_of_event", "sentence_of_late_reply", "sentence_of_request"]
 
 Who = Callable[[str], str]
 
@@ -37,77 +38,19 @@ class Sentence(NamedTuple):
 
 # Log events -------------------------------------------------------------------------------------------------------
 
-TEXTS: Final[Mapping[Focus, Mapping[str, str]]] = {
-    Focus.LOCKS: {
-        "lock_granted": "grants {client_id} the lock of {queue}, which was free",
-        "lock_renewed": "renews the lock of {queue} for {client_id}, {age_ms} ms after the last time",
-        "lock_refused": "refuses {client_id} the lock of {queue}: {owner} has it, and renewed it {age_ms} ms ago",
-        "lock_taken_over": "gives {client_id} the lock of {queue}: {from_client_id} renewed it {age_ms} ms ago",
-        "lock_reacquired_by_owner": "gives {client_id} the lock of {queue} again, {age_ms} ms after its renewal",
-        "lock_released": "frees the lock of {queue}, which {client_id} gives back",
-        "unlock_ignored": "ignores the unlock of {queue} by {client_id}, which does not own it",
-        "lock_lost": "has lost the lock of {queue}",
-        "lock_answered_late": "gets the answer to a lock request after {took_ms} ms, too late to use",
-        "lock_request_failed": "gets no answer to its lock request: {error}",
-        "lock_not_asked": "does not ask for the lock of {queue}: {why}",
-        "unlock_failed": "gets no answer to its unlock: {error}",
-        "unlock_waits_for_listener": "cannot give up {queue} yet, because its listener runs ({why})",
-    },
-    Focus.QUEUES: {
-        "queue_acquired": "adds {queue} to its table, period {period}",
-        "queue_dropped": "drops {queue} ({why})",
-        "rebalanced": "has {queues} of {of} queues of {topic} after this rebalance",
-    },
-    Focus.MEMBERS: {
-        "consumer_group_changed": "learns of the member {client_id} and notifies the group",
-        "consumer_left": "removes {client_id} from the group",
-        "heartbeat_expired": "has had no heartbeat of {peer} for {timeout_ms} ms: it is dropped",
-        "heartbeat_failed": "gets no answer to its heartbeat: {error}",
-        "rebalance_failed": "cannot rebalance: {error}",
-    },
-    Focus.PULLS: {
-        "pull_throttled": "does not pull {queue}: {messages} messages are cached (limit: {over})",
-        "pull_failed": "has failed to pull {queue}: {error}",
-        "offset_illegal": "learns that its offset of {queue} is illegal: {min_offset} to {max_offset}",
-        "offset_out_of_bounds": "has no offset {asked_offset} in q{queue_id}, and proposes {next_offset}",
-    },
-    Focus.CALLS: {
-        "listener_failed": "has had an exception of its listener for {queue}",
-        "listener_answer_invalid": "has had no legal answer of its listener for {queue}: {consequence}",
-        "listener_result_ignored": "ignores the listener's answer for {queue}: {why}",
-        "manual_commit_not_enabled": "is warned about {queue}: {why}",
-        "call_not_begun": "does not begin a call for offset {offset} of {queue}: {why}",
-    },
-    Focus.RETRIES: {
-        "dead_lettered": "sends offset {offset} of {queue} to the dead letters, after {reconsume_times} retries",
-        "dead_letter": "stores a dead letter, after {reconsume_times} retries",
-        "dead_letter_not_sent": "cannot send a dead letter of {queue}: {error}",
-        "send_back_failed": "cannot send the message at {offset} of {queue} back: {error}",
-        "send_back_fallback": "sends the message at {offset} of {queue} to the retry topic itself",
-        "message_dropped": "drops the message at {offset} of {queue}: {why}",
-        "message_stuck": "sends the message at {offset} of {queue} back after {timeout_ms} ms",
-    },
-    Focus.LIFE: {
-        "listener_stuck": "waits no longer for its listener of {queue}: {consequence}",
-    },
-}
-"""What is not here is not told: no section is about it."""
-
-_EVENTS: Final = {name: Sentence(focus, text) for focus, texts in TEXTS.items() for name, text in texts.items()}
-
 _OF_CLIENTS = ("client_id", "from_client_id", "owner", "peer")
 
 
 def sentence_of_event(line: LogLine, who: Who) -> Sentence | None:
     """None: no section is about this event."""
-    found = _EVENTS.get(line.event)
-    if found is None or (line.event == "lock_refused" and "client_id" not in line.fields):
+    found = EVENT_TEXTS.get(line.event)
+    if found is None or not found.story or (line.event == "lock_refused" and "client_id" not in line.fields):
         return None  # a client also logs a refusal; the answer to its request says the same
     fields = {name: _field(name, value, who) for name, value in line.fields.items()}
     of_retries = is_retry_topic(str(line.fields.get("queue", line.fields.get("topic", ""))))
     return Sentence(
         Focus.RETRY_QUEUE if of_retries and found.focus is not Focus.RETRIES else found.focus,
-        found.text.format(**fields),
+        found.story.format(**fields),
     )
 
 
