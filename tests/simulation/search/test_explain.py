@@ -177,7 +177,7 @@ def test_a_lock_that_was_taken_in_time_has_not_run_out() -> None:
 def test_a_commit_under_an_epoch_has_the_time_at_which_it_was_sent() -> None:
     """Its record is written when it is answered."""
     facts = facts_of_exhibit("commit-before-call")
-    assert "c1 sent its last answered commit before this, offset 2; the broker stored it at 7.021 s" in facts
+    assert "c1 sent its last answered commit before this, offset 2; the broker stored it at 7.025 s" in facts
 
 
 def test_the_calls_of_the_message_that_a_violation_names_are_told() -> None:
