@@ -14,10 +14,10 @@ from lockstep.protocol.messages.pulled import Taken, decode_pulled, decode_recor
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["MessageAdmin", "QueueSlice", "id_address"]
+__all__ = ["PULL_ANSWERS", "MessageAdmin", "QueueSlice", "id_address"]
 
 _TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # every broker has this group, for tools
-_PULL_ANSWERS: Final = frozenset({
+PULL_ANSWERS: Final = frozenset({
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
     ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -115,7 +115,7 @@ class MessageAdmin(AdminBase):
         endpoint = await self._started().dialer.endpoint(address)
         timeout_ms = self._config.request_timeout_ms + wait_ms
         reply = await self._reply(endpoint, RequestCode.PULL_MESSAGE, header, timeout_ms)
-        if reply.code not in _PULL_ANSWERS:
+        if reply.code not in PULL_ANSWERS:
             raise RequestRefused(address, request_name(RequestCode.PULL_MESSAGE), reply.code, reply.remark)
         bounds = reply.decode_header(PullMessageResponseHeader)
         taken: Taken | None = Taken([], bounds.next_begin_offset)
@@ -129,6 +129,9 @@ class MessageAdmin(AdminBase):
         if tags and not taken.is_raw:  # the broker matched their hashes
             messages = [message for message in messages if message.tags in tags]
         return QueueSlice(messages, taken.next_offset, bounds.min_offset, bounds.max_offset)
+
+    async def _read_one(self, queue: MessageQueue, offset: int) -> QueueSlice:
+        return await self.read_queue(queue, offset, count_max=1)
 
     async def _readable(self, data: bytes, broker_name: str) -> list[MessageExt]:
         """The messages before the first damaged record, which is logged. Answers of other brokers are not affected."""

@@ -44,7 +44,7 @@ class LiteMember(GroupMember):
         self._expressions = expressions
         self._arrived = asyncio.Event()
         self._periods = 0
-        self.first_offset = FirstOffset(self.instance, self.config, self.offsets)
+        self.first_offset = FirstOffset(self.instance, settings.group, self.config, self.offsets)
         limits = FlowLimits(
             config.pull_threshold_for_queue, config.pull_threshold_bytes_for_queue, config.consume_max_span
         )

@@ -209,7 +209,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
         return await self._running().committed(self._tenant.wrap_queue(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset of the first message that was stored at this time (epoch ms) or later."""
+        """Return the offset of the first message that was stored at this time (epoch ms) or later; else the end."""
         return await self._running().queries.search_offset(self._tenant.wrap_queue(queue), timestamp_ms)
 
     @property

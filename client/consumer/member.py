@@ -118,7 +118,7 @@ class GroupMember(ABC):
             raise
         self.table = self.membership.table
         self.offsets = self.membership.offsets
-        self.queries = QueueQueries(self.instance)
+        self.queries = QueueQueries(self.instance, settings.group)
         self.stats = ConsumerStatsManager(
             settings.runtime.now_ms(), measured=settings.measured, slow_ms=self.config.lock_max_live_time_ms
         )

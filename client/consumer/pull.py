@@ -224,7 +224,7 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         return await self._queries.min_offset(self._tenant.wrap_queue(queue))
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset of the first message that was stored at this time (epoch ms) or later."""
+        """Return the offset of the first message that was stored at this time (epoch ms) or later; else the end."""
         return await self._queries.search_offset(self._tenant.wrap_queue(queue), timestamp_ms)
 
     async def earliest_msg_store_time_ms(self, queue: MessageQueue) -> int:

@@ -72,7 +72,7 @@ class PushMember(GroupMember):
         self._flow = FlowControl.of_push(config, checks_span=ordering.checks_span)
         calls = PullCalls(self.instance, settings.group, settings.hooks)
         self._pulls = PullLoop(member, self, calls, self._flow, self.stats, self._new_dead_letters())
-        self.first_offset = FirstOffset(self.instance, config, self.offsets)
+        self.first_offset = FirstOffset(self.instance, settings.group, config, self.offsets)
         self._reset = OffsetReset(member, self._locks, self._rebalance, done=self.rebalance_soon)
         directly = ConsumeDirectly(self.runtime, settings.group, call, self.service.between_runs)
         self._listening: Listening = Listening(

@@ -19,7 +19,6 @@ from lockstep.protocol.headers.messaging import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,
     QueueRequestHeader,
-    SearchOffsetRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
@@ -238,11 +237,6 @@ class BlockingClient:
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will have."""
         return self._offset(queue, RequestCode.GET_MAX_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
-
-    def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset that RocketMQ finds: the message nearest in store time, which may be older (wire.md 8.3)."""
-        header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
-        return self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
         reply, wire = self._call(queue, code, header)

@@ -41,7 +41,6 @@ def test_every_encoding_reads_and_sends(topic: Topic, serialize_type: SerializeT
         assert (one.queue_offset, several.queue_offset) == (0, 1)
         assert several.msg_id.count(",") == 38
         assert (client.min_offset(queues[1]), client.max_offset(queues[1])) == (0, 40)
-        assert client.search_offset(queues[1], 0) == 0
         reply = client.pull(queues[1], 3, 10)
         assert (reply.code, reply.status, reply.next_begin_offset, reply.max_offset) == (0, "FOUND", 13, 40)
         assert [message.body for message in decode_messages(reply.body)] == [f"1:{n}".encode() for n in range(3, 13)]

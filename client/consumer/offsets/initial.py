@@ -1,16 +1,13 @@
 """FirstOffset: the offset of the first pull in an ownership period, computePullFromWhere (wire.md 12.3)."""
 
+from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.offsets.store import NO_OFFSET, OffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ClientError
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
-from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader, SearchOffsetRequestHeader
-from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
-from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["DEFAULT_LOOK_BACK_MS", "FirstOffset"]
 
@@ -26,8 +23,9 @@ class FirstOffset:
     later maximum, and messages between the two are skipped (wire.md 14, #10955).
     """
 
-    def __init__(self, instance: MQClientInstance, config: ConsumerConfig, offsets: OffsetStore) -> None:
+    def __init__(self, instance: MQClientInstance, group: str, config: ConsumerConfig, offsets: OffsetStore) -> None:
         self._instance = instance
+        self._group = group
         self._offsets = offsets
         self._from_where = config.consume_from_where
         self._timestamp_ms = (
@@ -40,23 +38,18 @@ class FirstOffset:
         """Return the offset. Raises RemotingError, NoRouteError; ClientError for an offset below 0."""
         queue = process_queue.queue
         stored = await self._offsets.read(queue)
-        offset = stored if stored != NO_OFFSET else await self._without_stored(queue)
+        offset = stored if stored != NO_OFFSET else await self._without_stored(process_queue)
         if offset < 0:
             # Article 2: a queue with such an offset is not pulled.
             raise ClientError(f"the brokers say that queue {queue} begins at {offset}; an offset must not be below 0")
         return offset
 
-    async def _without_stored(self, queue: MessageQueue) -> int:
+    async def _without_stored(self, process_queue: ProcessQueue) -> int:
+        queue = process_queue.queue
+        queries = QueueQueries(self._instance, self._group, process_queue.epoch)
         is_retry = is_retry_topic(queue.topic)
         if self._from_where is _FIRST or (is_retry and self._from_where is not _TIMESTAMP):
             return 0
         if self._from_where is _TIMESTAMP and not is_retry:
-            header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, self._timestamp_ms)
-            return await self._offset(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, header)
-        return await self._offset(RequestCode.GET_MAX_OFFSET, queue, QueueRequestHeader(queue.topic, queue.queue_id))
-
-    async def _offset(self, code: RequestCode, queue: MessageQueue, header: tuple[object, ...]) -> int:
-        reply = await self._instance.call(queue.broker_name, code, header)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
-        return reply.decode_header(OffsetResponseHeader).offset
+            return await queries.search_offset(queue, self._timestamp_ms)
+        return await queries.max_offset(queue)

@@ -30,6 +30,7 @@ from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectionLost, RequestTimeout
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, over_the_wire
+from tests.rows import by_row
 
 R, C = RequestCode, ResponseCode
 JSON, MSGPACK = SerializeType.JSON, SerializeType.MSGPACK
@@ -237,9 +238,18 @@ class Reset(World):
             header = UpdateConsumerOffsetRequestHeader("G", "T", queue_id, offset)
             self.admin.answer(R.UPDATE_CONSUMER_OFFSET, header)
 
-    def reset(self, timestamp: int, *, force: bool = False, topic: str = "T", cpp: bool = False) -> RemotingCommand:
+    def reset(
+        self,
+        timestamp: int,
+        *,
+        force: bool = False,
+        topic: str = "T",
+        cpp: bool = False,
+        serialize_type: SerializeType = JSON,
+    ) -> RemotingCommand:
         header = ResetOffsetRequestHeader(topic, "G", timestamp, force)
-        command = over_the_wire(RemotingCommand(R.INVOKE_BROKER_TO_RESET_OFFSET, header))
+        command = RemotingCommand(R.INVOKE_BROKER_TO_RESET_OFFSET, header, serialize_type=serialize_type)
+        command = over_the_wire(command)
         command.language = LanguageCode.CPP if cpp else LanguageCode.JAVA
         broker, connection = self.admin.broker, self.admin.connection
         reply = dispatch(BROKER_HANDLERS, broker, connection, command, self.admin.now_ms)
@@ -269,6 +279,19 @@ def test_members_are_told_where_to_go_on(timestamp: int, force: bool, offsets: d
     assert decode_body(ResetOffsetBody, world.pushed().body, JSON).offset_table == offsets
     assert world.pushed().header == ResetOffsetRequestHeader("T", "G", timestamp, False)
     assert world.admin.broker.offsets.query("G", "T", 0) == 2
+
+
+@by_row(
+    "later_ms, rocketmq, ours",
+    [(0, 0, 0), (1, 0, 1), (999, 1, 1), (1000, 1, 1), (1001, 1, 2), (2000, 2, 2), (2001, 2, 3), (10**9, 2, 3)],
+)
+def test_our_own_tools_get_the_first_message_from_the_time_on(later_ms: int, rocketmq: int, ours: int) -> None:
+    """RocketMQ's get the nearest one, which may be older: after the last message the last one (wire.md 17.5)."""
+    world = Reset()
+    reply = world.reset(NOW_MS + later_ms, force=True)
+    assert decode_body(ResetOffsetBody, reply.body, JSON).offset_table == {Q0: rocketmq, Q1: 0}
+    reply = world.reset(NOW_MS + later_ms, force=True, serialize_type=MSGPACK)
+    assert decode_body(ResetOffsetBody, reply.body, MSGPACK).offset_table == {Q0: ours, Q1: 0}
 
 
 def test_the_form_for_cpp_is_used_when_the_asker_is_cpp() -> None:

@@ -8,17 +8,22 @@ from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList, T
 from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
 from lockstep.protocol.bodies.locks import LockTableBody, LockTableRow
 from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.messaging import (
     CreateTopicRequestHeader,
     ListLockChangesRequestHeader,
     ListLocksRequestHeader,
     OffsetResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.remoting.errors import RequestRefused
+from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+from tests.rows import by_row
 
 LOCKS, GROUPS = RequestCode.LIST_LOCKS, RequestCode.LIST_CONSUMER_GROUPS
 IDS = RequestCode.GET_CONSUMER_LIST_BY_GROUP
@@ -79,7 +84,6 @@ async def test_offsets(stage: Stage) -> None:
     broker, _ = await two_brokers(stage)
     broker.answers(RequestCode.GET_MAX_OFFSET, OffsetResponseHeader(9))
     broker.answers(RequestCode.GET_MIN_OFFSET, OffsetResponseHeader(2))
-    broker.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(5))
     broker.answers(
         RequestCode.QUERY_CONSUMER_OFFSET,
         OffsetResponseHeader(7),
@@ -90,16 +94,68 @@ async def test_offsets(stage: Stage) -> None:
     async with admin_for(stage) as admin:
         queue = queue_at(1)
         assert (await admin.max_offset(queue), await admin.min_offset(queue)) == (9, 2)
-        assert await admin.search_offset(queue, 1234) == 5
         assert await admin.consumer_offset("g", queue) == 7
         assert await admin.consumer_offset("g", queue) is None
         with pytest.raises(RequestRefused, match="so says the test"):
             await admin.consumer_offset("g", queue)
         await admin.update_consumer_offset("g", queue, 3)
-    search = broker.requests(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)[0]
-    assert search.decode_header(SearchOffsetRequestHeader) == (TOPIC, 1, 1234)
     update = broker.requests(RequestCode.UPDATE_CONSUMER_OFFSET)[0]
     assert update.decode_header(UpdateConsumerOffsetRequestHeader)[:4] == ("g", TOPIC, 1, 3)
+
+
+@by_row(
+    "asked, found",
+    [
+        (0, 2),  # before the first: the first that can be read
+        (20, 3),  # the broker answers with any message of that millisecond
+        (29, 5),  # here with the nearer, and 21 with the earlier
+        (21, 5),
+        (40, 6),
+        (41, 7),  # after the last: the broker answers with the last one
+        (10**12, 7),
+    ],
+)
+def test_a_time_finds_the_first_message_from_then_on(asked: int, found: int) -> None:
+    """RocketMQ's search may find an older one or a later one of the same millisecond: store times are looked at."""
+    times = {2: 10, 3: 20, 4: 20, 5: 30, 6: 40}
+    answers = {0: 2, 20: 4, 29: 5, 21: 4}
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker, _ = await two_brokers(stage)
+
+        def pull(command: RemotingCommand) -> RemotingCommand:
+            offset = command.decode_header(PullMessageRequestHeader).queue_offset
+            return command.reply(
+                ResponseCode.SUCCESS,
+                PullMessageResponseHeader(0, offset + 1, 2, 7),
+                stored_bytes(offset, topic=TOPIC, store_timestamp=times[offset]),
+            )
+
+        broker.on[RequestCode.PULL_MESSAGE] = pull
+        broker.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(answers.get(asked, 6)))
+        async with admin_for(stage) as admin:
+            assert await admin.search_offset(queue_at(1), asked) == found
+        (search,) = broker.requests(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+        assert search.decode_header(SearchOffsetRequestHeader) == (TOPIC, 1, asked)
+
+    play()
+
+
+@by_row("status, low, high, found", [("PULL_NOT_FOUND", 0, 0, 0), ("PULL_OFFSET_MOVED", 9, 9, 9)])
+def test_a_time_in_an_empty_queue_is_its_end(status: str, low: int, high: int, found: int) -> None:
+    """A new one, and one whose messages have all expired."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker, _ = await two_brokers(stage)
+        bounds = PullMessageResponseHeader(0, high, low, high)
+        broker.on[RequestCode.PULL_MESSAGE] = lambda command: command.reply(ResponseCode[status], bounds)
+        broker.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(0))
+        async with admin_for(stage) as admin:
+            assert await admin.search_offset(queue_at(1), 77) == found
+
+    play()
 
 
 @on_stage

@@ -19,6 +19,8 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.epochs import epoch_text, make_epoch
 from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueueRequestHeader,
     SearchOffsetRequestHeader,
@@ -37,6 +39,7 @@ from tests.rows import by_row
 GROUP = "tower"
 QUERY, UPDATE = RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET
 MAX, SEARCH = RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+PULL = RequestCode.PULL_MESSAGE
 NONE = ResponseCode.QUERY_NOT_FOUND
 
 LAST = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
@@ -202,7 +205,7 @@ async def first_offset(stage: Stage, queue: MessageQueue, config: ConsumerConfig
     broker = stage.brokers[0]
     instance = stage.instance()
     await instance.routes.fetch(TOPIC)
-    placing = FirstOffset(instance, config, RemoteBrokerOffsetStore(instance, GROUP))
+    placing = FirstOffset(instance, GROUP, config, RemoteBrokerOffsetStore(instance, GROUP))
     return await placing(ProcessQueue(queue, 1, 0)), broker
 
 
@@ -230,6 +233,7 @@ def test_the_table_of_first_offsets(where: ConsumeFromWhere, retry: bool, code: 
         stage.route_to({"broker-a": 4})
         broker.answers(MAX, OffsetResponseHeader(900))
         broker.answers(SEARCH, OffsetResponseHeader(500))
+        broker.answers(PULL, PullMessageResponseHeader(0, 500, 500, 900))
         broker.answers(QUERY, NONE, OffsetResponseHeader(0), OffsetResponseHeader(123))
         config = ConsumerConfig(consume_from_where=where)
         assert (await first_offset(stage, queue, config))[0] == offset
@@ -249,12 +253,15 @@ async def test_the_time_to_consume_from(stage: Stage) -> None:
     stage.route_to({"broker-a": 4})
     broker.answers(QUERY, NONE)
     broker.answers(SEARCH, OffsetResponseHeader(5))
+    broker.answers(PULL, PullMessageResponseHeader(0, 5, 5, 9))
     begin_ms = stage.client.now_ms()
     await first_offset(stage, queue_at(1), ConsumerConfig(consume_from_where=TIMESTAMP))
     await first_offset(stage, queue_at(1), ConsumerConfig(consume_from_where=TIMESTAMP, consume_timestamp_ms=77))
     default, given = [command.decode_header(SearchOffsetRequestHeader) for command in broker.requests(SEARCH)]
     assert begin_ms - 1_800_000 <= default.timestamp <= begin_ms - 1_800_000 + 100
     assert given == (TOPIC, 1, 77)
+    # Read under the group's own name: its account may have the right to no other.
+    assert {pull.decode_header(PullMessageRequestHeader).consumer_group for pull in broker.requests(PULL)} == {GROUP}
 
 
 @pytest.mark.parametrize(("stored", "end", "offset"), [(-1, 7, 7), (-1, -1, None), (-2, 7, None), (-1, -(2**40), None)])

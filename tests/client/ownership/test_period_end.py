@@ -130,7 +130,7 @@ def test_none_of_them_is_no_offset(code: int) -> None:
         period = await Period.begin(stage)
         member = period.fenced.member
         period.broker.answers(RequestCode.QUERY_CONSUMER_OFFSET, code)
-        first_offset = FirstOffset(member.instance, member.config, member.offsets)
+        first_offset = FirstOffset(member.instance, member.group, member.config, member.offsets)
         with pytest.raises(RequestRefused):
             await first_offset(period.owned)
         asked = {command.code for command in period.broker.seen}

@@ -32,6 +32,7 @@ from lockstep.protocol.headers.admin import (
 from lockstep.protocol.headers.messaging import (
     NotifyConsumerIdsChangedRequestHeader,
     OffsetResponseHeader,
+    PullMessageResponseHeader,
     SearchOffsetRequestHeader,
     TimestampResponseHeader,
 )
@@ -301,6 +302,7 @@ async def test_questions(stage: Stage) -> None:
     broker.answers(R.GET_MAX_OFFSET, OffsetResponseHeader(100))
     broker.answers(R.GET_MIN_OFFSET, OffsetResponseHeader(4))
     broker.answers(R.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(50))
+    broker.answers(R.PULL_MESSAGE, PullMessageResponseHeader(0, 50, 50, 100))
     broker.answers(R.GET_EARLIEST_MSG_STORETIME, TimestampResponseHeader(1_700_000_000_000))
     assert await consumer.max_offset(queue_at(0)) == 100
     assert await consumer.min_offset(queue_at(0)) == 4

@@ -71,7 +71,7 @@ async def test_messages_that_are_looked_up(stage: Stage) -> None:
         assert (await admin.view_message(message_id)).body == PLAIN
         assert [message.body for message in await admin.query_messages(TOPIC, "b")] == [PLAIN, b"no zlib"]
     assert stage.events("error") == ["message_unreadable"]
-    assert (await QueueQueries(stage.instance()).view_message(message_id)).body == PLAIN
+    assert (await QueueQueries(stage.instance(), "g").view_message(message_id)).body == PLAIN
 
 
 @on_stage

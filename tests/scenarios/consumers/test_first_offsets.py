@@ -26,8 +26,9 @@ class NewGroups:
     They write no traces, so there is nothing to judge but what they saw.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, prefix: str = "") -> None:
         self._cluster = cluster
+        self._prefix = prefix
         self.seen: dict[ConsumeFromWhere, list[int]] = {}
 
     async def start(self, where: ConsumeFromWhere, **settings: Any) -> None:
@@ -41,7 +42,7 @@ class NewGroups:
                 serialize_type=self._cluster.serialize_type, consume_from_where=where, **settings
             )  # fmt: skip
             consumer = PushConsumer(
-                where.name,
+                self._prefix + where.name,
                 name_server=self._cluster.name_server,
                 config=config,
                 listener=listen,
@@ -51,7 +52,7 @@ class NewGroups:
             consumer.subscribe(TOPIC)
             return consumer
 
-        await self._cluster.start_client(where.name, make)
+        await self._cluster.start_client(self._prefix + where.name, make)
 
     async def firsts(self) -> dict[ConsumeFromWhere, int]:
         """The first offset each handled, when all have settled and another message has come."""
@@ -126,12 +127,15 @@ async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
 
 @scenario(INSTANT, also_fenced=True)
 async def test_a_given_time_of_an_old_queue(cluster: Cluster) -> None:
-    """Between two messages the nearer one is chosen, as brokers search."""
+    """Between two messages the later one is chosen, though brokers answer with the nearer; after the last the end."""
     _, max_offset = await _old_queue(cluster)
     groups = NewGroups(cluster)
     stored_ms = cluster.world.now_ms - 4 * MINUTE_MS  # of the last but two
     await groups.start(_W.CONSUME_FROM_TIMESTAMP, consume_timestamp_ms=stored_ms + MINUTE_MS - 1)
-    assert (await groups.firsts())[_W.CONSUME_FROM_TIMESTAMP] == max_offset - 3
+    assert (await groups.firsts())[_W.CONSUME_FROM_TIMESTAMP] == max_offset - 2
+    later = NewGroups(cluster, "LATER")
+    await later.start(_W.CONSUME_FROM_TIMESTAMP, consume_timestamp_ms=cluster.world.now_ms + 1)
+    assert (await later.firsts())[_W.CONSUME_FROM_TIMESTAMP] == max_offset + 1
     await cluster.end(judge=False)
 
 
