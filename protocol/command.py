@@ -94,6 +94,7 @@ class RemotingCommand:
 
     def decode_header(self, header_class: type[H]) -> H:
         """The typed header of a received command. Raises HeaderError with the name of a wrong field."""
+        # Lockstep's own encoding has the values in field order, without names.
         if self.positional is not None:
             return cast("H", spec_of(header_class).from_positional(self.positional))
         if self.header is not None:
@@ -142,6 +143,7 @@ def encode_command(command: RemotingCommand) -> bytes:
     if encode_header is None:
         raise LocalProtocolError(f"headers of type {command.serialize_type} cannot be written")
     header = encode_header(command)
+    # Only requests: a broker must be able to answer with whatever its peers have stored.
     if len(header) > HEADER_BYTES_MAX and not command.flag & _REPLY:
         raise LocalProtocolError(
             f"a header of {len(header)} bytes is over the limit of {HEADER_BYTES_MAX}; the properties of a message are "

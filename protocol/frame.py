@@ -58,6 +58,8 @@ class FrameDecoder:
     def feed(self, data: bytes) -> None:
         self.buffered_bytes += len(data)
         if self._pieces:
+            # Pieces are joined once, when the frame is whole: to join at each read would copy a large frame again and
+            # again.
             if len(data) >= _SMALL_PIECE_BYTES:
                 self._pieces.append(data)
             elif type(last := self._pieces[-1]) is bytearray:
@@ -111,6 +113,7 @@ class FrameDecoder:
                 return
             body_start = start + 8 + header_length
             header = buffer[start + 8 : body_start]
+            # Before the yield: the caller may stop here, and the next call must go on behind this frame.
             self._position = start = end
             self.buffered_bytes = end_of_buffer - end
             yield _new_frame(Frame, (header_type, header, buffer[body_start:end]))
@@ -122,6 +125,7 @@ class FrameDecoder:
             total = _LENGTH.unpack_from(buffer, start)[0]
             if not 4 <= total <= self.frame_bytes_max:
                 raise self._bad_total(total)
+            # Until the first eight bytes are there, nothing is joined or looked at.
             self._need = 8
         elif end_of_buffer > start:
             self._need = 4

@@ -37,7 +37,7 @@ _RETRY_MS: Final = 3000
 _UNREGISTER_TIMEOUT_MS: Final = 1000
 
 
-class _Topics:
+class _OwnTopics:
     """The topics of a broker, as registrations for name servers."""
 
     def __init__(self, broker: Broker) -> None:
@@ -74,7 +74,7 @@ class _RemoteNameServer:
     topics that changed.
     """
 
-    def __init__(self, address: str, broker: Broker, topics: _Topics, dialer: Dialer, runtime: Runtime) -> None:
+    def __init__(self, address: str, broker: Broker, topics: _OwnTopics, dialer: Dialer, runtime: Runtime) -> None:
         self.address = address
         self._broker = broker
         self._topics = topics
@@ -205,7 +205,7 @@ class Registration:
         """`name_server`: the one in this process, if any."""
         self._runtime = runtime
         self._broker = broker
-        self._topics = _Topics(broker)
+        self._topics = _OwnTopics(broker)
         self._name_server = name_server
         self._identity: BrokerIdentity | None = None
         callbacks = DialerCallbacks(_refuse_request, on_closed=self._on_connection_closed)

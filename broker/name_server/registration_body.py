@@ -22,7 +22,7 @@ _VERSION_BYTES_MAX: Final = 1024  # two or three numbers
 _TOPICS_A_STEP: Final = 256
 
 
-class _Topics(Collection[TopicConfig]):
+class _PlainTopics(Collection[TopicConfig]):
     """Up to 200,000 topics, each a plain tuple until it is asked for.
 
     A full run of the garbage collector visits each TopicConfig, 40 ms for so many. It leaves out plain tuples of texts
@@ -62,7 +62,7 @@ def decode_compressed_registration(body: bytes) -> Generator[None, None, TopicCo
         topics.append(_topic(text))
         if number % _TOPICS_A_STEP == 0:
             yield None
-    return TopicConfigs(version, _Topics(topics))
+    return TopicConfigs(version, _PlainTopics(topics))
 
 
 def _int(plain: bytes, position: int) -> tuple[int, int]:

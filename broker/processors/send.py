@@ -165,7 +165,6 @@ def _store_one(
             topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
     text = encoded(encode_properties(properties))
     born_host, born_port = broker.born_host(connection)
-    # The fields of a `Record`, in its order.
     record = _new_record(
         Record,
         (
@@ -184,8 +183,7 @@ def _store_one(
             code,
         ),
     )
-    # This send may wait for the others of its read. Not a numbered one, whose turn ends with its answer, nor one with a
-    # timer that begins when it is stored.
+    # May it wait for the others of its read? Not a numbered send, nor one whose timer begins when it is stored.
     if (
         run is not None
         and (run.waiting or connection.reads_on)

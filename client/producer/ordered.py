@@ -97,9 +97,13 @@ class OrderedSender:
             if failure is not None:
                 earlier = failure.after(earlier)
                 throttled = _is_throttled(sequence, failure) and self._config.retry_keyed
+                # What never left this process, and what the broker's flow control refused, costs no attempt: the time
+                # limit ends it.
                 attempts -= failure.outcome is not SendOutcome.NOT_SENT and not throttled
                 late = self._instance.runtime.now_ms() >= deadline_ms
                 if attempts <= 0 or late or not self._config.retry_keyed or not _may_retry(failure):
+                    # First give the ticket up, then raise: sends that wait behind it must fail too, or they would
+                    # overtake it.
                     sequence.give_up(ticket)
                     raise earlier
                 await self._pause(sequence, ticket, delay_ms)
@@ -120,6 +124,7 @@ class OrderedSender:
         try:
             await asyncio.sleep(delay_ms / 1000)
         except asyncio.CancelledError:
+            # The caller is gone, and with it the message: later sends would stand in its place.
             sequence.give_up(ticket)
             raise
 
@@ -161,6 +166,7 @@ class OrderedSender:
         if number is not None and batched is not None:
             return await self._outcome(sequence, number, batched.future, outgoing)
         alone = not endpoint.agreed
+        # The earlier attempt may be stored. A repeat without the question could store the message twice (wire.md 17.3).
         if unsure and not alone:
             found = await self._find_sent(sequence, ticket, endpoint, outgoing, timeout_ms)
             if found is not None:
@@ -208,6 +214,7 @@ class OrderedSender:
             sequence.leave(ticket)
             sequence.release()
             raise
+        # The earlier attempt was stored, so this send needs no number and later ones may leave.
         if found is not None:
             sequence.leave(ticket)
             sequence.release()

@@ -89,6 +89,8 @@ class SendSequence:
 
     def is_free_for(self, peer: object) -> bool:
         """Return whether a send that is called now may leave over `peer` without waiting."""
+        # Any number of sends may be in flight over one connection: the broker checks their numbers (docs/order.md 2).
+        # Over another connection a send could overtake those.
         idle = not (self._turn_taken or self._held or self._stale or self._failing)
         return idle and (peer is self.peer or not self._in_flight)
 
@@ -122,12 +124,14 @@ class SendSequence:
         Raises:
             SequenceBrokenError: an earlier send was given up meanwhile.
         """
+        # The ticket went with an earlier send that was given up.
         if ticket not in self._held:
             raise SequenceBrokenError
         future: asyncio.Future[SequenceNumber | None] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
         if send is not None:
             self._joinable[ticket] = send
+        # Perhaps it is this one's turn already.
         self._admit()
         try:
             return await future
@@ -200,6 +204,7 @@ class SendSequence:
     def recall(self, number: SequenceNumber) -> None:
         """Undo `depart`: the send could not leave, and nothing left after it."""
         assert (number.generation, number.sequence) == (self.generation, self.sequence - 1), "others have left since"
+        # The next send gets this number, so that the broker sees no gap.
         self.sequence -= 1
         self._in_flight -= 1
 
@@ -220,12 +225,14 @@ class SendSequence:
             self._stored_ticket, self._stored_offset = number.ticket, queue_offset
         self._in_flight -= 1
         if number.generation != self.generation:
+            # When the last send of the older generation has ended, the first one that waits may leave.
             self._stale -= 1
             self._admit()
 
     def failed(self, number: SequenceNumber) -> None:
         """The message was refused, or its outcome is unknown: begin a new generation."""
         self.hold(number.ticket)
+        # Sends of this generation that follow in flight are refused by the broker. They come again, behind this one.
         if number.generation == self.generation:
             self.renew()
         self.settled(number)
@@ -268,6 +275,7 @@ class SendSequence:
         """Begin a new generation."""
         self.generation += 1
         self.sequence = 0
+        # What is in flight belongs to the old generation. Nothing leaves before all of it has ended.
         self._stale = self._in_flight
 
     def _first(self) -> int:

@@ -93,6 +93,7 @@ class QueueHistory:
             self._position(period, record, time_ns)
         offset, ordering = record["offset"], record.get("ordering") or "queue"
         begin, stale, failed = record.get("begin_mono_ns"), False, record["status"] in FAILED
+        # The first time the listener saw the offset. Any later time is a repeat, which needs a cause: rule (b).
         if self.attempted.add(offset):
             self._take_first(period, record, offset, ordering)
         else:
@@ -125,16 +126,19 @@ class QueueHistory:
         period = self._period(record, time_ns, clock)
         offset = record["offset"]
         last = self._last_commit
+        # After a crash of the broker a lower commit may be the right one: the crash undid the higher ones.
         if last is not None and offset < last["offset"] and not self._may_be_lost(record, clock):
             self._went_back(period, record, last, clock)
         self._last_commit, self._last_commit_clock = record, clock
         if not self._may_be_lost(record, clock):
             self._commits.sent(record, time_ns, clock)
+        # First the rules about the last commit, then this one: it is the last one for the next record.
         period.note_commit(offset)
         self._rule_d.committed(record, period.start)
 
     def _went_back(self, period: Period, record: Record, last: Record, clock: int) -> None:
         same = last["event"] == "committed" and same_period(record, last)
+        # Either the owner went back itself, or a former owner committed late.
         stale = period is not self._owner or (last["event"] == "committed" and not same)
         if stale and self._is_unordered:
             # A concurrent group uses no locks: a queue may have two owners for a moment.
@@ -246,6 +250,7 @@ class QueueHistory:
             self._passed_over.add_range(offset, self.start)
             self.start = offset
         previous, self._owner = self._owner, period
+        # A handover: the queue stood still from the last sign of the old owner to the first offset of the new one.
         if previous is not None and previous.client_id != period.client_id:
             alive = previous.last_time_ns
             if not previous.ended:

@@ -108,6 +108,7 @@ class StoreFlusher:
         self._next_checkpoint_ms = now_ms + (0 if crashed else self._settings.checkpoint_interval_ms)
         self._keys.start()
         self._searches = self._runtime.new_worker_pool("search", 1)
+        # From now on a search for a lost message runs on its own thread, and no longer on the loop.
         self._store.repair.submit = self._searches.submit
         self._arm()
 
@@ -118,6 +119,7 @@ class StoreFlusher:
         if self._readback_failed:
             then(self._store.refusal)  # no round will come
         else:
+            # The end of the log now: what is appended later is no matter of this caller.
             self._waiting.append((self._store.log.max_offset, then))
 
     def check(self) -> None:
@@ -138,6 +140,7 @@ class StoreFlusher:
         self._timer = self._runtime.call_later_ms(self._settings.flush_interval_ms, self._tick)
 
     def _tick(self) -> None:
+        # First the next tick: an error below must not end the rounds.
         self._arm()
         self._store.bound_tails()
         if self._round is not None or self._readback_failed:
@@ -173,8 +176,10 @@ class StoreFlusher:
         store, log = self._store, self._store.log
         log_end = log.max_offset
         tables = self._tables.prepare(tables=due[0], checkpoint=due[1])
+        # After a failed sync the pages may be lost although they can be read. They are written and synced again.
         if self._failed:
             log.mark_unsynced(log.synced_offset)
+        # The end of the log was read before: what is appended while the threads sync belongs to the next round.
         files, folders = log.take_dirty()
         suspect = log.segments.twin() if self._failed else None
         work = _Work(log.synced_offset, log_end, files, folders, suspect, tables)
@@ -190,6 +195,7 @@ class StoreFlusher:
         if error is not None:
             self._on_failed(work, error)
         else:
+            # First the log, then the tables: an offset on the disk must never be beyond the messages that are there.
             self._on_safe(work.log_end)
             self._tables.begin(self._pool_now(), work.tables)
         # Only now: no round may begin while this one ends.
@@ -211,6 +217,7 @@ class StoreFlusher:
             self._failed = False
             store.refuse(_LOG, "")
             self._events.info("log_sync_recovered")
+        # First readable, then answered: a producer that has its answer finds its message.
         store.make_visible(log_end)
         while self._waiting and self._waiting[0][0] <= log_end:
             self._waiting.popleft()[1]("")
@@ -228,6 +235,7 @@ class StoreFlusher:
             if not self._failed:
                 self._events.error("log_sync_failed", reason=reason)
         self._failed = True
+        # First refuse new messages, then answer those that wait: a caller may send again at once.
         store.refuse(_LOG, reason)
         waiting, self._waiting = self._waiting, deque()
         for _, then in waiting:
@@ -253,6 +261,7 @@ class StoreFlusher:
             self._timer.cancel()
         await self.flush()
         await self._settle()
+        # The index comes after the flush, which may have made more messages readable.
         self._keys.enter_all()
         if not self._readback_failed:
             self._begin((True, True))
@@ -296,6 +305,7 @@ def _sync_log(work: _Work, storage: Storage) -> Failure | None:
                 _write_again(work.suspect, work.log_start, work.log_end)
             finally:
                 work.suspect.close()
+        # First the files, then the folders that name them: a name without content would be damage.
         for file in work.log_files:
             file.sync()
         for folder in work.log_folders:

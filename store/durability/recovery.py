@@ -81,11 +81,14 @@ class Recovery:
         checkpoint = self._data_dir.read_checkpoint()
         safe = self._safe_offset(checkpoint)
         self._begin_log(safe)
+        # First the queues up to the checkpoint, then the log from there on: each message behind it is entered again.
         self._load_queues(safe)
         if checkpoint.log_offset != safe:
             self._rebuild |= not _queues_are_complete(store, safe)
+        # The checkpoint counts the entries. Another number means that files of queues were lost.
         elif checkpoint.entry_count not in (below := self._entries_below(), below + self._discarded):
             self._rebuild = True
+        # A missing entry may be anywhere, so the whole log is read; else only the part behind the checkpoint.
         end = self._read_all(safe) if self._rebuild else self._read_log(safe, safe)
         if checkpoint.log_offset is None and checkpoint.is_ahead_of(store.last_timestamp):
             self._events.error(
@@ -97,8 +100,10 @@ class Recovery:
             if not self._rebuild:
                 end = self._read_all(safe)
         cut_bytes = self._cut_bytes(end)
+        # What stands behind the end is half a message of the crash. It goes, or a later recovery could read it.
         log.begin_at(end, cut=bool(cut_bytes) or self._data_dir.crashed)
         if self._data_dir.crashed:
+            # First synced, then served: a consumer must not handle a message that the next crash takes away.
             self._make_safe(safe, end)
         self._end_queues()
         store.keys.load(checkpoint.index_offset, checkpoint.index_timestamp, crashed=self._data_dir.crashed)
@@ -129,6 +134,7 @@ class Recovery:
         starts = log.segments.starts
         if not starts:
             return 0
+        # A log of RocketMQ's that ended cleanly: the last three files are read again, as RocketMQ does.
         if not self._data_dir.crashed:
             return starts[-_LAST_FILES:][0]
         for start in reversed(starts):
@@ -239,6 +245,7 @@ class Recovery:
         segments = self._store.log.segments
         if position < safe:
             return next_record(segments, position + 1, safe) or safe
+        # A message behind a torn one was never answered. It may even have come to the disk before it.
         if self._data_dir.crashed or self._all_is_safe:
             return None
         return next_record(segments, position + 1, segments.end)
@@ -259,6 +266,7 @@ class Recovery:
         self._count += 1
         if record.store_timestamp > self._store.last_timestamp:
             self._store.last_timestamp = record.store_timestamp
+        # Half messages and rollbacks are in the log alone (wire.md 5).
         if record.sys_flag & _TRANSACTION not in _IN_QUEUES:
             return
         if record.offset < self._begins.get(record.topic, self._begin_of_others):
@@ -284,6 +292,7 @@ class Recovery:
         for queue in self._store.queues.values():
             queue.write_tail()
             queue.trusted_from = queue.max_offset
+            # Entries behind the last message may point to what the crash took away.
             if self._data_dir.crashed or self._rebuild:
                 queue.cut_rest()
             dirty_count += queue.segments.is_dirty

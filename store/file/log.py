@@ -36,6 +36,7 @@ class FileLog:
 
     def begin_at(self, offset: int, *, cut: bool) -> None:
         """The next message goes to `offset`. `cut`: zero what is written there now. Raises OSError."""
+        # Zeros end the log: a scan stops at the first size of 0.
         if cut:
             self.segments.cut(offset)
         self.max_offset = offset
@@ -87,6 +88,7 @@ class FileLog:
         file = self._active
         assert file is not None
         file.write_at(self.max_offset - self._active_start, record)
+        # Only now: after an error the next message is written to the same place.
         self.max_offset += len(record)
 
     def truncate(self, offset: int) -> None:
@@ -94,6 +96,7 @@ class FileLog:
 
         Raises OSError when they cannot be written. The messages are not read again by this process even then.
         """
+        # First the end, then the zeros: nobody reads the part even if the disk refuses them.
         end, self.max_offset = self.max_offset, offset
         if offset < self._active_start:
             self._activate(offset)

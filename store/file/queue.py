@@ -79,6 +79,7 @@ class FileQueue:
         """Write the waiting entries to the files. Raises OSError; then they wait on."""
         if not self._tail:
             return
+        # Files of a deleted topic of the same name go first. Their entries would stand before the new ones.
         if self.must_clear:
             self.segments.delete_found()
             self.must_clear = False
@@ -88,6 +89,7 @@ class FileQueue:
             if not segments.has(piece_start) and not segments.starts:
                 self._pre_blank(piece_start)
             segments.write(piece_start, view[piece_start - start : piece_end - start])
+        # Only after all pieces are written: after an error the entries wait in memory, and are written again.
         self._tail.clear()
         self._tail_offset = self.max_offset
 
@@ -122,9 +124,11 @@ class FileQueue:
             self._pre_blank(queue_offset * ENTRY_BYTES)
             self.segments.write(queue_offset * ENTRY_BYTES, ENTRY.pack(*entry))
             self.min_offset = queue_offset
+        # The entry should be in the files. It is written only if it is not the same, because most are.
         elif queue_offset < self._tail_offset:
             if self.read(queue_offset, 1) != ENTRY.pack(*entry):
                 self.segments.write(queue_offset * ENTRY_BYTES, ENTRY.pack(*entry))
+        # The entries before it are gone, with their messages. They read as zeros, which are skipped.
         elif queue_offset > self.max_offset:
             self.write_tail()
             if self.max_offset == self.min_offset:
@@ -214,6 +218,7 @@ class FileQueue:
 
     def delete(self) -> None:
         """Raises OSError."""
+        # First the mark: a sync that begins now leaves the files alone.
         self.is_deleted = True
         self.segments.delete_all()
         self._tail.clear()

@@ -27,7 +27,7 @@ LATE: Final = (
             DIRECT,
             "ConsumeDirectly.__call__",
             "outcome = await self._call([message], context, start)",
-            "start = _Start(self._runtime)\noutcome = await self._call([message], context, start)",
+            "start = _DirectStart(self._runtime)\noutcome = await self._call([message], context, start)",
         ),
         ("tests/client/dispatch/test_call_start.py",),
     ),
@@ -75,7 +75,7 @@ LATE: Final = (
     Protection(
         "direct-call-while-asked-for",
         "An administrator's message is handled long after the administrator gave up.",
-        edited(DIRECT, "_Start.may_begin", "self.began_ms - self.asked_ms <= _ASKER_WAITS_MS", "True"),
+        edited(DIRECT, "_DirectStart.may_begin", "self.began_ms - self.asked_ms <= _ASKER_WAITS_MS", "True"),
         WAITED,
     ),
     Protection(

@@ -38,7 +38,7 @@ class _Batch(NamedTuple):
     messages: list[MessageExt]
 
 
-class _Start(CallStart):
+class _BatchStart(CallStart):
     """Notes in each message when its listener call began, so that a stuck message can be found."""
 
     __slots__ = ("messages",)
@@ -109,7 +109,7 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
 
     async def _work(self, first: _Batch) -> None:
         """Run one worker: handle one batch after the other."""
-        workers, start = self._workers, _Start(self._starts, marks_running=False)
+        workers, start = self._workers, _BatchStart(self._starts, marks_running=False)
         batch: _Batch | None = first
         try:
             while batch is not None:
@@ -118,7 +118,7 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         finally:
             workers.left()
 
-    async def _consume(self, batch: _Batch, start: _Start) -> None:
+    async def _consume(self, batch: _Batch, start: _BatchStart) -> None:
         process_queue, messages = batch
         if process_queue.dropped:
             return  # the next owner gets them
@@ -143,7 +143,7 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
             if not self._running and self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)
 
-    async def _consume_batch(self, process_queue: ProcessQueue, messages: list[MessageExt], start: _Start) -> None:
+    async def _consume_batch(self, process_queue: ProcessQueue, messages: list[MessageExt], start: _BatchStart) -> None:
         queue = process_queue.queue
         context = ConsumeConcurrentlyContext(queue)
         if is_retry_topic(queue.topic):

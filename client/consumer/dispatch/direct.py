@@ -33,7 +33,7 @@ _RESULTS: Final[Mapping[Any, CMResult]] = {
 }
 
 
-class _Start:
+class _DirectStart:
     """The broker waits 10 s for the answer, so a call that would begin later is not made."""
 
     cancelled = False
@@ -69,7 +69,7 @@ class ConsumeDirectly:
             message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
         context = self._call.contract.new_context(queue)
         # The wait for other calls of the queue counts too.
-        start = _Start(self._runtime)
+        start = _DirectStart(self._runtime)
         async with self._between_runs(queue):
             outcome = await self._call([message], context, start)
             spent_ms = self._runtime.now_ms() - start.began_ms

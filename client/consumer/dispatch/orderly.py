@@ -65,6 +65,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         try:
             if not mutex.is_free_for(process_queue):
                 mutex.waiting.append(process_queue)
+            # One run a queue at a time, also across periods: a late call of the old period ends first.
             elif not process_queue.is_over:
                 mutex.user = process_queue
                 await self._consume_run(process_queue, mutex)
@@ -87,12 +88,14 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         now_ms = began_ms = runtime.now_ms()
         start, calls, of_retries = self._starts.new(marks_running=True), 0, is_retry_topic(process_queue.queue.topic)
         while not (process_queue.dropped or process_queue.draining or self._starts.stopped):
+            # Before each call, not once a run: the lock may expire between two calls (wire.md 12.7).
             if not process_queue.holds_lock(now_ms, lock_ms):
                 self._lock_later(process_queue, _RESUBMIT_MS if calls else _LOCK_RETRY_MS)
                 return
             if mutex.reserved:
                 mutex.waiting.append(process_queue)
                 return
+            # A queue that never empties gives its thread to others after 60 s (wire.md 7.3, 12.7).
             if now_ms - began_ms > self._config.consume_continuously_max_ms:
                 self._start_later(process_queue, _RESUBMIT_MS)
                 return
@@ -128,9 +131,11 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         now_ms = self._runtime.now_ms()
         if start.notable:
             self._starts.ended(start, process_queue, first_offset)
+        # First the fence, then the result: what a call did after its lock was lost is not committed.
         if process_queue.epoch and self._starts.fenced_call_ended(start, process_queue, now_ms):
             begun = False
         if not begun:
+            # The call did not begin, or its result does not count. The next owner, or the next run, gets the messages.
             process_queue.make_messages_to_consume_again(messages)
             return now_ms
         if process_queue.arrivals is not None:
@@ -153,6 +158,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
     # Results -------------------------------------------------------------------------------------------------
 
     def _store_offset(self, process_queue: ProcessQueue, offset: int) -> None:
+        # After the end of the period the offset belongs to the next owner (wire.md 12.7).
         if offset >= 0 and not process_queue.dropped:
             self._offsets.update(process_queue.queue, offset)
 
@@ -193,6 +199,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         """Suspend the queue, unless all messages became dead letters."""
         if len(await self._give_up(process_queue, messages)) == len(messages):
             return True
+        # First back into the cache, then the pause: the same messages come first when it is over.
         process_queue.make_messages_to_consume_again(messages)
         self._start_later(process_queue, self._suspend_ms(context))
         return False
