@@ -1,9 +1,8 @@
 """A run in plain sentences: what happened to whom and when, and what the judge says."""
 
-import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,6 +14,7 @@ from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.event_texts import EVENT_TEXTS
 from lockstep.simulation.lab.faults.table import fault_named
 from lockstep.simulation.lab.findings import Band
+from lockstep.simulation.lab.names import Names
 from lockstep.simulation.lab.runner import Run
 
 __all__ = ["clock", "error_text", "listener_failures", "longest_rest_ms", "owner_changes", "result_lines", "run_lines"]
@@ -22,7 +22,6 @@ __all__ = ["clock", "error_text", "listener_failures", "longest_rest_ms", "owner
 _TOGETHER_MS: Final = 1500  # what one rebalance does
 _STILL_MS: Final = 50  # shown as 0.1 s
 _FOUND_SHOWN: Final = 8
-_CLIENT: Final = re.compile(r"(10\.\d+\.\d+\.\d+)@[\w#]+")
 
 _GRANTS: Final = ("lock_granted", "lock_taken_over", "lock_reacquired_by_owner")
 
@@ -62,10 +61,10 @@ def _fault_moments(band: Band) -> list[_Moment]:
 
 
 def _log_moments(cluster: Cluster) -> list[_Moment]:
-    named = _host_names(cluster)
+    names = Names(cluster.world, cluster)
 
     def host(client_id: object) -> str:
-        return _CLIENT.sub(named, str(client_id))
+        return names.in_text(str(client_id))
 
     def same(line: LogLine) -> tuple[object, ...]:
         fields = line.fields
@@ -93,12 +92,6 @@ def _log_moments(cluster: Cluster) -> list[_Moment]:
             )
             moments.append(_Moment(first.at_ms, "", text))
     return moments
-
-
-def _host_names(cluster: Cluster) -> Callable[[re.Match[str]], str]:
-    """For a client id in a text, the name of its host."""
-    names = {cluster.world.network.address_of(name): name for name in cluster.traced_hosts}
-    return lambda client_id: names.get(client_id[1], client_id[0])
 
 
 def _is_told(cluster: Cluster, line: LogLine) -> bool:
@@ -180,9 +173,9 @@ def result_lines(run: Run) -> list[str]:
             f": each key was handled in order, and {kept}" if report.sent else ", but there was no message to show it"
         )
         lines.append(f"Nothing is wrong{shown}.")
-    named = _host_names(cluster)
+    names = Names(cluster.world, cluster)
     lines += listener_failures(cluster)
-    lines += [f"WRONG {found.kind}: {_CLIENT.sub(named, found.text)}" for found in findings.wrong[:_FOUND_SHOWN]]
+    lines += [f"WRONG {found.kind}: {names.in_text(found.text)}" for found in findings.wrong[:_FOUND_SHOWN]]
     if len(findings.wrong) > _FOUND_SHOWN:
         lines.append(f"... and {len(findings.wrong) - _FOUND_SHOWN} more")
     for name, count in sorted(findings.sometimes.items()):

@@ -14,8 +14,8 @@ from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.event_texts import EVENT_TEXTS
 from lockstep.simulation.lab.faults.words import end_words, fault_words, named, seconds
 from lockstep.simulation.lab.findings import Band, Finding, time_of
+from lockstep.simulation.lab.names import Names
 from lockstep.simulation.lab.runner import Run
-from lockstep.simulation.search.names import Names
 
 __all__ = ["Fact", "at", "facts_of"]
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from lockstep.simulation.lab.experiment import FaultEvent
 from lockstep.simulation.lab.faults.words import event_words, fault_words
+from lockstep.simulation.lab.names import Names
 from lockstep.simulation.lab.runner import Run
 from lockstep.simulation.search.explain import Explanation
 from lockstep.simulation.search.facts import Fact, at, facts_of
-from lockstep.simulation.search.names import Names
 
 __all__ = ["story_of", "words_of"]
 
