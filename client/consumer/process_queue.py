@@ -70,8 +70,6 @@ class ProcessQueue:
         self.message_accumulation = 0  # msgAccCnt: messages on the broker behind the last pulled one
         self.queue_offset_max = 0  # of all messages that were put
         self.arrivals: Arrivals | None = None  # of its messages, for metrics
-        # The offset behind dead letters that follow all messages that were put.
-        self._passed = -1
         self._messages = OffsetMap()
         self._in_hand: dict[int, MessageExt] = {}  # taken by the listener and not committed yet
         self._idle: asyncio.Future[None] | None = None
@@ -105,7 +103,11 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """All taken messages are handled. Returns the offset to commit; -1: none was taken."""
+        """All taken messages are handled. Returns the offset to commit; -1: none was taken.
+
+        Without a cached message all before the next pull is consumed: what followed was filtered away, or is a dead
+        letter, and no later message may come to commit it.
+        """
         in_hand = self._in_hand
         if not in_hand:
             return -1
@@ -116,11 +118,7 @@ class ProcessQueue:
         in_hand.clear()
         if self._below is not None:
             self._freed()
-        return offset if self._messages else max(offset, self._passed)
-
-    def pass_over(self, offset: int) -> None:
-        """What follows the cached messages below `offset` became dead letters: the last commit goes there."""
-        self._passed = offset
+        return offset if self._messages else max(offset, self.next_offset)
 
     def rollback(self) -> None:
         """Put all taken messages back."""
@@ -148,7 +146,7 @@ class ProcessQueue:
         self._freed()
         # The lowest offset that is not handled. What was handled above it may come again after a crash, and is never
         # lost.
-        return held.first if held else max(self.queue_offset_max + 1, self._passed)
+        return held.first if held else max(self.queue_offset_max + 1, self.next_offset)
 
     def first_message(self) -> MessageExt | None:
         """Return the message with the lowest offset; taken messages are left out."""

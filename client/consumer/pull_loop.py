@@ -163,7 +163,7 @@ class PullOwner(Protocol):
         """Put pulled messages into the queue's cache."""
 
     def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
-        """No message of the answer is left after the filters, or it had none."""
+        """No message of the answer is left after the filters, or it had none: all before the next pull is consumed."""
 
     async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:
         """The queue has no such offset; `next_begin_offset` is where to go on."""
@@ -353,11 +353,7 @@ class PullLoop:
         return await self._calls.call(request, source, endpoint)
 
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
-        passed = -1
         if self._dead_letters is not None:
-            # The last messages became dead letters. No later message moves the offset past them, so it is noted here.
-            if result.messages and result.messages[-1].body_error is not None:
-                passed = result.messages[-1].queue_offset + 1
             result = await self._without_unreadable(self._dead_letters, process_queue, result)
         if process_queue.dropped or process_queue.draining:
             # These messages belong to the next owner.
@@ -391,8 +387,6 @@ class PullLoop:
             await self._owner.offset_illegal(process_queue, result)
         else:
             self._owner.nothing_found(process_queue, result)
-        if passed >= 0:
-            process_queue.pass_over(passed)
 
     async def _without_unreadable(
         self, dead_letters: DeadLetters, process_queue: ProcessQueue, result: PullResult

@@ -19,7 +19,7 @@ from lockstep.client.consumer.ownership.period_end import PeriodEnds
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import FlowControl, PullLoop
-from lockstep.client.consumer.pull_request import PullCalls, PullResult, PullStatus
+from lockstep.client.consumer.pull_request import PullCalls, PullResult
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
@@ -264,7 +264,7 @@ class PushMember(GroupMember):
 
     def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
         # The queue is handled up to here, so this offset may be stored although no message moved it (wire.md 12.6).
-        if result.status is not PullStatus.FOUND and process_queue.is_empty:
+        if process_queue.is_empty:
             self.offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
 
     async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:

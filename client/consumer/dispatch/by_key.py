@@ -208,7 +208,7 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
         """After a call, when its messages are handled or back: commit, and notify waiters."""
         process_queue, key_queues = state.process_queue, state.key_queues
         process_queue.content_changed()
-        offset = key_queues.commit_offset
+        offset = process_queue.position
         if offset != state.committed and not process_queue.dropped:
             state.committed = offset
             self._offsets.update(state.queue, offset)

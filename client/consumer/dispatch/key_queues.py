@@ -264,9 +264,6 @@ class KeyedProcessQueue(ProcessQueue):
         self.content_changed()
         return started
 
-    def pass_over(self, offset: int) -> None:
-        self.key_queues.highest = max(self.key_queues.highest, offset - 1)
-
     def content_changed(self) -> None:
         """Count again after the key queues changed, and wake the pull loop if it may pull."""
         content = self.key_queues
@@ -277,7 +274,8 @@ class KeyedProcessQueue(ProcessQueue):
     @property
     def position(self) -> int:
         """The lowest offset that is not handled; -1 before the first pull has its offset."""
-        return self.next_offset if self.key_queues.is_empty else self.key_queues.commit_offset
+        handled = self.key_queues.commit_offset
+        return max(handled, self.next_offset) if self.key_queues.is_empty else handled
 
     @property
     def is_empty(self) -> bool:

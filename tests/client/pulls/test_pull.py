@@ -5,15 +5,19 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.client import ConsumerConfig
+from lockstep.client.consumer.buffer import LiteQueues
+from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.remoting.errors import RequestRefused
+from tests.client.messages import message_at
 from tests.client.pulls.pulling import PULL, Answer, Pulling, found, in_turn, pulling, says
 from tests.client.pulls.slaves import pulls_of, replicated, serves
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
+from tests.rows import by_row
 
 
 @on_stage
@@ -168,6 +172,51 @@ def test_nothing_new_and_nothing_matching(code: ResponseCode) -> None:
         assert it.offsets.in_memory(queue_at(0)) == 20, "message 20 is cached and not handled yet"
 
     play()
+
+
+@on_stage
+async def test_what_the_filter_takes_out_is_consumed(stage: Stage) -> None:
+    """Messages of an equal hash, alone or behind others: the offset to commit is behind them, when all others are
+    handled, whether more follows or not."""
+    it = await pulling(stage, expression="Aa")
+    it.broker.on[PULL] = in_turn(found(5, 6, TAGS="BB"), found(7, next_offset=9, TAGS="Aa"), found(9, TAGS="BB"))
+    await it.run(100)
+    assert [pull.queue_offset for pull in it.pulls] == [5, 7, 9, 10]
+    assert it.offsets.in_memory(queue_at(0)) == 7, "message 7 is cached and not handled yet"
+    it.queue.take_messages(1)
+    assert it.queue.position == 7
+    assert it.queue.commit() == it.queue.position == 10
+
+
+@by_row("ordering", ["orderly", "key", "concurrent", "lite"])
+def test_what_is_handled_reaches_the_next_pull(ordering: str) -> None:
+    """One notion of "consumed up to" for all: without a cached message it is where the next pull begins, and with one
+    the offset of the first."""
+    by_key = ordering == "key"
+    queue = KeyedProcessQueue(queue_at(0), 1, 0, span_max=100) if by_key else ProcessQueue(queue_at(0), 1, 0)
+    messages = [message_at(5), message_at(7)]
+    queue.next_offset = 12
+    lite = LiteQueues()
+    if isinstance(queue, KeyedProcessQueue):
+        (key_queue,) = queue.put_by_key(messages)
+        for expected in (7, 12):
+            queue.key_queues.take(key_queue, 1)
+            queue.key_queues.handled(key_queue)
+            assert queue.position == expected
+        queue.next_offset = 3  # an answer that goes back
+        assert queue.position == 8
+    elif ordering == "concurrent":
+        queue.put_messages(messages)
+        assert [queue.remove_messages([message]) for message in messages] == [7, 12]
+    elif ordering == "orderly":
+        queue.put_messages(messages)
+        queue.take_messages(2)
+        assert queue.commit() == queue.position == 12
+    else:
+        lite.add(queue)
+        lite.put(lite.of(queue), messages)
+        lite.take(0)
+        assert lite.of(queue).position == 12
 
 
 @pytest.mark.parametrize(("proposed", "begin"), [(7, 7), (3, 0)])
