@@ -80,7 +80,7 @@ fidelity: $(VENV)/.test $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's server
 bench: $(VENV)/.test $(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker; also in build/bench.json (SMALL=1, ARGS=)
 	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache) $(ARGS)
 
-growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, groups or the log grow; pictures in build/ (ARGS=--docs)
+growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, groups or the log grow; pictures in build/ (ARGS=)
 	$(BIN)/python -m scripts.bench.growth $(ARGS)
 
 hostile: $(VENV)/.test ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)

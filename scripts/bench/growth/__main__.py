@@ -1,8 +1,8 @@
 """`make growth`: what a request costs the broker when queues, connections, groups or the log grow; with pictures.
 
-    python -m scripts.bench.growth [--only queues] [--rounds 5] [--seconds 1] [--docs]
+    python -m scripts.bench.growth [--only queues] [--rounds 5] [--seconds 1]
 
-Figures go to build/growth.json, pictures to build/growth-*.svg. `--docs` puts the pictures into docs/ as well.
+Figures go to build/growth.json, pictures to build/growth-*.svg.
 CPU time of the broker is compared, because rates depend on other work on the machine.
 """
 
@@ -38,7 +38,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--bytes-max", type=int, default=1_000_000_000, help="of log, for log and recovery")
-    parser.add_argument("--docs", action="store_true", help="put the pictures into docs/ too")
     given = parser.parse_args()
     if min(given.rounds, given.seconds, given.bytes_max) <= 0:
         parser.error("--rounds, --seconds and --bytes-max must be above 0")
@@ -57,8 +56,7 @@ def main() -> int:
             progress.update(task, total=1, completed=1)
     for name in given.only or NAMES:
         _show(name, figures[name], console)
-        for target in [OUTPUT.parent] + ([ROOT / "docs"] if given.docs else []):
-            draw(target / f"growth-{name}.svg", *_titles(name), figures[name])
+        draw(OUTPUT.with_name(f"growth-{name}.svg"), *_titles(name), figures[name])
     return 0
 
 
