@@ -69,8 +69,9 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Spar
         for name, value in worker_environment(os.environ).items():
             patch.setenv(name, value)
         session = spark_session("lockstep tests", master="local[2]", driver_memory="1g", settings=settings)
-        yield session
-        end_session(session)
+    # The JVM has its environment now. Other tests of this process begin without it.
+    yield session
+    end_session(session)
 
 
 class Brokers:
