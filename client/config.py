@@ -12,7 +12,7 @@ from lockstep.protocol.messages.compression import LEVELS, CompressionType
 from lockstep.protocol.messages.together import SENDS_BYTES_MAX, SENDS_MAX
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.settings import SettingError, setting
+from lockstep.remoting.settings import SettingError, check_types, setting
 from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = [
@@ -79,6 +79,7 @@ class ClientConfig:
     tls: TlsOptions | None = setting(None, text=False)  # noqa: RUF009 - a field
 
     def __post_init__(self) -> None:
+        check_types(self)
         if not self.instance_name or "/" in self.instance_name:
             raise SettingError(f"instance_name must be a name without '/', not {self.instance_name!r}")
         if _NOT_IN_URL.search(self.unit_name):

@@ -10,16 +10,19 @@
     │   └── DuplicateConsumerGroupError   the same, and a ConsumerError
     ├── ConsumerError        a consumer cannot start, or is used in the wrong state
     ├── LockLostError        a listener asks, and its fenced lock is lost: what it does now may come too late
-    └── NotLockstepError     the broker is not a Lockstep broker and does not know the request
+    ├── NotLockstepError     the broker is not a Lockstep broker and does not know the request
+    ├── RemotingError        one request to one broker failed: RequestRefused and others of `lockstep.remoting.errors`
+    ├── ProtocolError        what is sent is not allowed, or the answer cannot be read (`lockstep.protocol.errors`)
+    └── SettingError         a setting is wrong (`lockstep.remoting.settings`)
 
-The errors of one request to one broker are RequestRefused, RequestTimeout and ConnectionLost of
-`lockstep.remoting.errors`.
+An error about what the caller gave is a ValueError too: LocalProtocolError, FilterError, SettingError.
 """
 
 import asyncio
 from enum import Enum
 from typing import Any
 
+from lockstep.protocol.errors import ClientError
 from lockstep.remoting.logs import EventLog, log_exception
 
 __all__ = [
@@ -44,10 +47,6 @@ class SendOutcome(Enum):
     NOT_SENT = "not sent"  # the request did not leave this process
     REFUSED = "refused"  # the broker refused it: it is not stored
     UNKNOWN = "unknown"  # no answer came, or the broker's disk failed: it may be stored
-
-
-class ClientError(Exception):
-    pass
 
 
 class NoRouteError(ClientError):

@@ -1,10 +1,14 @@
 """The life of every client: `start()` and `shutdown()`, each once, or both by `async with`."""
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
 from enum import Enum
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from lockstep.client.errors import ClientError, DuplicateGroupError
+from lockstep.remoting.settings import SettingError
 
 __all__ = ["Lifecycle", "ServiceState"]
 
@@ -29,7 +33,17 @@ class Lifecycle(ABC):
     """A subclass does the work in `_start` and `_shutdown`. Calls in the wrong state raise `error`."""
 
     error: ClassVar[type[ClientError]] = ClientError
+    _config_class: type[Any]  # of its `config`
     _state = ServiceState.CREATE_JUST
+
+    def __new__(cls, *args: Any, **arguments: Any) -> Self:
+        """Say which argument has the setting that was given as an argument of its own.
+
+        Raises:
+            SettingError: such a setting, or a `config` of another kind of client.
+        """
+        _check_arguments(cls, cls._config_class, arguments)
+        return super().__new__(cls)
 
     @property
     def state(self) -> ServiceState:
@@ -80,3 +94,14 @@ class Lifecycle(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.shutdown()
+
+
+def _check_arguments(client: type[Lifecycle], settings: type[Any], arguments: Mapping[str, Any]) -> None:
+    config = arguments.get("config")
+    if config is not None and not isinstance(config, settings):
+        raise SettingError(f"config of a {client.__name__} must be a {settings.__name__}, not {type(config).__name__}")
+    names = {name: one.name for one in fields(settings) for name in (one.name, one.metadata.get("property", one.name))}
+    for name in names.keys() & arguments.keys():
+        if name not in inspect.signature(client.__init__).parameters:
+            example = f"config={settings.__name__}({names[name]}=...)"
+            raise SettingError(f"{name} is a setting: write {client.__name__}(..., {example})")

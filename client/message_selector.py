@@ -34,7 +34,10 @@ Expression = str | MessageSelector
 
 def subscription_of(topic: str, expression: Expression, version_ms: int = 0) -> SubscriptionData:
     """Make a subscription. The broker checks SQL, not this client. Raises FilterError."""
-    expression_type, text = (TAG, expression) if isinstance(expression, str) else expression
+    selector = MessageSelector.by_tag(expression) if isinstance(expression, str) else expression
+    if not isinstance(selector, MessageSelector) or not all(isinstance(part, str) for part in selector):
+        raise FilterError(f"an expression must be a str or a MessageSelector, not {expression!r:.80}")
+    expression_type, text = selector
     if is_tag_type(expression_type):
         return SubscriptionData.parse(topic, text, version_ms)
     if not text:

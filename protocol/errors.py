@@ -1,16 +1,18 @@
-"""Errors in received data and in data to send.
+"""Errors in received data and in data to send, and the base of all errors that a client raises.
 
-ProtocolError
-├── LocalProtocolError     this process tried to send illegal data
-└── RemoteProtocolError    the peer sent illegal data
-    ├── FrameError         the byte stream is unreadable: close the connection
-    ├── HeaderError        a header is unreadable: close the connection; a field is wrong: answer SYSTEM_ERROR
-    └── BodyError          a body does not fit its request: answer SYSTEM_ERROR
+ClientError                every error of a client; the other ones are in the `errors` of `remoting` and `client`
+└── ProtocolError
+    ├── LocalProtocolError     this process tried to send illegal data
+    └── RemoteProtocolError    the peer sent illegal data
+        ├── FrameError         the byte stream is unreadable: close the connection
+        ├── HeaderError        a header is unreadable: close the connection; a field is wrong: answer SYSTEM_ERROR
+        └── BodyError          a body does not fit its request: answer SYSTEM_ERROR
 """
 
 __all__ = [
     "BatchTooLong",
     "BodyError",
+    "ClientError",
     "FrameError",
     "HeaderError",
     "LocalProtocolError",
@@ -22,7 +24,11 @@ __all__ = [
 _SHOWN_MAX = 80
 
 
-class ProtocolError(Exception):
+class ClientError(Exception):
+    """The base class of all errors that a client raises, so that one `except` catches them."""
+
+
+class ProtocolError(ClientError):
     """The base class of all errors of this package. It is never raised itself."""
 
 

@@ -63,8 +63,7 @@ def check_topic(topic: str, what: str = "topic") -> None:
     Args:
         what: how an error calls it.
     """
-    if not topic:
-        raise LocalProtocolError(f"a {what} name must not be empty")
+    _check_text(topic, what)
     if len(topic) > TOPIC_LENGTH_MAX:
         raise LocalProtocolError(
             f"{what} {short_text(topic)} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} are allowed"
@@ -75,17 +74,25 @@ def check_topic(topic: str, what: str = "topic") -> None:
 
 def check_send_topic(topic: str) -> None:
     """Check the name of a topic to send to. Raises LocalProtocolError."""
+    _check_text(topic, "topic")
     if topic in RESERVED_TOPICS:
         raise LocalProtocolError(f"topic {topic!r} is reserved by RocketMQ: messages cannot be sent to it")
     check_topic(topic)
+
+
+def _check_text(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        shown = "None" if name is None else f"{type(name).__name__} {short_text(name)}"
+        raise LocalProtocolError(f"a {what} must be a str, not {shown}")
+    if not name:
+        raise LocalProtocolError(f"a {what} name must not be empty")
 
 
 # A cache, because brokers check the group of each commit.
 @lru_cache(1024)
 def check_group(group: str) -> None:
     """Check a group name. Raises LocalProtocolError with the allowed names."""
-    if not group:
-        raise LocalProtocolError("a group name must not be empty")
+    _check_text(group, "group")
     if len(group) > GROUP_LENGTH_MAX:
         raise LocalProtocolError(
             f"group {short_text(group)} has {len(group)} characters; at most {GROUP_LENGTH_MAX} are allowed"

@@ -17,8 +17,11 @@ _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 
 def wrap_name(namespace: str | None, name: str) -> str:
-    """Add the namespace to a topic or group. A name that has it already, or a system name, is returned unchanged."""
-    if not namespace or not name or _is_system_name(name):
+    """Add the namespace to a topic or group.
+
+    A name that has it already, a system name, and what is no text at all are returned unchanged.
+    """
+    if not namespace or not name or not isinstance(name, str) or _is_system_name(name):
         return name
     prefix, rest = _parts(name)
     inside = namespace + SEPARATOR

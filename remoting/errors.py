@@ -8,11 +8,12 @@ RemotingError              `retriable` says whether the same call may be made ag
 """
 
 from lockstep.protocol.codes import response_name
+from lockstep.protocol.errors import ClientError
 
 __all__ = ["ConnectFailed", "ConnectionLost", "RemotingError", "RequestRefused", "RequestTimeout"]
 
 
-class RemotingError(Exception):
+class RemotingError(ClientError):
     retriable = True
 
 

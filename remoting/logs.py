@@ -7,7 +7,7 @@ code raised would be lost, because no other code reports it: it is printed with 
 import logging
 from typing import Any, Final, Protocol
 
-__all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "client_log", "log_exception", "printable", "text_of"]
+__all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "client_log", "log_exception", "printable", "raised_at", "text_of"]
 
 EXCEPTIONS: Final = "lockstep.exceptions"
 """The logger of events with a traceback. It has no handler: without one Python prints to stderr."""
@@ -132,7 +132,7 @@ class _TracebackPace(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Remove the traceback of a record whose raising line was shown less than half a second ago."""
         if record.exc_info and record.exc_info[1] is not None:
-            place = _place(record.exc_info[1])
+            place = raised_at(record.exc_info[1])
             if 0 <= record.created - self._shown.get(place, 0.0) < _TRACEBACK_EVERY_S:
                 record.exc_info = None
             else:
@@ -141,7 +141,8 @@ class _TracebackPace(logging.Filter):
         return True
 
 
-def _place(error: BaseException) -> tuple[object, ...]:
+def raised_at(error: BaseException) -> tuple[object, ...]:
+    """The type of an exception and the line that raised it: equal for errors of one kind."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

@@ -8,6 +8,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar
 
+from lockstep.protocol.errors import ClientError
 from lockstep.remoting.texts import known_names
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "SettingError",
     "Unit",
     "as_properties",
+    "check_types",
     "is_everywhere",
     "is_ipv6",
     "live_properties",
@@ -33,7 +35,7 @@ PORT_MAX = 65535
 _PORT_DIGITS_MAX = 5
 
 
-class SettingError(ValueError):
+class SettingError(ClientError, ValueError):
     """A setting is wrong; the text names it and says what is allowed."""
 
 
@@ -87,6 +89,8 @@ def is_everywhere(host: str) -> bool:
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
     """Addresses separated by semicolons, as in NAMESRV_ADDR, or by commas. Raises SettingError."""
+    if not isinstance(text, str):
+        raise SettingError(f"addresses are a text such as '127.0.0.1:9876', not {type(text).__name__} {text!r:.80}")
     addresses = tuple(parse_address(part) for part in text.replace(",", ";").split(";") if part.strip())
     if not addresses:
         raise SettingError("at least one address is needed; write host:port, for example 127.0.0.1:9876")
@@ -182,6 +186,27 @@ def _known_of(config_class: type[Any]) -> tuple[dict[str, Any], dict[str, Any], 
     ours = {f.name: f for f in _shown(config_class)}
     theirs = {f.metadata["property"]: f for f in ours.values() if "property" in f.metadata}
     return ours | theirs, theirs, typing.get_type_hints(config_class)
+
+
+def check_types(config: Any) -> None:
+    """Raise SettingError for the first field that has a value of another type than its annotation says.
+
+    A type checker says the same; but a wrong value would fail later, in the midst of work, or mean something else.
+    """
+    kinds_by_name = _known_of(type(config))[2]  # type: ignore[arg-type]  # a class is hashable
+    for name, kind in kinds_by_name.items():
+        value = getattr(config, name)
+        kinds = typing.get_args(kind) if isinstance(kind, UnionType) else (kind,)
+        # A bool is an int to Python, and as a number it is a mistake.
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            wanted = " or ".join("None" if one is NoneType else _wanted(one) for one in kinds)
+            raise SettingError(f"{name} must be {wanted}, not {type(value).__name__} {value!r:.80}")
+
+
+def _wanted(kind: type) -> str:
+    if issubclass(kind, Enum):
+        return " or ".join(str(member) for member in kind)
+    return {int: "a whole number (int)", bool: "True or False", str: "a text (str)"}.get(kind, f"a {kind.__name__}")
 
 
 def with_properties(config: C, properties: Mapping[str, str], **settings: Any) -> C:

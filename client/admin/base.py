@@ -44,6 +44,8 @@ class AdminBase(Lifecycle):
         tls: True or TlsOptions: all connections use TLS; without it, as LOCKSTEP_TLS says.
     """
 
+    _config_class = ClientConfig
+
     def __init__(
         self,
         *,

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from lockstep.client.callables import check_function
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
@@ -73,6 +74,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         log: EventLog | None = None,
     ) -> None:
         check_group(group)
+        check_function("strategy", strategy, "group", "client_id", "queues", "client_ids")
         self._tenant = NamesOfTenant(namespace)
         self.group = self._tenant.wrap(group)
         check_group(self.group)

@@ -2,14 +2,14 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import LockLostError, log_or_raise
+from lockstep.client.errors import LockLostError, must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
 from lockstep.protocol.epochs import epoch_text
@@ -17,11 +17,13 @@ from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.host.runtime import Runtime, WorkerPool
-from lockstep.remoting.logs import EventLog, log_exception, text_of
+from lockstep.remoting.limit_log import EventThrottle
+from lockstep.remoting.logs import EventLog, log_exception, raised_at, text_of
 
 __all__ = [
     "BY_KEY",
     "CONCURRENT",
+    "LISTENER_PARAMETERS",
     "ORDERLY",
     "AnyListener",
     "AroundListener",
@@ -41,6 +43,8 @@ __all__ = [
 ]
 
 ACK_ALL: Final = 2**31 - 1
+LISTENER_PARAMETERS: Final = ("messages", "context")
+_FAILURE_AGAIN_MS: Final = 60_000
 _NOT_BEGUN: Final = object()
 S = TypeVar("S", bound=Enum)
 
@@ -195,7 +199,9 @@ class Start(Protocol):
 class ListenerCall(Generic[S]):
     """Calls a listener, `async def` on the loop and plain on the pool, and makes an `Outcome` of its answer.
 
-    An exception, or an answer that the contract does not allow, is the contract's failure with an error.
+    An exception, or an answer that the contract does not allow, is the contract's failure with an error. Of failures of
+    the same kind, from the same line, one a minute is logged as an error: a listener that always fails does not fill
+    the log.
     """
 
     def __init__(
@@ -205,11 +211,15 @@ class ListenerCall(Generic[S]):
         log: EventLog,
         contract: Contract[S],
         around: "AroundListener | None" = None,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
+        """`now_ms` is the clock of the log's pace; None: each failure is logged as an error."""
         self._listener: Listener = listener
         self._pool = pool
         self._log = log
         self._around = around
+        self._now_ms = now_ms
+        self._pace = EventThrottle(_FAILURE_AGAIN_MS)
         self.contract = contract
         self._not_begun = Outcome(contract.failure, "the call was not begun", begun=False)
         self._outcomes = {status.value: Outcome(status) for status in contract.statuses}  # an Enum's hash is slow
@@ -246,30 +256,44 @@ class ListenerCall(Generic[S]):
                 queue = str(context.message_queue)
                 self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
                 return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
-            log_or_raise(
-                self._log,
-                "listener_failed",
-                error,
-                queue=str(context.message_queue),
-                offset=first_offset,
-                consequence=contract.consequence,
-            )
+            if must_propagate(error):
+                raise
+            place = self._place(context, first_offset)
+            if times := self._times(raised_at(error)):
+                log_exception(self._log, "listener_failed", error, **place, **times)
+            else:
+                self._log.debug("listener_failed_again", **place, error=text_of(error))
             return Outcome(contract.failure, text_of(error), raised=True)
         if result is None and self._nothing is not None:
             return self._nothing
         if type(result) is contract.statuses:
             return self._outcomes[result.value]
-        returned = "None" if result is None else f"{type(result).__name__} {result!r:.80}"
-        log_exception(
-            self._log,
-            "listener_answer_invalid",
-            TypeError(f"the listener returned {returned}; allowed: {contract.allowed}"),
-            queue=str(context.message_queue),
-            returned=returned,
-            allowed=contract.allowed,
-            consequence=contract.consequence,
-        )
+        return self._not_allowed(result, self._place(context, first_offset))
+
+    def _not_allowed(self, result: object, place: dict[str, Any]) -> Outcome[S]:
+        contract = self.contract
+        returned, hint = "None" if result is None else f"{type(result).__name__} {result!r:.80}", ""
+        if inspect.iscoroutine(result):
+            result.close()  # else Python warns that nothing awaited it
+            hint = "; a listener that calls an async function is an `async def` itself"
+        if times := self._times(type(result).__name__):
+            error = TypeError(f"the listener returned {returned}; allowed: {contract.allowed}{hint}")
+            facts = {"returned": returned, "allowed": contract.allowed, **times}
+            log_exception(self._log, "listener_answer_invalid", error, **place, **facts)
+        else:
+            self._log.debug("listener_answer_invalid_again", **place, returned=returned)
         return Outcome(contract.failure, f"the listener returned {returned}", returned_none=result is None)
+
+    def _place(self, context: ListenerContext, offset: int) -> dict[str, Any]:
+        """The fields of a failure."""
+        return {"queue": str(context.message_queue), "offset": offset, "consequence": self.contract.consequence}
+
+    def _times(self, way: Hashable) -> dict[str, int]:
+        """The field `times` of a failure that is logged as an error; empty: one of its way was, within a minute."""
+        if self._now_ms is None:
+            return {"times": 1}
+        times = self._pace.times(way, self._now_ms())
+        return {"times": times} if times else {}
 
 
 _Call = Callable[[list[MessageExt], ListenerContext, Start], Coroutine[Any, Any, Outcome[Any]]]

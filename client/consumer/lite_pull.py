@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Self
 
+from lockstep.client.callables import check_function
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.lite_member import LiteMember
 from lockstep.client.consumer.member import MemberSettings
@@ -111,6 +112,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
         self, topic: str, listener: TopicMessageQueueChangeListener
     ) -> None:
         """Call `listener(topic, queues)` within 30 s after the queues of the topic changed."""
+        check_function("listener", listener, "topic", "queues")
         wrapped, notify = self._tenant.wrap(topic), listener
         check_topic(wrapped)
         if self._tenant:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from lockstep.client.admin.queues import QueueQueries
+from lockstep.client.callables import check_function
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.offsets.store import ReadOffsetType
@@ -105,6 +106,7 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
 
     def register_message_queue_listener(self, topic: str, listener: MessageQueueListener) -> None:
         """Call `listener` after each change of this consumer's queues of the topic."""
+        check_function("listener", listener, "topic", "all_queues", "own_queues")
         self.register_topic(topic)
         self._listeners[self._tenant.wrap(topic)] = listener
 

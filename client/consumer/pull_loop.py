@@ -21,7 +21,7 @@ from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.logs import log_exception
 
 __all__ = ["FlowControl", "FlowLimits", "PullLoop", "PullOwner", "most_bytes"]
@@ -427,11 +427,11 @@ class PullLoop:
         if process_queue.dropped or self._owner.refused(process_queue, error):
             return 0
         event, queue = "pull_failed", str(process_queue.queue)
-        if isinstance(error, RemotingError | ClientError):
-            self._log.info(event, queue=queue, error=str(error))
-        elif isinstance(error, ProtocolError):
+        if isinstance(error, ProtocolError):
             # It stays until a person changes something.
             self._log.error(event, queue=queue, error=str(error))
+        elif isinstance(error, ClientError):
+            self._log.info(event, queue=queue, error=str(error))
         else:
             log_exception(self._log, event, error, queue=queue)
         busy = isinstance(error, RequestRefused) and error.code == ResponseCode.FLOW_CONTROL

@@ -5,12 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from lockstep.client.callables import check_function
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig, Fenced
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.dispatch.key_queues import MessageKey, key_function
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
 from lockstep.client.consumer.fencing import OnAcquired, OnLost
-from lockstep.client.consumer.listener import AnyListener
+from lockstep.client.consumer.listener import LISTENER_PARAMETERS, AnyListener
 from lockstep.client.consumer.member import MemberSettings
 from lockstep.client.consumer.metrics import consumer_rows
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
@@ -90,6 +91,13 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
+        for what, function, *parameters in (
+            ("listener", listener, *LISTENER_PARAMETERS),
+            ("on_acquired", on_acquired, "queue", "epoch"),
+            ("on_lost", on_lost, "queue", "epoch", "why"),
+        ):
+            if function is not None:
+                check_function(str(what), function, *map(str, parameters))
         if ordering not in ORDERINGS:
             raise ConsumerError(f"ordering must be one of {', '.join(map(repr, ORDERINGS))}, not {ordering!r}")
         if key is not None and ordering != "key":
@@ -159,6 +167,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             raise self.wrong_state()
 
     def register_listener(self, listener: AnyListener) -> None:
+        """Raises ConsumerError for a listener that cannot be called as one."""
+        check_function("listener", listener, *LISTENER_PARAMETERS)
         self._listener = listener
 
     def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
@@ -207,8 +217,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
 
     def set_consume_thread_count(self, count: int) -> None:
         """Run `count` listener calls at a time from now on, from 1 to 1000. Raises ConsumerError."""
-        if not 1 <= count <= CONSUME_THREADS_MAX:
-            raise ConsumerError(f"consume_thread_count must be from 1 to {CONSUME_THREADS_MAX}, not {count}")
+        if not isinstance(count, int) or not 1 <= count <= CONSUME_THREADS_MAX:
+            raise ConsumerError(f"consume_thread_count must be from 1 to {CONSUME_THREADS_MAX}, not {count!r}")
         self._running().set_consume_thread_count(count)
 
     @property

@@ -66,7 +66,7 @@ class PushMember(GroupMember):
         self._suspended = False
         self._pool = self.runtime.new_worker_pool(f"{settings.group} listener", config.consume_threads)
         around = AroundListener(settings.hooks, settings.tenant, config, self.runtime)
-        call = ListenerCall(consumption.listener, self._pool, self.log, ordering.contract, around)
+        call = ListenerCall(consumption.listener, self._pool, self.log, ordering.contract, around, self.runtime.now_ms)
         parts = ServiceParts(member=member, call=call, pool=self._pool, locks=self._locks, stats=self.stats)
         self.service = ordering.new_service(parts)
         self._flow = FlowControl.of_push(config, checks_span=ordering.checks_span)

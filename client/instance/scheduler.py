@@ -11,8 +11,6 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from lockstep.client.errors import ClientError
-from lockstep.protocol.errors import ProtocolError
-from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.logs import EventLog, log_exception
 
@@ -84,7 +82,7 @@ class Schedule:
         self._set_next(one)
 
     def _failed(self, one: _Repeated, error: Exception) -> None:
-        if isinstance(error, RemotingError | ClientError | ProtocolError | OSError):
+        if isinstance(error, ClientError | OSError):
             self._log.warning("task_failed", task=one.name, error=f"{type(error).__name__}: {error}")
         else:
             log_exception(self._log, "task_failed", error, task=one.name)

@@ -23,6 +23,7 @@ from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.round_robin import AnywhereSender
 from lockstep.client.producer.selectors import MessageQueueSelector, select_by_hash
 from lockstep.client.producer.send_trace import SendTrace
+from lockstep.client.producer.wrong_types import check_timeout, wrong_type
 from lockstep.client.tls import with_tls
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError
@@ -97,6 +98,8 @@ class Producer(Lifecycle):
         trace: the path of a file that gets one JSON line for each message that was sent or failed.
         metrics: a registry of prometheus_client that gets the metrics of this producer while it runs (docs/metrics.md).
     """
+
+    _config_class = ProducerConfig
 
     def __init__(
         self,
@@ -225,9 +228,9 @@ class Producer(Lifecycle):
         parts = self._parts or self._started()
         if self._starting:
             await self._after_earlier_calls()
-        key = sharding_key if sharding_key is not None else message.sharding_key
-        outgoing = parts.requests.outgoing(message, key)
-        timeout_ms = timeout_ms or self.config.send_timeout_ms
+        outgoing = parts.requests.outgoing(message, sharding_key)
+        key = outgoing.sharding_key
+        timeout_ms = self._timeout_ms(timeout_ms)
         queues = parts.queues.known(outgoing.topic) if key is not None and selector is None and queue is None else None
         if queues is not None:
             # The common case needs no other coroutine.
@@ -266,10 +269,10 @@ class Producer(Lifecycle):
         The error for a callback is an Exception, or another BaseException that your code, such as a selector, raised.
         """
         parts = self._started()
+        place = _Place(sharding_key, selector, arg, queue)
+        sending = self._send_as_task(parts, message, place, timeout_ms)
         self._starting += 1
-        place = _Place(sharding_key if sharding_key is not None else message.sharding_key, selector, arg, queue)
-        sending = self._send_as_task(parts, message, place, timeout_ms or self.config.send_timeout_ms)
-        task = parts.instance.runtime.create_task(sending, name=f"send to {message.topic}")
+        task = parts.instance.runtime.create_task(sending, name=f"send to {getattr(message, 'topic', None)}")
         asyncio.get_running_loop().call_soon(
             self._begun
         )  # runs after the first step of the task, in which it takes its ticket
@@ -280,9 +283,12 @@ class Producer(Lifecycle):
     def _begun(self) -> None:
         self._starting -= 1
 
-    async def _send_as_task(self, parts: ProducerParts, message: Message, place: _Place, timeout_ms: int) -> SendResult:
+    async def _send_as_task(
+        self, parts: ProducerParts, message: Message, place: _Place, timeout_ms: int | None
+    ) -> SendResult:
         outgoing = parts.requests.outgoing(message, place.sharding_key)._replace(mode=CommunicationMode.ASYNC)
-        result = await self._send(parts, message, outgoing, place, timeout_ms)
+        place = place._replace(sharding_key=outgoing.sharding_key)
+        result = await self._send(parts, message, outgoing, place, self._timeout_ms(timeout_ms))
         return result._replace(queue=self._tenant.bare_queue(result.queue))
 
     def _call_back(self, callback: SendCallback, task: "asyncio.Task[SendResult]") -> None:
@@ -330,8 +336,8 @@ class Producer(Lifecycle):
         parts = self._started()
         if self._starting:
             await self._after_earlier_calls()
-        key = sharding_key if sharding_key is not None else message.sharding_key
-        outgoing = parts.requests.outgoing(message, key)._replace(mode=CommunicationMode.ONEWAY)
+        outgoing = parts.requests.outgoing(message, sharding_key)._replace(mode=CommunicationMode.ONEWAY)
+        key = outgoing.sharding_key
         if key is None and queue is None:
             chosen = parts.anywhere.take_turns(await parts.queues.find(outgoing.topic))
         else:
@@ -355,7 +361,9 @@ class Producer(Lifecycle):
             Others: as `send`.
         """
         parts = self._started()
-        timeout_ms = timeout_ms or self.config.send_timeout_ms
+        timeout_ms = self._timeout_ms(timeout_ms)
+        if error := wrong_type(message, sharding_key):
+            raise error
         runtime = parts.instance.runtime
         deadline_ms = runtime.now_ms() + timeout_ms
         correlation_id, answer = parts.replies.expect()
@@ -391,6 +399,11 @@ class Producer(Lifecycle):
             if real.topic == topic:
                 return real
         raise LocalProtocolError(f"a message of topic {message.topic!r} cannot go to {chosen!r:.200}")
+
+    def _timeout_ms(self, given_ms: int | None) -> int:
+        """Raises LocalProtocolError."""
+        check_timeout(given_ms)
+        return given_ms or self.config.send_timeout_ms
 
     def _started(self) -> ProducerParts:
         if self._parts is None:

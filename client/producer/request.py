@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendForbiddenError, SendOutcome
@@ -16,6 +16,7 @@ from lockstep.client.producer.outgoing import OneSend, Outgoing
 from lockstep.client.producer.request_reply import ReplyMessage
 from lockstep.client.producer.sequencer import SendSequence, SequenceNumber
 from lockstep.client.producer.together import SendsTogether
+from lockstep.client.producer.wrong_types import wrong_type
 from lockstep.protocol.codes import (
     BATCHED_PROPERTIES_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
@@ -111,39 +112,48 @@ class SendRequests:
         """Check a message and give it its id.
 
         Args:
+            sharding_key: None: that of the message.
             half: the message waits on the broker for the end of its transaction (wire.md 11).
             alone: the message is not part of a batch.
 
         Raises:
             LocalProtocolError: the message must not be sent (wire.md 12.11).
         """
-        topic, body = message.topic, message.body
-        if not isinstance(body, _BYTES):
-            raise LocalProtocolError(f"a body must be bytes, not {type(body).__name__}; encode text first")
-        code = _SEND
-        if type(message) is ReplyMessage:
-            code = _SEND_REPLY  # the reply topic of the cluster is in no namespace
-        elif self._has_tenant:
-            topic = self._tenant.wrap(topic)
-        self._check(topic, len(body))
-        now_ms = self._runtime.now_ms()
-        msg_id = self._unique_keys.next(now_ms)
-        own = _own_properties(message, sharding_key)
-        text = f"{own}{self._half if half else ''}{self._always}{msg_id}\x02WAIT\x01true"
-        if len(text) > _SURELY_FITS:
-            _check_properties(text, alone)
-        sys_flag, large = _PREPARED if half else 0, False
-        if len(body) >= self._compress_over and alone:
-            if len(body) <= _COMPRESS_AT_ONCE_MAX:
-                body, sys_flag = self._compress(body, sys_flag)
-            else:
-                large = True
-        special = half or code != _SEND or message.delay_level > 0 or topic[0] == "%"
-        if not special and message.properties and not names.TIMED.isdisjoint(message.properties):
-            special = True
-        fields = (code, topic, body, message.flag, text, msg_id, sharding_key, now_ms, 0, None, sys_flag, large,
-                  message, _SYNC, special)  # fmt: skip
-        return _new_tuple(Outgoing, fields)
+        try:
+            topic, body = message.topic, message.body
+            if sharding_key is None:
+                sharding_key = message.sharding_key
+            if not isinstance(body, _BYTES):
+                raise LocalProtocolError(f"a body must be bytes, not {type(body).__name__}; encode text first")
+            code = _SEND
+            if type(message) is ReplyMessage:
+                code = _SEND_REPLY  # the reply topic of the cluster is in no namespace
+            elif self._has_tenant:
+                topic = self._tenant.wrap(topic)
+            self._check(topic, len(body))
+            now_ms = self._runtime.now_ms()
+            msg_id = self._unique_keys.next(now_ms)
+            own = _own_properties(message, sharding_key)
+            flag = message.flag
+            if not isinstance(flag, int):
+                raise TypeError(flag)
+            text = f"{own}{self._half if half else ''}{self._always}{msg_id}\x02WAIT\x01true"
+            if len(text) > _SURELY_FITS:
+                _check_properties(text, alone)
+            sys_flag, large = _PREPARED if half else 0, False
+            if len(body) >= self._compress_over and alone:
+                if len(body) <= _COMPRESS_AT_ONCE_MAX:
+                    body, sys_flag = self._compress(body, sys_flag)
+                else:
+                    large = True
+            special = half or code != _SEND or message.delay_level > 0 or topic[0] == "%"
+            if not special and message.properties and not names.TIMED.isdisjoint(message.properties):
+                special = True
+            fields = (code, topic, body, flag, text, msg_id, sharding_key, now_ms, 0, None, sys_flag, large,
+                      message, _SYNC, special)  # fmt: skip
+            return _new_tuple(Outgoing, fields)
+        except (TypeError, AttributeError) as error:
+            raise wrong_type(message, sharding_key) or error from None
 
     async def compressed(self, outgoing: Outgoing) -> Outgoing:
         """Compress the body on the producer's one compression thread. Raises SendError after the shutdown."""
@@ -170,6 +180,7 @@ class SendRequests:
         Raises:
             LocalProtocolError: the batch is empty or has several topics, or a message must not be sent.
         """
+        _check_batch(messages)
         if not messages:
             raise LocalProtocolError("a batch holds at least one message")
         topic = messages[0].topic
@@ -179,12 +190,11 @@ class SendRequests:
         for message in messages:
             if message.topic != topic:
                 raise LocalProtocolError(f"a batch has one topic, not both {topic!r} and {message.topic!r}")
-            if message.delay_level:
-                raise LocalProtocolError("a message of a batch cannot be delayed; send it by itself")
             if type(message) is ReplyMessage:
                 raise LocalProtocolError("a reply cannot be part of a batch; send it by itself")
-            key = message.sharding_key if sharding_key is None else sharding_key
-            single = self.outgoing(message, key, alone=False)
+            single = self.outgoing(message, sharding_key, alone=False)
+            if message.delay_level:
+                raise LocalProtocolError("a message of a batch cannot be delayed; send it by itself")
             records.append(BatchRecord(single.flag, single.body, single.properties))
             ids.append(single.msg_id)
         blob = encode_batch(records)
@@ -359,7 +369,7 @@ def _own_properties(message: Message, sharding_key: str | None) -> str:
         raise LocalProtocolError(f"a delay level must be 0 or above, not {message.delay_level}")
     own = message.wire_properties()
     if sharding_key is not None:
-        if not sharding_key:
+        if sharding_key == "":
             raise LocalProtocolError("a sharding key must not be empty; leave it out, or name what must stay in order")
         own[names.SHARDING_KEY] = sharding_key
     if not own:
@@ -372,8 +382,18 @@ def _own_properties(message: Message, sharding_key: str | None) -> str:
     return text + names.PAIR_END
 
 
+def _check_batch(messages: Any) -> None:
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise LocalProtocolError(f"a batch is a list of messages, not {type(messages).__name__}")
+    for message in messages:
+        right = isinstance(message, Message) and isinstance(message.topic, str)
+        if not right and (error := wrong_type(message, None)):
+            raise error
+
+
 def common_sharding_key(messages: Sequence[Message]) -> str | None:
     """Return the sharding key of a batch. Raises LocalProtocolError when its messages have several."""
+    _check_batch(messages)
     keys = list(dict.fromkeys(message.sharding_key for message in messages))
     if len(keys) > 1:
         raise LocalProtocolError(

@@ -18,6 +18,7 @@ from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.producer.producer import Producer, ProducerOptions, ProducerParts
 from lockstep.client.producer.request_reply import introduce
 from lockstep.client.producer.result import SEND_OK, SendResult
+from lockstep.client.producer.wrong_types import wrong_type
 from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -160,11 +161,13 @@ class TransactionProducer(Producer):
             As `send`. Then the local transaction was not executed.
         """
         parts = self._started()
+        if error := wrong_type(message, None):
+            raise error
         half = HalfMessage(**{f.name: getattr(message, f.name) for f in fields(Message)})
         half.delay_level, half.check_immunity_seconds = 0, check_immunity_seconds
         outgoing = parts.requests.outgoing(half, half.sharding_key, half=True)
         half.transaction_id = outgoing.msg_id
-        timeout_ms = timeout_ms or self.config.send_timeout_ms
+        timeout_ms = self._timeout_ms(timeout_ms)
         sent = await parts.anywhere.send(outgoing, timeout_ms)
         if sent.status == SEND_OK:
             assert self._executing is not None

@@ -103,7 +103,11 @@ _BY_FOCUS: Final[Mapping[Focus, Mapping[str, EventText]]] = {
     },
     Focus.CALLS: {
         "listener_failed": EventText("has had an exception of its listener for {queue}"),
+        "listener_failed_again": EventText("has had an exception of its listener for {queue}"),
         "listener_answer_invalid": EventText("has had no legal answer of its listener for {queue}: {consequence}"),
+        "listener_answer_invalid_again": EventText(
+            "has had no legal answer of its listener for {queue}: {consequence}"
+        ),
         "listener_result_ignored": EventText("ignores the listener's answer for {queue}: {why}"),
         "manual_commit_not_enabled": EventText("is warned about {queue}: {why}"),
         "call_not_begun": EventText("does not begin a call for offset {offset} of {queue}: {why}"),

@@ -205,9 +205,10 @@ def _counted(report: OrderReport) -> list[str]:
 
 def listener_failures(cluster: Cluster) -> list[str]:
     """A line if listeners raised, and one if they answered what is not allowed: how often, and the first time."""
-    failed = [line for line in cluster.log if line.event == "listener_failed"]
+    failed = [line for line in cluster.log if line.event in ("listener_failed", "listener_failed_again")]
     lines = [f"Listeners raised {_times(len(failed))}, first {failed[0].fields['error']}."] if failed else []
-    invalid = [line for line in cluster.log if line.event == "listener_answer_invalid"]
+    events = ("listener_answer_invalid", "listener_answer_invalid_again")
+    invalid = [line for line in cluster.log if line.event in events]
     if invalid:
         returned, allowed = invalid[0].fields["returned"], invalid[0].fields["allowed"]
         lines.append(

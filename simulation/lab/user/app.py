@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from lockstep.client import Message, MessageExt, PushConsumer
+from lockstep.client import ConsumerError, Message, MessageExt, PushConsumer
+from lockstep.client.callables import check_function
+from lockstep.client.consumer.listener import LISTENER_PARAMETERS
 from lockstep.simulation.lab.hosts import BROKER, GROUP, TOPIC, TRACE, Hosts
 
 __all__ = ["AppError", "Listening", "UserApp", "app_of", "lab_listener"]
@@ -70,6 +72,7 @@ def app_of(app: Any, *, message: Callable[[int], Message] | None = None) -> User
         return _app_of_consumers(app, message)
     topic = TOPIC if message is None else message(0).topic
     if len([kind for kind in kinds if kind is not inspect.Parameter.KEYWORD_ONLY]) == 2 and not inspect.isclass(app):
+        _check_listener(app)
         return UserApp(topic, GROUP, lambda _hosts, _name: Listening(app), message)
     if kinds:
         raise AppError(f"{_name(app)} has the parameters ({', '.join(one.name for one in needed)}): {_WAYS}")
@@ -83,7 +86,16 @@ def _made_listener(factory: Callable[[], Any]) -> Any:
         raise AppError(f"{_name(factory)} is async, and has no parameters: {_WAYS}")
     if not callable(made):
         raise AppError(f"{_name(factory)} made a {type(made).__name__}: {_WAYS}")
+    _check_listener(made)
     return made
+
+
+def _check_listener(listener: Any) -> None:
+    """Raise AppError for what a PushConsumer takes for no listener."""
+    try:
+        check_function("listener", listener, *LISTENER_PARAMETERS)
+    except ConsumerError as error:
+        raise AppError(f"{error}: {_WAYS}") from None
 
 
 def _app_of_consumers(factory: Callable[..., Any], message: Callable[[int], Message] | None) -> UserApp:
