@@ -46,7 +46,7 @@ def shrink(
     trials, tried, place, rounds = Trials(experiment, kind, runs_max=runs_max), {repr(plan)}, 0, 1
     candidates = list(_simpler(plan))
     while rounds and not trials.over:
-        if place == len(candidates):
+        if place >= len(candidates):  # also when the plan just found has fewer candidates than the one before
             place, rounds = 0, rounds - 1
             continue
         candidate, place = candidates[place], place + 1

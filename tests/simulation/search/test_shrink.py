@@ -1,5 +1,6 @@
 """Shrinking keeps the kind of violation and drops what it does not need; a shrunk plan survives its file."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from lockstep.simulation.lab.experiment import FaultEvent, LockMode
 from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.search.plan_file import PlanFileError, read_plan, write_plan
 from lockstep.simulation.search.shrink import shrink
-from lockstep.simulation.search.violation import violation_of
+from lockstep.simulation.search.violation import Trials, violation_of
 from lockstep.simulation.worlds.plan import draw_plan
 from tests.simulation.search.toy import SILENT, Toy, ToyPlan
 
@@ -41,6 +42,19 @@ def test_two_faults_that_need_each_other_stay() -> None:
     stops = (FaultEvent(30_000, "stall", "c1", 40_000), FaultEvent(65_000, "sleep", "c1", 40_000))
     shrunk = shrink(Toy(), ToyPlan(events=(*NOISE, *stops)), SILENT)
     assert len(shrunk.plan.events) == 2
+
+
+class Steps(ToyPlan):
+    """Its simpler plans have fewer members; the last that is tried is the only one that still shows the violation."""
+
+    def smaller(self) -> Iterator["Steps"]:
+        return (replace(self, members=members) for members in range(self.members - 1, 0, -1))
+
+
+def test_a_simpler_plan_with_fewer_candidates_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its candidates are looked at from their end on, and from their begin again."""
+    monkeypatch.setattr(Trials, "find", lambda self, plan: plan.members == 1 or None)
+    assert shrink(Toy(), Steps(members=5, events=()), SILENT).plan == Steps(members=1, events=())
 
 
 @pytest.mark.parametrize("mode", LockMode)
