@@ -24,11 +24,21 @@ from lockstep.store.format.layout import (
     parse_file_name,
 )
 
-__all__ = ["DataDir"]
+__all__ = ["DataDir", "lock_folder"]
 
 _NEW: Final = ".tmp"
 _OURS: Final = frozenset({ABORT, CHECKPOINT, CHECKPOINT + _NEW, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK, RULES})
 _BACKUP: Final = ".bak"
+
+
+def lock_folder(storage: Storage, folder: str, *, shared: bool = False) -> FileLock | None:
+    """Lock the folder itself. None: a network's file system may have locks of files only. Raises BlockingIOError."""
+    try:
+        return storage.lock_folder(folder, shared=shared)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return None
 
 
 class DataDir:
@@ -42,7 +52,7 @@ class DataDir:
         self._storage = storage
         self.folder = folder
         self.crashed = False
-        self._lock: FileLock | None = None
+        self._locks: list[FileLock] = []
 
     # Open and close -----------------------------------------------------------------------------------------
 
@@ -56,8 +66,9 @@ class DataDir:
         names = self._names()
         self._check(names)
         try:
-            self._lock = self._storage.lock(f"{self.folder}/{LOCK}")
+            self._take_locks()
         except BlockingIOError:
+            self.release()
             raise StoreUnusable(
                 f"{self.folder} is open in another broker; two must not write to one folder: stop it, or use another"
             ) from None
@@ -101,10 +112,19 @@ class DataDir:
             pass  # another process deleted it
         self._storage.sync_dir(self.folder)
 
+    def _take_locks(self) -> None:
+        """Lock the file, which Apache's broker respects, and the folder, which stays locked when the file is deleted.
+
+        The file first: it makes the folder.
+        """
+        self._locks.append(self._storage.lock(f"{self.folder}/{LOCK}"))
+        lock = lock_folder(self._storage, self.folder)
+        if lock is not None:
+            self._locks.append(lock)
+
     def release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        while self._locks:
+            self._locks.pop().release()
 
     # Small files ---------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.host.storage import Storage
 from lockstep.store.check.files import Damage, log_end, read_config
 from lockstep.store.check.store import StoreCheck
-from lockstep.store.data_dir import DataDir
+from lockstep.store.data_dir import DataDir, lock_folder
 from lockstep.store.format.consume_queue import entries_end, first_written, read_entries
 from lockstep.store.format.files import FileRun, names_in, queue_folders
 from lockstep.store.format.layout import (
@@ -44,29 +44,29 @@ __all__ = ["inspect_store", "opened_store", "verify_store"]
 def opened_store(root: str) -> Iterator[Storage]:
     """The folder under a shared lock: no broker opens it meanwhile, other readers may. Raises CliError."""
     storage, root = OsStorage(), root.rstrip("/") or "/"
-    held = None
-    try:
-        names = storage.list_dir(root)
-        if COMMIT_LOG not in names and CONFIG not in names:
-            raise CliError(f"{root} is no folder of a store: there is neither {COMMIT_LOG} nor {CONFIG} in it")
-        if LOCK in names:
-            held = storage.lock_shared(f"{root}/{LOCK}")
-    except BlockingIOError:
-        raise CliError(f"{root} is open in a broker: stop it, or look into a copy") from None
-    except PermissionError as error:
-        if error.filename != f"{root}/{LOCK}":  # only the lock file is unreadable: go on
+    with ExitStack() as held:
+        try:
+            names = storage.list_dir(root)
+            if COMMIT_LOG not in names and CONFIG not in names:
+                raise CliError(f"{root} is no folder of a store: there is neither {COMMIT_LOG} nor {CONFIG} in it")
+            lock = lock_folder(storage, root, shared=True)
+            if lock is not None:
+                held.callback(lock.release)
+            if LOCK in names:
+                held.callback(storage.lock_shared(f"{root}/{LOCK}").release)
+        except BlockingIOError:
+            raise CliError(f"{root} is open in a broker: stop it, or look into a copy") from None
+        except PermissionError as error:
+            if error.filename != f"{root}/{LOCK}":  # only the lock file is unreadable: go on
+                raise CliError(f"{error.filename or root}: {error.strerror or error}") from None
+        except OSError as error:
+            raise CliError(f"{root}: {error.strerror or error}") from None
+        try:
+            yield storage
+        except BrokenPipeError:  # stdout was closed; the folder is fine
+            raise
+        except OSError as error:
             raise CliError(f"{error.filename or root}: {error.strerror or error}") from None
-    except OSError as error:
-        raise CliError(f"{root}: {error.strerror or error}") from None
-    try:
-        yield storage
-    except BrokenPipeError:  # stdout was closed; the folder is fine
-        raise
-    except OSError as error:
-        raise CliError(f"{error.filename or root}: {error.strerror or error}") from None
-    finally:
-        if held is not None:
-            held.release()
 
 
 # inspect -----------------------------------------------------------------------------------------------------

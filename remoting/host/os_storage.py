@@ -120,6 +120,24 @@ class _OsFileLock:
             os.close(fd)
 
 
+class _OsFolderLock:
+    """flock, which also a folder and a disk that is read-only can have."""
+
+    def __init__(self, path: str, *, shared: bool) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release()
+            kind = BlockingIOError if error.errno in _HELD else OSError
+            raise kind(error.errno, error.strerror, path) from None
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, _CLOSED  # first: also a close that fails has closed it
+        if fd >= 0:
+            os.close(fd)
+
+
 class OsStorage:
     def open_append(self, path: str) -> AppendFile:
         return _OsAppendFile(path)
@@ -169,6 +187,9 @@ class OsStorage:
 
     def lock(self, path: str) -> FileLock:
         return _OsFileLock(path)
+
+    def lock_folder(self, path: str, *, shared: bool = False) -> FileLock:
+        return _OsFolderLock(path, shared=shared)
 
     def lock_shared(self, path: str) -> FileLock:
         return _OsFileLock(path, shared=True)

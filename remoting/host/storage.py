@@ -109,6 +109,14 @@ class Storage(Protocol):
             OSError: The file system has no locks.
         """
 
+    def lock_folder(self, path: str, *, shared: bool = False) -> FileLock:
+        """Lock a folder itself, which must exist: that holds also when the files in it are deleted.
+
+        Raises:
+            BlockingIOError: Another process or another lock of this process holds it.
+            OSError: The file system has no locks of folders.
+        """
+
     def lock_shared(self, path: str) -> FileLock:
         """Lock a file together with other readers. No file is made or written, so the disk may be read-only.
 

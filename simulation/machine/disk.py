@@ -47,7 +47,7 @@ class _Naming:
 
 @dataclass(slots=True)
 class Lock:
-    """The lock of a file; it ends with its process."""
+    """The lock of a file or folder; it ends with its process."""
 
     host: Host
     shared: bool = False
@@ -79,7 +79,7 @@ class Disk:
     slow_read_ms: int = 0  # on the event loop it keeps the whole process
     hangs: bool = False
     capacity_bytes: int | None = None
-    locks: dict[Content, list[Lock]] = field(default_factory=dict)
+    locks: dict[Content | str, list[Lock]] = field(default_factory=dict)
     _names: dict[str, object] = field(default_factory=dict)
     _safe_names: dict[str, object] = field(default_factory=dict)
     _namings: list[_Naming] = field(default_factory=list)  # not in _safe_names yet, oldest first

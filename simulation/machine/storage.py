@@ -141,14 +141,18 @@ class SimStorage:
         self._disk.check("lock", path)
         return self._lock(path, self._disk.file(path), shared=False)
 
+    def lock_folder(self, path: str, *, shared: bool = False) -> FileLock:
+        self._disk.check("lock_folder", path)
+        return self._lock(path, path, shared=shared)
+
     def lock_shared(self, path: str) -> FileLock:
         self._disk.check("lock", path)
         return self._lock(path, self._disk.find(path), shared=True)
 
-    def _lock(self, path: str, content: Content, *, shared: bool) -> FileLock:
-        held = [lock for lock in self._disk.locks.get(content, ()) if lock.is_held]
+    def _lock(self, path: str, what: Content | str, *, shared: bool) -> FileLock:
+        held = [lock for lock in self._disk.locks.get(what, ()) if lock.is_held]
         if not all(shared and lock.shared for lock in held):
             raise BlockingIOError(errno.EAGAIN, "another process holds the lock", path)
         taken = Lock(self._host, shared)
-        self._disk.locks[content] = [*held, taken]
+        self._disk.locks[what] = [*held, taken]
         return taken

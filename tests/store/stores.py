@@ -72,7 +72,11 @@ class FolderStore:
     def recover(self, topics: set[str] | None) -> Recovered:
         self.data_dir.open()
         begins = dict.fromkeys(topics or (), 0)
-        return Recovery(self.store, begins, topics is not None, _tags_code_of, self.told.append).run()
+        try:
+            return Recovery(self.store, begins, topics is not None, _tags_code_of, self.told.append).run()
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """As when the process dies: what the store has in memory is gone."""

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.cli.output import CliError
+from lockstep.cli.store.inspect import opened_store
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.host.storage import FileLock
 from lockstep.simulation import World, simulate
 from lockstep.store.data_dir import DataDir
+from lockstep.store.errors import StoreUnusable
 from tests.rows import by_row
 
 
@@ -73,6 +76,45 @@ def test_only_a_lock_that_is_held_means_another_broker(tmp_path: Path, monkeypat
         DataDir(OsStorage(), str(tmp_path)).open()
     assert not isinstance(caught.value, BlockingIOError)
     assert caught.value.filename == path
+
+
+@pytest.mark.parametrize("first", ["broker", "reader"])
+def test_the_folder_stays_locked_when_its_lock_file_is_deleted(tmp_path: Path, first: str) -> None:
+    """Against a second broker, a reader, and a broker while somebody reads."""
+    folder = str(tmp_path / "store")
+    broker = DataDir(OsStorage(), folder)
+    broker.open()
+    (tmp_path / "store" / "commitlog").mkdir()
+    if first == "broker":
+        (tmp_path / "store" / "lock").unlink()
+        for _ in range(2):
+            with pytest.raises(StoreUnusable, match="open in another broker"):
+                DataDir(OsStorage(), folder).open()
+        with pytest.raises(CliError, match="open in a broker"), opened_store(folder):
+            pass
+        broker.release()
+    else:
+        broker.release()
+        with opened_store(folder):
+            (tmp_path / "store" / "lock").unlink()
+            with pytest.raises(StoreUnusable, match="open in another broker"):
+                broker.open()
+    broker.open()
+    broker.release()
+
+
+def test_a_disk_with_locks_of_files_only_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is locked as ever."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    first = DataDir(OsStorage(), str(tmp_path))
+    first.open()
+    with pytest.raises(StoreUnusable, match="open in another broker"):
+        DataDir(OsStorage(), str(tmp_path)).open()
+    first.release()
 
 
 class Unsure(OsStorage):
