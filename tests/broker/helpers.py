@@ -27,6 +27,7 @@ from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
+from tests.remoting import helpers as remoting
 
 __all__ = [
     "ENCODINGS",
@@ -50,26 +51,11 @@ ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK, SerializeType.ROCKETMQ)
 Then = Callable[[RemotingCommand | RemotingError], None]
 
 
-class RecordingLog:
-    """`events`: (level, event, fields) in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, dict[str, Any]]] = []
+class RecordingLog(remoting.RecordingLog):
+    """It can be asked for the names of its events."""
 
     def names(self, level: str | None = None) -> list[str]:
         return [event for at, event, _ in self.events if level in (None, at)]
-
-    def debug(self, event: str, **fields: Any) -> None:
-        self.events.append(("debug", event, fields))
-
-    def info(self, event: str, **fields: Any) -> None:
-        self.events.append(("info", event, fields))
-
-    def warning(self, event: str, **fields: Any) -> None:
-        self.events.append(("warning", event, fields))
-
-    def error(self, event: str, **fields: Any) -> None:
-        self.events.append(("error", event, fields))
 
 
 class FakeConnection:

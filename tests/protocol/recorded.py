@@ -28,6 +28,21 @@ CPP, JAVA, JAVA_BINARY, ADMIN, NODE = (
 )
 R = RequestCode
 
+_OF_JAVA: dict[RequestCode, tuple[int, int]] = {
+    R.PULL_MESSAGE: (13, 10),
+    R.QUERY_CONSUMER_OFFSET: (6, 6),
+    R.UPDATE_CONSUMER_OFFSET: (15, 0),
+    R.HEART_BEAT: (5, 5),
+    R.UNREGISTER_CLIENT: (4, 4),
+    R.GET_CONSUMER_LIST_BY_GROUP: (6, 6),
+    R.NOTIFY_CONSUMER_IDS_CHANGED: (1, 0),
+    R.LOCK_BATCH_MQ: (5, 5),
+    R.UNLOCK_BATCH_MQ: (1, 1),
+    R.GET_ROUTEINFO_BY_TOPIC: (10, 10),
+    R.SEND_MESSAGE_V2: (8, 7),
+    R.SEND_BATCH_MESSAGE: (1, 1),
+}
+
 # file -> command -> (requests, replies).
 FRAMES: Mapping[str, Mapping[RequestCode, tuple[int, int]]] = {
     CPP: {
@@ -43,35 +58,9 @@ FRAMES: Mapping[str, Mapping[RequestCode, tuple[int, int]]] = {
         R.UNLOCK_BATCH_MQ: (1, 1),
         R.GET_ROUTEINFO_BY_TOPIC: (8, 8),
     },
-    JAVA: {
-        R.PULL_MESSAGE: (13, 10),
-        R.QUERY_CONSUMER_OFFSET: (6, 6),
-        R.UPDATE_CONSUMER_OFFSET: (15, 0),
-        R.HEART_BEAT: (5, 5),
-        R.UNREGISTER_CLIENT: (4, 4),
-        R.GET_CONSUMER_LIST_BY_GROUP: (6, 6),
-        R.NOTIFY_CONSUMER_IDS_CHANGED: (1, 0),
-        R.LOCK_BATCH_MQ: (5, 5),
-        R.UNLOCK_BATCH_MQ: (1, 1),
-        R.GET_ROUTEINFO_BY_TOPIC: (10, 10),
-        R.SEND_MESSAGE_V2: (8, 7),
-        R.SEND_BATCH_MESSAGE: (1, 1),
-    },
+    JAVA: _OF_JAVA,
     # Held pulls are answered, and notices sent, with JSON headers all the same.
-    JAVA_BINARY: {
-        R.PULL_MESSAGE: (12, 9),
-        R.QUERY_CONSUMER_OFFSET: (6, 6),
-        R.UPDATE_CONSUMER_OFFSET: (15, 0),
-        R.HEART_BEAT: (5, 5),
-        R.UNREGISTER_CLIENT: (4, 4),
-        R.GET_CONSUMER_LIST_BY_GROUP: (6, 6),
-        R.NOTIFY_CONSUMER_IDS_CHANGED: (1, 0),
-        R.LOCK_BATCH_MQ: (5, 5),
-        R.UNLOCK_BATCH_MQ: (1, 1),
-        R.GET_ROUTEINFO_BY_TOPIC: (8, 8),
-        R.SEND_MESSAGE_V2: (8, 7),
-        R.SEND_BATCH_MESSAGE: (1, 1),
-    },
+    JAVA_BINARY: {**_OF_JAVA, R.PULL_MESSAGE: (12, 9), R.GET_ROUTEINFO_BY_TOPIC: (8, 8)},
     ADMIN: {
         R.PULL_MESSAGE: (1, 1),
         R.QUERY_MESSAGE: (1, 1),

@@ -18,7 +18,7 @@ from lockstep.protocol.bodies.broker import (
     TopicRouteData,
 )
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
-from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableBody, LockTableRow
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableBody
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
@@ -30,28 +30,6 @@ ROUTE = TopicRouteData(
     (QueueData("broker-b", 2, 1, 6), QueueData("broker-a", 1, 2, 6), QueueData("broker-c", 9, 9, 0)),
     (BrokerData("broker-a", "C", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}), BrokerData("broker-b", "C", {1: "x:1"})),
 )
-BODIES: list[WireBody] = [
-    LockBatchBody("G", "10.0.0.5@1", (QUEUE, MessageQueue("%RETRY%G", "broker-a", 0))),
-    LockBatchBody("", "", ()),
-    LockOkBody((QUEUE,)),
-    LockOkBody(()),
-    LockTableBody((LockTableRow("G", QUEUE, "c1", 100, -5, 2**40),)),
-    ConsumerIdList(("a", "ä中😀")),
-    TopicList(()),
-    ConsumerGroupList({"G": ("T1", "T2"), "H": ()}),
-    ROUTE,
-    ClusterInfo((BrokerData("a", "C1", {0: "x:1"}), BrokerData("b", "C2", {}))),
-    DataVersion(1, 1795208639549),
-    TopicConfig("T", 1, 2, 4, 3, True),
-    TopicConfigs.of(DataVersion(0, 0), [TopicConfig("T"), TopicConfig("U", order=True)]),
-]
-
-
-@by_row("body", BODIES)
-@by_row("serialize_type", list(SerializeType))
-def test_round_trip(body: WireBody, serialize_type: SerializeType) -> None:
-    """A body written and read again is equal, behind every kind of header."""
-    assert decode_body(type(body), encode_body(body, serialize_type), serialize_type) == body
 
 
 def test_lock_bodies_are_rocketmqs() -> None:

@@ -5,17 +5,15 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
     HeartbeatData,
     MessageModel,
-    ProducerData,
     SubscriptionData,
 )
-from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import FilterError
 from tests.rows import by_row
@@ -27,26 +25,6 @@ CONSUMER: dict[str, Any] = {
     "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
     "subscriptionDataSet": [{"topic": "T"}],
 }
-HEARTBEAT = HeartbeatData(
-    "10.0.0.5@1#2",
-    (ProducerData("PG"), ProducerData("CLIENT_INNER_PRODUCER")),
-    (
-        ConsumerData(
-            "G",
-            ConsumeType.CONSUME_PASSIVELY,
-            MessageModel.CLUSTERING,
-            ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-            (SubscriptionData.parse("T", "TagA || TagB", 1700000000000), SubscriptionData("%RETRY%G")),
-            True,
-        ),
-    ),
-)
-
-
-@pytest.mark.parametrize("serialize_type", list(SerializeType), ids=lambda t: t.name)
-def test_round_trip(serialize_type: SerializeType) -> None:
-    """A heartbeat written and read again is equal, behind every kind of header."""
-    assert decode_body(HeartbeatData, encode_body(HEARTBEAT, serialize_type), serialize_type) == HEARTBEAT
 
 
 @pytest.mark.parametrize(

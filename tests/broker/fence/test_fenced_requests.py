@@ -22,7 +22,6 @@ from lockstep.protocol.headers.messaging import (
     ListLocksRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
     UnregisterClientRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
 )
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, queues_of
 
@@ -241,19 +240,6 @@ def test_unregistering_frees_the_queues_of_the_client() -> None:
     clients["java"].answer(R.UNREGISTER_CLIENT, header)
     assert clients.told("go") == [(R.NOTIFY_CONSUMER_IDS_CHANGED, "G")]
     assert clients.lock("go") == LockOkBody((FIRST,))
-
-
-def test_an_unmodified_unlock_frees_with_the_last_commit() -> None:
-    """Java unlocks a queue before it commits, and its commit is still taken."""
-    clients = Clients()
-    clients.lock("java")
-    clients.claim("b")
-    clients.unlock("java")
-    assert clients.claim("b") == 0
-    clients["java"].answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, 0))
-    assert clients.told("b") == [(R.LOCKS_RELEASED, LocksReleasedBody("G", (FIRST,)))]
-    assert clients.first.broker.offsets.query("G", "T", 0) == 0
-    assert clients.claim("b")
 
 
 def test_rows_show_epoch_draining_and_who_waits() -> None:

@@ -69,7 +69,9 @@ class Disk(OsStorage):
         self.deleted[path] = threading.get_ident()
 
 
-class _OtherFile:
+class _File:
+    """A file of a Disk."""
+
     def __init__(self, disk: Disk, file: StoredFile) -> None:
         self._disk = disk
         self._file = file
@@ -79,8 +81,12 @@ class _OtherFile:
         self.data_at = file.data_at
         self.set_size = file.set_size
         self.close = file.close
-        self.write_at = file.write_at
 
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        self._file.write_at(position, data)
+
+
+class _OtherFile(_File):
     def sync(self) -> None:
         self._disk.synced.append(self.path)
         self._disk.sync_threads.add(threading.get_ident())
@@ -96,17 +102,7 @@ class _OtherFile:
         self._file.sync()
 
 
-class _LogFile:
-    def __init__(self, disk: Disk, file: StoredFile) -> None:
-        self._disk = disk
-        self._file = file
-        self.path = file.path
-        self.size_bytes = file.size_bytes
-        self.read_at = file.read_at
-        self.data_at = file.data_at
-        self.set_size = file.set_size
-        self.close = file.close
-
+class _LogFile(_File):
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         if self._disk.write_error:
             raise OSError(self._disk.write_error, os.strerror(self._disk.write_error))
@@ -114,7 +110,7 @@ class _LogFile:
             if not self._disk.writes_left and any(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._disk.writes_left = max(0, self._disk.writes_left - 1)
-        self._file.write_at(position, data)
+        super().write_at(position, data)
 
     def sync(self) -> None:
         self._disk.syncs += 1

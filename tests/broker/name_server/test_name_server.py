@@ -222,11 +222,6 @@ def test_a_route_has_rocketmq_5s_member_for_who_speaks_that_version() -> None:
         assert data == BrokerData("broker-a", "C", {0: A.broker_addr}, told)
 
 
-def test_an_unknown_request_code_is_answered() -> None:
-    """Code 3; Apache's name server would leave the caller to its timeout."""
-    assert ask_name_server(NameServer(), SerializeType.JSON, FakeConnection())(9999).code == 3
-
-
 def compressed(*topics: str) -> bytes:
     def text(value: str) -> bytes:
         return struct.pack(">i", len(value)) + value.encode()

@@ -187,21 +187,6 @@ async def raw_peer(runtime: SimRuntime, address: str) -> tuple[RawPeer, asyncio.
     return peer, transport
 
 
-def test_a_truncated_frame_and_a_close_harm_nobody() -> None:
-    """Half a frame is forgotten with its connection."""
-
-    async def story(world: World, served: Served, client: Client) -> None:
-        peer, transport = await raw_peer(world.host("evil"), served.address)
-        transport.write(encode_command(RemotingCommand(R.SEND_MESSAGE_V2, send_header("T"), b"xxx"))[:-5])
-        transport.close()
-        await world.until(lambda: peer.lost)
-        assert (await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
-        assert served.server.broker is not None
-        assert served.server.broker.store.max_offset("T", 0) == 1
-
-    on_a_broker(story)
-
-
 def test_a_client_that_pulls_and_never_reads_costs_bounded_memory() -> None:
     """A thousand pulls of 256 KiB: the broker stops working for it soon, and serves others."""
 

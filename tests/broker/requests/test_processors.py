@@ -362,15 +362,6 @@ def test_a_queue_that_is_asked_for_twice_is_locked_once(peer: Peer) -> None:
         peer.answer(R.LOCK_BATCH_MQ, None, LockBatchBody("G", "a", (queue._replace(queue_id=2**31),)))
 
 
-@pytest.mark.parametrize("code", [R.HEART_BEAT, R.LOCK_BATCH_MQ, R.UNLOCK_BATCH_MQ])
-def test_a_body_that_is_none_is_a_body_error(peer: Peer, code: RequestCode) -> None:
-    """Which the endpoint answers with SYSTEM_ERROR; the tables stay as they were."""
-    for body in (b"", b"\xc1 nonsense", b"[]"):
-        with pytest.raises(BodyError):
-            peer.answer(code, None, body)
-    assert tuple(peer.broker.locks.rows(NOW_MS)) == ()
-
-
 # Administration ---------------------------------------------------------------------------------------------------
 
 

@@ -148,14 +148,6 @@ def test_an_offset_out_of_bounds_leaves_an_event(peer: Peer) -> None:
     }
 
 
-def test_asking_for_no_message_gets_one(peer: Peer) -> None:
-    """As RocketMQ, which looks whether a batch is full only behind its first message (wire.md 6.3)."""
-    peer.send_many(3)
-    assert [bodies(peer.pull(0, max_msg_nums=number)) for number in (0, -1, 1, 2)] == [
-        [b"0"], [b"0"], [b"0"], [b"0", b"1"],
-    ]  # fmt: skip
-
-
 def test_a_registered_subscription_filters(peer: Peer) -> None:
     """Without text in the request, the group's own; an equal version is new enough."""
     peer.send_many(2, properties="TAGS\x01A")

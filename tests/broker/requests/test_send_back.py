@@ -14,7 +14,6 @@ from tests.broker.helpers import NOW_MS, FakeConnection, Peer, pull_header
 from tests.broker.requests.test_send import stored
 
 C = ResponseCode
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
 @pytest.fixture

@@ -251,19 +251,3 @@ def test_what_is_just_allowed_is_stored(attack: Attack) -> None:
                 assert reply.code == A.SUCCESS, reply
 
     attack(story, *OPTIONS)
-
-
-def test_a_broker_that_makes_no_topics_refuses_unknown_ones(attack: Attack) -> None:
-    """Without auto-creation a send to an unknown topic is answered 17, and the topic does not exist afterwards."""
-
-    async def story(target: Attacked) -> None:
-        async with bystander(target), target.peer() as peer, target.peer("name server") as name_server:
-            reply = await peer.ask(json_request(R.SEND_MESSAGE, SEND, b"body"))
-            assert (reply.code, reply.remark) == (
-                A.TOPIC_NOT_EXIST,
-                "topic 'orders' does not exist here, and sends may not create it",
-            )
-            route = await name_server.ask(json_request(R.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}))
-            assert route.code == A.TOPIC_NOT_EXIST
-
-    attack(story, "--no-auto-create-topics", "--topic", f"{BYSTANDER_TOPIC}:1")

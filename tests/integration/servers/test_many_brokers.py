@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from lockstep.client import AdminClient, ClientError, Message, MessageQueue, Producer
+from lockstep.client import AdminClient, Message, Producer
 from lockstep.order import check_files
-from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.headers.admin import PutKvConfigRequestHeader
 from lockstep.remoting.host.manual_clock import HeldPort
 from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerFailed
@@ -267,32 +265,6 @@ def first_of_two(ports: contextlib.ExitStack) -> int:
             held = HeldPort("127.0.0.1", port)
             ports.callback(held.close)
             return port
-
-
-async def test_a_key_keeps_its_queue_while_its_broker_is_away(processes: Processes) -> None:
-    """With an order configuration: sends of a new producer fail or come to the queue of before, never to another."""
-    broker = await processes.broker("--brokers", "2", "--topic", f"{TOPIC}:{QUEUES}", "-D", "orderMessageEnable=true")
-    conf = PutKvConfigRequestHeader("ORDER_TOPIC_CONFIG", TOPIC, f"broker-a:{QUEUES};broker-b:{QUEUES}")
-    async with broker.admin() as admin:
-        await admin._ask(broker.name_server, RequestCode.PUT_KV_CONFIG, conf)
-        before = await places(broker)
-        assert {queue.broker_name for queue in before.values()} == set(NAMES[:2])
-        await forgotten(broker, admin, NAMES[:1])
-        away = await places(broker)
-        assert {key for key, queue in before.items() if queue.broker_name == "broker-a"} <= away.keys()
-        assert away.items() <= before.items()
-        await until(partial(known, admin, NAMES[:2]), "it is back")
-        assert await places(broker) == before
-
-
-async def places(broker: Broker) -> dict[str, MessageQueue]:
-    """The queue of each key, by a new producer; keys whose sends fail are left out."""
-    found = {}
-    async with Producer("shop", name_server=broker.name_server, config=PATIENT_PRODUCER) as producer:
-        for key in map(str, range(16)):
-            with contextlib.suppress(ClientError):
-                found[key] = (await producer.send(Message(TOPIC, b"x"), sharding_key=key, timeout_ms=5000)).queue
-    return found
 
 
 async def test_one_broker_becomes_two_and_never_fewer(processes: Processes, tmp_path: Path) -> None:

@@ -50,9 +50,7 @@ def told(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "It
     for name, text in {"1323/a.jsonl": one_three_two_three(), **broken_files()}.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    frame = traces_frame(
-        spark, [History("apart", two_hosts(500)), History("over", two_hosts(5000)), *in_topics(), *in_keys()]
-    )
+    frame = traces_frame(spark, in_topics())
     content = [("all", "orders", "b", 0, offset) for offset in range(6)] + [("aged", "orders", "b", 0, 3)]
     topic = spark.createDataFrame(content, "history string, topic string, brokerName string, queueId int, offset long")
     files = histories(spark, {"1323": folder / "1323", "broken": folder / "broken"})
@@ -99,19 +97,6 @@ def broken_files() -> dict[str, str]:
     return {"broken/a.jsonl": torn, "broken/b.jsonl": '{"offset": "many"}\n'}
 
 
-def two_hosts(took_ms: int) -> list[list[dict[str, Any]]]:
-    """Calls on two hosts, of which the second ended two seconds after the first and took so long."""
-    story = Story()
-    story.hosts["b"] = "other"
-    story.own("a", 1, 0)
-    story.handle("a", 1, 0)
-    story.own("b", 1, 1)
-    story.now_ms += 2000
-    (second,) = story.handle("b", 1, 1)
-    second["begin_mono_ns"] = second["mono_ns"] - took_ms * 1_000_000
-    return list(story.traces.values())
-
-
 def in_topics() -> list[History]:
     """Offset 1 is not handled and committed past; in one topic all is there, in the other what was below 3 is gone."""
     story = Story()
@@ -119,20 +104,6 @@ def in_topics() -> list[History]:
     story.handle("a", 1, 0, 2, 3, keys="WXYZ")
     story.commit("a", 1, 4)
     return [History(name, list(story.traces.values())) for name in ("all", "aged")]
-
-
-def in_keys() -> list[History]:
-    """A message that failed is handled again when another of the queue was: by consumers of each order."""
-    found = []
-    for ordering in ("queue", "key", "none"):
-        story = Story()
-        story.own("a", 1, 0)
-        calls = [call for offset in (0, 1, 0) for call in story.handle("a", 1, offset, keys="XY")]
-        calls[0]["status"] = "RECONSUME_LATER"
-        for call, key in zip(calls, "XYX", strict=True):
-            call.update(key=key, ordering=ordering)
-        found.append(History(f"kept by {ordering}", list(story.traces.values())))
-    return found
 
 
 def test_a_generated_run_with_takeovers_is_in_order(generated: dict[str, Tables]) -> None:
@@ -188,23 +159,6 @@ def test_lines_that_are_no_records(told: dict[str, Tables]) -> None:
     assert broken == {("a.jsonl", 4, False), ("a.jsonl", 6, True), ("b.jsonl", 1, False)}
     (row,) = told["broken"]["summary"]
     assert (row["handled"], row["torn_lines"], row["broken_lines"]) == (2, 1, 2)
-
-
-@pytest.mark.parametrize(("ordering", "kinds"), [("queue", ["unexplained-repeat"]), ("key", []), ("none", [])])
-def test_a_retry_in_its_order(told: dict[str, Tables], ordering: str, kinds: list[str]) -> None:
-    """A retry after another message's success is a wrong in queue order, and none by key or without order."""
-    tables = told[f"kept by {ordering}"]
-    assert [row["kind"] for row in tables["violations"]] == kinds
-    assert [(row["cause"], row["messages"]) for row in tables["duplicates"]] == [
-        ("unexplained" if kinds else "suspend", 1)
-    ]
-
-
-def test_across_hosts_the_bounds_of_the_clocks_decide(told: dict[str, Tables]) -> None:
-    """Calls on two hosts that overlap by more than a second, which their clocks may be apart, are a violation."""
-    assert [row["kind"] for row in told["over"]["violations"]] == ["overlap"]
-    assert told["apart"]["violations"] == []
-    assert {row["confidence"] for row in told["apart"]["undecided"]} == {"undecided"}
 
 
 @pytest.mark.parametrize(("history", "lost"), [("all", 3), ("aged", 1)])
