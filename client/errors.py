@@ -112,12 +112,24 @@ def must_propagate(error: BaseException) -> bool:
     """Return whether an exception out of the user's code ends the program, or the task that called this code.
 
     All others are failures of that code only: also a CancelledError of its own making, and errors that are no
-    Exception, such as a panic in a library that is written in Rust.
+    Exception, such as a panic in a library that is written in Rust. A task that would end by one of them would leave
+    its queue standing.
     """
     if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
+        task = asyncio.current_task() if _loop_runs() else None
         return task is not None and task.cancelling() > 0
-    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+    if isinstance(error, GeneratorExit):
+        # Python closes a coroutine of a loop that ended. While a loop runs, the user's code raised it.
+        return not _loop_runs()
+    return isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def log_or_raise(log: EventLog, event: str, error: BaseException, **fields: Any) -> None:

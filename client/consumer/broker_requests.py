@@ -9,6 +9,7 @@ from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.explained import PROPERTY as EXPLAINED
+from lockstep.client.errors import must_propagate
 from lockstep.client.instance.client import BrokerCall
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
@@ -196,7 +197,9 @@ class BrokerCalls:
         try:
             (message,) = await self._instance.unpack_all(pulled)
             reply = _reply(command, await directly(message))
-        except Exception as error:
+        except BaseException as error:
+            if must_propagate(error):
+                raise
             reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         endpoint.reply(reply)
 

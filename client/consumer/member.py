@@ -21,6 +21,7 @@ from lockstep.client.consumer.ownership.allocation.average import AllocateMessag
 from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import log_or_raise, must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import ClientRole, MQClientInstance
 from lockstep.client.instance.registry import claim_group
@@ -35,7 +36,7 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.host.runtime import Runtime
-from lockstep.remoting.logs import EventLog, log_exception
+from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import Address
 
 __all__ = ["GroupMember", "MemberSettings"]
@@ -268,8 +269,10 @@ class GroupMember(ABC):
             for topic in [topic for topic in self._subscriptions if self.instance.routes.known(topic) is None]:
                 await self.instance.routes.fetch(topic)
             await self.instance.heartbeat_all()
-        except Exception as error:
+        except BaseException as error:
             # The next rebalance fetches the route, and the next heartbeat announces the same.
+            if must_propagate(error):
+                raise
             if not self._stopping:
                 self.log.warning("subscriptions_not_announced", error=f"{type(error).__name__}: {error}")
         self._wake.set()
@@ -287,9 +290,13 @@ class GroupMember(ABC):
 
     async def take_released(self, queues: Iterable[MessageQueue]) -> None:
         """Ask for queues that a broker says have no owner any more."""
-        async with self._round:
-            if self.balances and not self._stopping:
-                await self._rebalance.take_released(queues)
+        try:
+            async with self._round:
+                if self.balances and not self._stopping:
+                    await self._rebalance.take_released(queues)
+        except BaseException as error:
+            # The next round asks for them.
+            log_or_raise(self.log, "rebalance_failed", error)
 
     async def _rebalance_forever(self) -> None:
         """At the start, every 20 s, and at once when the members of the group change."""
@@ -297,8 +304,8 @@ class GroupMember(ABC):
             self._wake.clear()
             try:
                 await self.rebalance_now()
-            except Exception as error:
-                log_exception(self.log, "rebalance_failed", error)
+            except BaseException as error:
+                log_or_raise(self.log, "rebalance_failed", error)
             try:
                 async with asyncio.timeout(self.config.rebalance_interval_ms / 1000):
                     await self._wake.wait()

@@ -14,7 +14,7 @@ from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullSource, PullStatus
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.client.errors import ClientError
+from lockstep.client.errors import ClientError, must_propagate
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.errors import ProtocolError
@@ -198,6 +198,7 @@ class PullLoop:
         self._config = member.config
         self._log = member.log
         self._tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
+        self._stopped = False
 
     def start(self, process_queue: ProcessQueue) -> None:
         """Pull the queue, from its `next_offset` if it is positioned. A pull under way is forgotten."""
@@ -209,8 +210,19 @@ class PullLoop:
 
     def _ended(self, process_queue: ProcessQueue, task: asyncio.Task[None]) -> None:
         # A later `start` may have put its own task there.
-        if self._tasks.get(process_queue) is task:
-            del self._tasks[process_queue]
+        if self._tasks.get(process_queue) is not task:
+            return
+        del self._tasks[process_queue]
+        error = None if task.cancelled() else task.exception()
+        if (error is not None or (task.cancelled() and not task.cancelling())) and not process_queue.is_over:
+            # Nothing else would pull the queue, and it would stay locked.
+            why = error or asyncio.CancelledError("by no one")
+            log_exception(self._log, "pull_failed", why, queue=str(process_queue.queue))
+            self._runtime.call_later_ms(self._owner.retry_ms(process_queue), self._start_again, process_queue)
+
+    def _start_again(self, process_queue: ProcessQueue) -> None:
+        if not process_queue.is_over and process_queue not in self._tasks and not self._stopped:
+            self.start(process_queue)
 
     def stop(self, process_queue: ProcessQueue) -> None:
         task = self._tasks.pop(process_queue, None)
@@ -218,6 +230,7 @@ class PullLoop:
             task.cancel()
 
     def stop_all(self) -> None:
+        self._stopped = True
         for process_queue in list(self._tasks):
             self.stop(process_queue)
 
@@ -278,7 +291,9 @@ class PullLoop:
             # A pull with an earlier expression may have passed over messages that match the present one.
             if self._is_current(subscription):
                 await self._take(process_queue, result)
-        except Exception as error:
+        except BaseException as error:
+            if must_propagate(error):
+                raise
             # Of the network, or of a trace on a full disk: the queue is tried again.
             return self._failed(process_queue, error)
         return config.pull_interval_ms
@@ -375,7 +390,14 @@ class PullLoop:
             behind = result.max_offset - result.messages[-1].queue_offset
             if behind > 0:
                 process_queue.message_accumulation = behind
-            self._owner.take(process_queue, result.messages)
+            try:
+                self._owner.take(process_queue, result.messages)
+            except BaseException:
+                # Not in the cache, they would be skipped.
+                cached = process_queue.message_count and process_queue.queue_offset_max
+                if not cached or cached < result.messages[0].queue_offset:
+                    process_queue.next_offset = asked
+                raise
         elif result.status is PullStatus.OFFSET_ILLEGAL:
             self._log.warning(
                 "offset_illegal",
@@ -421,10 +443,10 @@ class PullLoop:
                 first_offset=first,
             )
 
-    def _failed(self, process_queue: ProcessQueue, error: Exception) -> int:
+    def _failed(self, process_queue: ProcessQueue, error: BaseException) -> int:
         """Log a failure. Returns how long to wait, in ms."""
         # No wait: the loop ends at once when the period is over.
-        if process_queue.dropped or self._owner.refused(process_queue, error):
+        if process_queue.dropped or (isinstance(error, Exception) and self._owner.refused(process_queue, error)):
             return 0
         event, queue = "pull_failed", str(process_queue.queue)
         if isinstance(error, ProtocolError):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any
 
-from lockstep.client.errors import ClientError
+from lockstep.client.errors import ClientError, log_or_raise
 from lockstep.remoting.host.runtime import Runtime, TimerHandle
-from lockstep.remoting.logs import EventLog, log_exception
+from lockstep.remoting.logs import EventLog
 
 __all__ = ["Schedule"]
 
@@ -67,7 +67,7 @@ class Schedule:
         else:
             try:
                 one.work()
-            except Exception as error:
+            except BaseException as error:
                 self._failed(one, error)
             self._set_next(one)
 
@@ -76,16 +76,17 @@ class Schedule:
             work = one.work()
             assert work is not None
             await work
-        except Exception as error:
+        except BaseException as error:
             self._failed(one, error)
         one.task = None
         self._set_next(one)
 
-    def _failed(self, one: _Repeated, error: Exception) -> None:
+    def _failed(self, one: _Repeated, error: BaseException) -> None:
+        """Raises the error again if it ends the program or this task."""
         if isinstance(error, ClientError | OSError):
             self._log.warning("task_failed", task=one.name, error=f"{type(error).__name__}: {error}")
         else:
-            log_exception(self._log, "task_failed", error, task=one.name)
+            log_or_raise(self._log, "task_failed", error, task=one.name)
 
     def _set_next(self, one: _Repeated) -> None:
         """Rounds that were missed, because the process was stopped, are not repeated."""

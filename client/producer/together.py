@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lockstep.client.config import ProducerConfig
-from lockstep.client.errors import SendError, SendOutcome
+from lockstep.client.errors import SendError, SendOutcome, must_propagate
 from lockstep.client.producer.answers import new_send_error
 from lockstep.client.producer.batches import Batch
 from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture
@@ -242,8 +242,10 @@ class _Link:
         for one in waiting:
             try:
                 self._alone(one, timeout_ms)
-            except Exception as error:
-                _fail([one], str(error), SendOutcome.NOT_SENT)
+            except BaseException as error:
+                _fail([one], str(error) or type(error).__name__, SendOutcome.NOT_SENT)
+                if must_propagate(error):
+                    raise
 
     def _leave_in_batches(self, waiting: list[OneSend], timeout_ms: int) -> list[OneSend]:
         """Send batches, each of one queue. Returns the sends that are in none."""

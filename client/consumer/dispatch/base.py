@@ -14,12 +14,11 @@ from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_port import Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.client.errors import SendError
+from lockstep.client.errors import SendError, log_or_raise
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.runtime import WorkerPool
-from lockstep.remoting.logs import log_exception
 
 __all__ = ["YIELD_AFTER", "ConsumeService", "OrderedService", "ServiceParts", "restore_topics"]
 
@@ -183,9 +182,9 @@ class OrderedService(ConsumeService, Generic[P, T]):
     async def _lock(self, process_queue: P) -> None:
         try:
             granted = await self._locks.lock([process_queue.queue])
-        except Exception as error:
+        except BaseException as error:
             # For example, the trace cannot be written.
-            log_exception(self._log, "relock_failed", error, queue=str(process_queue.queue))
+            log_or_raise(self._log, "relock_failed", error, queue=str(process_queue.queue))
             granted = {}
         delay_ms = _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS
         self._runtime.call_later_ms(delay_ms, self._resume, process_queue)

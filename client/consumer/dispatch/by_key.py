@@ -19,9 +19,9 @@ from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrde
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import most_bytes
 from lockstep.client.consumer.send_back import DeadLetters
+from lockstep.client.errors import log_or_raise
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import is_retry_topic
-from lockstep.remoting.logs import log_exception
 
 __all__ = ["ConsumeByKeyService"]
 
@@ -108,7 +108,7 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
             while key_queue is not None:
                 try:
                     await self._consume(key_queue, start)
-                except Exception as error:
+                except BaseException as error:
                     # For example, the trace cannot be written.
                     self._call_failed(key_queue, error)
                 key_queue = workers.next_now() or await workers.rest()
@@ -226,11 +226,11 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
 
     # Failures ------------------------------------------------------------------------------------------------
 
-    def _call_failed(self, key_queue: KeyQueue, error: Exception) -> None:
+    def _call_failed(self, key_queue: KeyQueue, error: BaseException) -> None:
         """Handle an error that is not the listener's: try again later, so that the key does not stop silently."""
         state: _QueueState = key_queue.state
         queue = str(state.queue)
-        log_exception(self._log, "consume_failed", error, consequence="key suspended", queue=queue, key=key_queue.key)
+        log_or_raise(self._log, "consume_failed", error, consequence="key suspended", queue=queue, key=key_queue.key)
         if key_queue.taken:
             state.key_queues.failed(key_queue)
             self._call_ended(state)

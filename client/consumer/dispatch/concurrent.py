@@ -16,12 +16,12 @@ from lockstep.client.consumer.dispatch.workers import Workers
 from lockstep.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
+from lockstep.client.errors import log_or_raise
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
-from lockstep.remoting.logs import log_exception
 
 __all__ = ["ConsumeMessageConcurrentlyService"]
 
@@ -125,10 +125,10 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         self._running[process_queue] += 1
         try:
             await self._consume_batch(process_queue, messages, start)
-        except Exception as error:
+        except BaseException as error:
             # For example, the trace cannot be written.
             queue = str(process_queue.queue)
-            log_exception(self._log, "consume_failed", error, consequence="batch consumed again", queue=queue)
+            log_or_raise(self._log, "consume_failed", error, consequence="batch consumed again", queue=queue)
             self._submit_later(process_queue, messages)
         finally:
             self._ended(process_queue)

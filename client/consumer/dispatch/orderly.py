@@ -10,9 +10,9 @@ from lockstep.client.consumer.dispatch.stats import TopicTotals
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
+from lockstep.client.errors import log_or_raise
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import is_retry_topic
-from lockstep.remoting.logs import log_exception
 
 __all__ = ["ConsumeMessageOrderlyService"]
 
@@ -69,10 +69,10 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
             elif not process_queue.is_over:
                 mutex.user = process_queue
                 await self._consume_run(process_queue, mutex)
-        except Exception as error:
+        except BaseException as error:
             # For example, the trace cannot be written.
             queue = str(process_queue.queue)
-            log_exception(self._log, "consume_failed", error, consequence="queue suspended", queue=queue)
+            log_or_raise(self._log, "consume_failed", error, consequence="queue suspended", queue=queue)
             process_queue.rollback()
             self._start_later(process_queue, self._config.suspend_current_queue_time_ms)
         finally:

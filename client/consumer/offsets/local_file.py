@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
 from lockstep.client.consumer.offsets.store import NO_OFFSET, BeforeSending, OffsetStore
-from lockstep.client.errors import ConsumerError
+from lockstep.client.errors import ConsumerError, must_propagate
 from lockstep.protocol.bodies.codec import as_object, decode_body, encode_body
 from lockstep.protocol.bodies.queue_tables import as_queue_offsets, queue_table
 from lockstep.protocol.codes import SerializeType
@@ -129,8 +129,11 @@ class LocalFileOffsetStore(OffsetStore):
                 content = encode_body(LocalOffsets(dict(sorted(self._kept.items()))), SerializeType.JSON)
                 self._unwritten = False
                 await self._pool.submit(partial(replace_file_keeping_backup, self._storage, self.path, content))
-        except OSError as error:
+        except BaseException as error:
+            # A full disk, or anything else: the next round writes the offsets.
             self._unwritten = True
+            if must_propagate(error):
+                raise
             self._log.error("offsets_not_written", path=self.path, error=str(error))
         finally:
             self._writing = None

@@ -9,6 +9,7 @@ from typing import Final
 
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import log_or_raise
 from lockstep.remoting.host.runtime import TimerHandle
 
 __all__ = ["LeaseWatch"]
@@ -34,6 +35,7 @@ class LeaseWatch:
         ended: Callable[[ProcessQueue], None],
     ) -> None:
         self._runtime = member.runtime
+        self._log = member.log
         self._table = member.table
         self._interval_ms = member.config.lock_interval_ms  # of locks without a fence
         self._renew = renew
@@ -64,15 +66,23 @@ class LeaseWatch:
         now_ms = self._runtime.now_ms()
         next_ms = now_ms + _LOOK_MS_MAX
         for process_queue in list(self._table.values()):
-            if process_queue.lost or not process_queue.needs_lock:
-                continue
-            if process_queue.epoch:
-                if now_ms >= process_queue.lease_end_ms:
-                    self._ended(process_queue)
-                    continue
-                next_ms = min(next_ms, process_queue.lease_end_ms)
-            next_ms = min(next_ms, self._renew_if_due(process_queue, now_ms))
+            try:
+                next_ms = min(next_ms, self._look_at(process_queue, now_ms))
+            except BaseException as error:
+                # Without the timer below, no lock would be renewed any more, and no end of a lease noticed.
+                log_or_raise(self._log, "lease_watch_failed", error, queue=str(process_queue.queue))
         self._timer = self._runtime.call_later_ms(max(next_ms - now_ms, 1), self.look)
+
+    def _look_at(self, process_queue: ProcessQueue, now_ms: int) -> int:
+        """Return when to look again, in ms."""
+        if process_queue.lost or not process_queue.needs_lock:
+            return now_ms + _LOOK_MS_MAX
+        if not process_queue.epoch:
+            return self._renew_if_due(process_queue, now_ms)
+        if now_ms >= process_queue.lease_end_ms:
+            self._ended(process_queue)
+            return now_ms + _LOOK_MS_MAX
+        return min(process_queue.lease_end_ms, self._renew_if_due(process_queue, now_ms))
 
     def _renew_if_due(self, process_queue: ProcessQueue, now_ms: int) -> int:
         """Return when to look again, in ms."""
@@ -98,6 +108,8 @@ class LeaseWatch:
     async def _renew_all(self, broker_name: str) -> None:
         try:
             await self._renew(broker_name)
+        except BaseException as error:
+            log_or_raise(self._log, "lease_watch_failed", error, broker=broker_name)
         finally:
             self._renewing.discard(broker_name)
             self.look()

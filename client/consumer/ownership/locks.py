@@ -27,6 +27,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import TimerHandle
+from lockstep.remoting.logs import log_exception
 
 __all__ = ["LockCall", "QueueLocks"]
 
@@ -168,8 +169,9 @@ class QueueLocks(Unfenced):
 
     def _end_abandoned(self, call: LockCall, task: asyncio.Task[None]) -> None:
         self._end(call)
-        if not task.cancelled():
-            task.exception()  # nobody waits for it
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Nobody waits for it.
+            log_exception(self._member.log, "lock_request_failed", error)
 
     def _end(self, call: LockCall) -> None:
         steps = []

@@ -11,10 +11,10 @@ from weakref import WeakSet
 
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import log_or_raise
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.logs import log_exception
 
 __all__ = ["ANSWERS", "CAUSES", "EndCause", "PeriodActs", "PeriodEnd", "PeriodEnds"]
 
@@ -123,6 +123,9 @@ class PeriodEnds:
         except OSError as error:
             # The trace cannot be written: the period ends all the same, and its caller goes on.
             self._member.log.error("trace_not_written", error=str(error))
+        except BaseException as error:
+            # Without the task below, the queue would be neither handled nor given on.
+            log_or_raise(self._member.log, "period_end_failed", error)
         if known is None:
             self.start(self._finish(process_queue, why), f"end period of {process_queue.queue}")
 
@@ -183,9 +186,9 @@ class PeriodEnds:
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception as error:
+        except BaseException as error:
             # For example, the trace cannot be written.
-            log_exception(self._member.log, "period_end_failed", error)
+            log_or_raise(self._member.log, "period_end_failed", error)
 
     def _forget(self, task: "asyncio.Task[None]") -> None:
         self._tasks.pop(task, None)

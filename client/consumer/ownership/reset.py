@@ -8,8 +8,8 @@ from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_port import Locks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import log_or_raise
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.logs import log_exception
 
 __all__ = ["OffsetReset"]
 
@@ -123,10 +123,10 @@ class OffsetReset:
             for process_queue in left:
                 if not self._stopped and self._table.get(process_queue.queue) is process_queue:
                     self._leave_table(process_queue, owned=process_queue.queue in owned)
-        except Exception as error:
+        except BaseException as error:
             # For example, the trace cannot be written; the rebalance removes the queues then.
             queues = ", ".join([str(process_queue.queue) for process_queue in left])
-            log_exception(self._log, "offset_reset_failed", error, queues=queues)
+            log_or_raise(self._log, "offset_reset_failed", error, queues=queues)
         finally:
             for process_queue in process_queues:
                 del self._wanted[process_queue]
