@@ -152,56 +152,6 @@ def test_roles(arguments: str, serves: tuple[bool, bool]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "--nonsense",
-        "--port many",
-        "--port 99999",
-        "--topic orders",
-        "--topic orders:0",
-        "--topic or/ders:4",
-        "--memory-limit huge",
-        "--memory-limit 1K",
-        "--lock-live-ms 0",
-        "--lock-mode strict",
-        "-D nonsense=1",
-        "-D maxMessageSize",
-        "-D maxMessageSize=much",
-        "--name-server nowhere",
-        "--role broker",
-        "--role name-server --topic a:1",
-        "--host 0.0.0.0",
-    ],
-)
-def test_options_that_make_no_sense_end_with_one_line_and_status_2(
-    arguments: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing on stdout, one line on stderr."""
-    with pytest.raises(SystemExit) as stopped:
-        parse_options(arguments.split())
-    said = capsys.readouterr()
-    assert (stopped.value.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert said.err.startswith("lockstep-broker: ")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--flush sync", "--flush: needs --data-dir: a store in memory is not flushed"),
-        ("--port 99999", "--port: must be a port, 0 to 65535"),
-        ("--tls enforcing", "--tls-cert: --tls 'enforcing' needs a certificate"),
-        ("-D flush_sync=true", "flush_sync: needs --data-dir"),
-        ("-D segment_bytes=-1", "segment_bytes: must be 0 to --memory-limit"),
-    ],
-)
-def test_an_error_names_what_can_be_typed(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Settings that have an option are called by it, unless -D named them."""
-    with pytest.raises(SystemExit):
-        parse_options(arguments.split())
-    assert f"lockstep-broker: {said}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
         ["--tls", "enforcing", "-D", "tls.server.certPath=x.pem"],
         ["--tls-cert", "x.pem", "-D", "tls.server.mode=enforcing"],
     ],

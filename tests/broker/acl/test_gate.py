@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.options import parse_options
 from lockstep.protocol.codes import RequestCode as R
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
@@ -163,21 +162,6 @@ def test_bad_rules_at_the_start() -> None:
 
     with pytest.raises(SettingError, match=r"acl_enable: rules/plain_acl\.yml: this is not YAML in line 1"):
         on_a_broker(story, "accounts: [")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--acl-checks", "strict"], "needs --acl FILE or -D aclEnable=true"),
-        (["-D", "acl_checks=strict"], "needs --acl FILE or -D aclEnable=true"),
-        (["-D", "aclEnable=true"], "needs --acl, or --data-dir"),
-    ],
-)
-def test_options(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Options that cannot work end the program with one line."""
-    with pytest.raises(SystemExit):
-        parse_options(arguments)
-    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("account", [ADMIN, None], ids=["signs", "does not sign"])

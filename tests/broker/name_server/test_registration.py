@@ -95,28 +95,6 @@ def test_a_name_server_that_is_away_costs_the_broker_nothing_and_is_told_when_it
     simulate(scenario)
 
 
-def test_a_crashed_broker_is_forgotten_at_once_and_a_silent_one_after_120_seconds() -> None:
-    """By the reset of its connection, or by the scan."""
-
-    async def scenario(world: World) -> None:
-        server, client = await name_server(world), Client(world.host("c1"))
-        first, second = await broker(world, "one", "ns"), await broker(world, "two", "ns")
-        for served in (first, second):
-            await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
-        await world.sleep_ms(100)
-        world.crash("one")
-        await world.sleep_ms(100)
-        assert await brokers_of(client, server, "T") == ["two"]
-        world.crash("two", silently=True)
-        await world.sleep_ms(85_000)
-        assert await brokers_of(client, server, "T") == ["two"]
-        await world.sleep_ms(50_000)
-        assert await brokers_of(client, server, "T") == []
-        await end(client, server)
-
-    simulate(scenario)
-
-
 def test_a_broker_stays_known_for_hours() -> None:
     """Its registration each 30 s keeps it alive, over the wire and in its own process."""
 

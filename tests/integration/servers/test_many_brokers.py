@@ -229,17 +229,6 @@ def held(port: int) -> socket.socket | None:
         return None
 
 
-async def test_a_broker_that_dies_again_and_again_ends_the_command(processes: Processes) -> None:
-    """After five restarts in a minute: status 1, one line that says which, and the other broker ends in order."""
-    broker = await processes.broker("--brokers", "2")
-    for death in range(1, 7):
-        await until(partial(was_started, broker, 1 + death), "it is started again")
-        os.kill(pid_of(broker, "broker-b"), signal.SIGKILL)
-    assert await broker.ended() == 1
-    assert "lockstep-broker: broker-b ended 6 times within 60 s, the last time with signal 9\n" in broker.stderr()
-    assert [event["process"] for event in broker.events("shutting_down")] == ["broker-a"]
-
-
 def was_started(broker: Broker, times: int) -> bool:
     return len(broker.events("broker_process_started")) == times
 

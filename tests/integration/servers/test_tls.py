@@ -181,18 +181,10 @@ async def test_a_certificate_for_tests_is_made_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--tls", "enforcing"), "needs a certificate"),
-        (("--tls-cert", "x.pem"), "--tls: is disabled"),
-        (("--tls", "enforcing", "--tls-cert", "/nowhere/x.pem"), "No such file"),
-        (("--tls", "perhaps"), "invalid choice"),
-    ],
-)
-def test_a_broker_that_cannot_use_its_files_says_so(options: tuple[str, ...], says: str) -> None:
+def test_a_broker_that_cannot_read_its_certificate_says_so() -> None:
     """One line, and no broker."""
-    with pytest.raises(BrokerFailed, match=says), ForkedBroker(*options):
+    options = ("--tls", "enforcing", "--tls-cert", "/nowhere/x.pem")
+    with pytest.raises(BrokerFailed, match="No such file"), ForkedBroker(*options):
         pass
 
 
