@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from hypothesis import assume
-from hypothesis import strategies as st
-
 from lockstep.order import OrderReport, check_traces
 
 SUCCESS = "SUCCESS"
@@ -111,18 +108,3 @@ def first_handlings(story: Story) -> Records:
     for record in handled(story):
         firsts.setdefault(record["offset"], record)
     return list(firsts.values())
-
-
-def swap_two_of_a_key(story: Story, data: st.DataObject) -> None:
-    """Exchange two first handlings of one key by one client, drawn from all such pairs."""
-    firsts = first_handlings(story)
-    pairs = [
-        (one, other)
-        for place, one in enumerate(firsts)
-        for other in firsts[place + 1 :]
-        if one["key"] == other["key"] and one["client_id"] == other["client_id"]
-    ]
-    assume(pairs)
-    one, other = data.draw(st.sampled_from(pairs))
-    for name in ("offset", "msg_id"):
-        one[name], other[name] = other[name], one[name]

@@ -17,96 +17,6 @@ def owned(client: str = "a") -> Story:
     return story
 
 
-def test_a_stored_offset_that_goes_back_is_found_and_after_a_reset_is_not() -> None:
-    """The broker's own word."""
-    for reset in (False, True):
-        story = owned()
-        story.handle("a", 1, 0, 1)
-        story.record("broker", "stored", offset=2)
-        if reset:
-            story.record("a", "reset", offset=1)
-        story.record("broker", "stored", offset=1)
-        assert kinds(story.report()) == ([] if reset else [Kind.STORED_REGRESS])
-
-
-def test_a_commit_beyond_the_end_of_the_queue_is_found() -> None:
-    """Producers sent three messages, and offset 9 is committed."""
-    story = Story()
-    story.sent(0, 1, 2)
-    story.own("a", 1, 0)
-    story.handle("a", 1, 0, 1, 2)
-    story.commit("a", 1, 9)
-    assert kinds(story.report()) == [Kind.COMMIT_BEYOND_END]
-
-
-def test_a_commit_before_the_handling_is_found() -> None:
-    """The messages are handled later: had the process died between, they would be lost."""
-    story = owned()
-    story.handle("a", 1, 0)
-    story.record("a", "committed", period=1, offset=3)
-    story.handle("a", 1, 1, 2)
-    assert kinds(story.report()) == [Kind.COMMIT_UNHANDLED]
-
-
-def test_one_id_at_two_offsets_is_a_retry_only_if_nothing_of_its_key_is_between() -> None:
-    """A producer that tries again lets no message of the key pass; nor does a retry change the key."""
-    story = owned()
-    records = story.handle("a", 1, 0, 1, 2)
-    records[2]["msg_id"] = records[1]["msg_id"]
-    assert (kinds(story.report()), story.report().duplicates) == ([], {Cause.PRODUCER_RETRY: 1})
-    records[2]["msg_id"] = records[0]["msg_id"]
-    assert kinds(story.report()) == [Kind.REPEATED_ID]
-    records[1]["msg_id"], records[2]["msg_id"] = "one", "one"
-    records[2]["key"] = "L"
-    assert kinds(story.report()) == [Kind.REPEATED_ID]
-
-
-def test_two_answered_sends_with_one_id_are_no_retry() -> None:
-    """The producer had an answer for both."""
-    story = Story()
-    story.sent(0, 1)
-    story.own("a", 1, 0)
-    for record in [*story.traces["producer"], *story.handle("a", 1, 0, 1)]:
-        record["msg_id"] = "same"
-    assert kinds(story.report()) == [Kind.REPEATED_ID]
-
-
-def test_another_message_than_was_sent_is_found() -> None:
-    """The id handled at an offset is not the one that was sent there."""
-    story = Story()
-    story.sent(*range(8))
-    story.own("a", 1, 0)
-    story.handle("a", 1, *range(8))[3]["msg_id"] = "stranger"
-    assert kinds(story.report()) == [Kind.WRONG_MESSAGE]
-
-
-def test_a_message_that_was_never_sent_is_found_and_at_the_end_it_is_undecided() -> None:
-    """Behind the last answered send it may be a killed producer's; far behind it, or between, it is nobody's."""
-    for offset, expected, undecided in ((3, [], 1), (7, [Kind.NEVER_SENT], 0)):
-        story = Story()
-        story.sent(0, 1, 2)
-        story.own("a", 1, 0)
-        story.handle("a", 1, 0, 1, 2, offset)
-        report = story.report()
-        assert (kinds(report), len(report.undecided)) == (expected, undecided)
-
-
-def test_one_key_in_two_queues_is_found_and_a_new_queue_explains_it() -> None:
-    """The number of queues did not change, or it did: queue 1 is first seen ten seconds later."""
-    for later_ms, expected in ((0, [Kind.KEY_IN_TWO_QUEUES]), (10_000, [])):
-        story = owned()
-        if not later_ms:
-            story.record("a", "acquired", period=2, queue_id=1)
-        story.handle("a", 1, 0)
-        story.now_ms += later_ms
-        if later_ms:
-            story.record("a", "acquired", period=2, queue_id=1)
-        story.record("a", "positioned", period=2, queue_id=1, offset=0)
-        record = story.handle("a", 2, 0)[0]
-        record |= {"queue_id": 1, "msg_id": "other"}
-        assert kinds(story.report()) == expected
-
-
 def test_members_of_a_concurrent_group_may_repeat_and_commit_back_in_a_rebalance() -> None:
     """Both own the queue for a moment; in one period a repeat of what succeeded is still found."""
     story = Story()
@@ -136,42 +46,6 @@ def test_commits_into_a_partition_are_no_rewind() -> None:
     story.record("a", "lock_lost", period=1)
     report = story.report()
     assert (kinds(report), report.verdict, report.duplicates) == ([], Verdict.IN_ORDER, {Cause.TAKEOVER: 2})
-
-
-def test_a_call_across_two_resets_is_no_violation() -> None:
-    """It began before the offset was moved forward and back, and ends after both."""
-    story = owned()
-    story.handle("a", 1, 0, 1, 2)
-    story.commit("a", 1, 3)
-    begin_ms = story.now_ms
-    story.record("a", "dropped", period=1, why="reset")
-    story.record("a", "reset", offset=6)
-    story.record("a", "reset", offset=1)
-    call = story.handle("a", 1, 3)[0]
-    call["begin_mono_ns"] = begin_ms * 1_000_000
-    story.own("a", 2, 1)
-    story.handle("a", 2, 1, 2, 3, 4, 5, 6)
-    story.commit("a", 2, 7)
-    report = story.report()
-    assert (kinds(report), report.lost) == ([], 0)
-
-
-def test_a_brokers_reset_counts_around_its_wall_clock() -> None:
-    """It has no other clock, and that one is 500 ms ahead: the new owner seems to have begun before the crash."""
-    story = Story()
-    story.sent(*range(5))
-    story.own("a", 1, 0)
-    story.handle("a", 1, 0, 1, 2)
-    story.commit("a", 1, 3)
-    reset = story.record("broker", "reset", offset=1)
-    del reset["client_id"], reset["mono_ns"]
-    reset["wall_ms"] += 500
-    story.own("b", 1, 1)
-    story.handle("b", 1, 1, 2, 3, 4)
-    story.now_ms += 1_000
-    story.commit("b", 1, 5)
-    report = story.report()
-    assert (kinds(report), report.lost) == ([], 0)
 
 
 def test_a_brokers_reset_to_the_beginning_does_not_move_its_clock() -> None:

@@ -42,30 +42,6 @@ def test_a_call_after_the_drop_is_found_however_short() -> None:
     assert report.violations[0].evidence == (dropped, late)
 
 
-def test_a_call_that_ran_when_its_period_was_dropped_may_end() -> None:
-    """It began before; that it ends later is what a shutdown and a rebalance wait for."""
-    story = Story()
-    story.own("a", 1, 0)
-    late = story.handle("a", 1, 0)[0]
-    story.traces["a"].pop()
-    story.record("a", "dropped", period=1, why="rebalance")
-    story.traces["a"].append(late)
-    late["mono_ns"] = story.now_ms * 1_000_000 + 1
-    story.commit("a", 1, 1)
-    assert kinds(story.report()) == []
-
-
-def test_a_call_after_the_lock_was_lost_is_found() -> None:
-    """A refused renewal ends what may begin."""
-    story = Story()
-    story.own("a", 1, 0)
-    story.handle("a", 1, 0)
-    story.record("a", "lock_lost", period=1)
-    story.now_ms += 1
-    story.handle("a", 1, 1)
-    assert kinds(story.report()) == [Kind.STALE_OWNER]
-
-
 def test_a_replaced_owner_that_handles_new_messages_is_found() -> None:
     """It was not told. Its call is the first of its message, and overlaps with none of the successor's."""
     story = Story()
@@ -190,67 +166,6 @@ def test_a_reboot_begins_a_new_clock(appended: bool) -> None:
             record["begin_mono_ns"] -= 61_000_000_000
     report = check_traces([before + after] if appended else [after, before])
     assert (kinds(report), report.duplicates, report.verdict) == ([], {Cause.TAKEOVER: 1}, Verdict.IN_ORDER)
-
-
-def test_two_calls_at_once_in_one_period_are_found() -> None:
-    """In queue order the next call waits for the last one."""
-    story = Story()
-    story.own("a", 1, 0)
-    one, other = story.handle("a", 1, 0, 1)
-    other["begin_mono_ns"] = one["mono_ns"] - 1
-    assert kinds(story.report()) == [Kind.CONCURRENT_CALLS]
-
-
-def test_by_key_two_calls_of_one_key_at_once_are_found_and_of_two_keys_are_not() -> None:
-    """A key's calls wait for each other; other keys' do not."""
-    for keys, expected in (("KL", []), ("K", [Kind.CONCURRENT_CALLS])):
-        story = Story()
-        story.own("a", 1, 0)
-        one, other = story.handle("a", 1, 0, 1, keys=keys, ordering="key")
-        other["begin_mono_ns"] = one["begin_mono_ns"] + 1
-        assert kinds(story.report()) == expected
-
-
-def test_a_call_that_ends_before_it_begins_is_found() -> None:
-    """No clock that counts on does that."""
-    story = Story()
-    story.own("a", 1, 0)
-    record = story.handle("a", 1, 0)[0]
-    record["begin_mono_ns"] = record["mono_ns"] + 1
-    assert kinds(story.report()) == [Kind.ENDS_BEFORE_BEGIN]
-
-
-def test_a_period_without_a_grant_is_found() -> None:
-    """The other client's grants are in the traces, so its own is missing for a reason."""
-    story = Story()
-    story.own("a", 1, 0)
-    story.handle("a", 1, 0)
-    story.commit("a", 1, 1)
-    story.record("a", "dropped", period=1, why="rebalance")
-    story.record("b", "positioned", period=1, offset=1)
-    story.handle("b", 1, 1)
-    assert kinds(story.report()) == [Kind.NO_GRANT]
-
-
-def test_a_trace_that_begins_in_the_middle_of_a_period_is_undecided() -> None:
-    """The grant may be in a file that was rotated away."""
-    story = Story()
-    story.own("a", 1, 0)
-    story.record("a", "dropped", period=1, why="rebalance")
-    story.handle("b", 7, 0)
-    report = story.report()
-    assert (kinds(report), report.undecided_counts) == ([], {Kind.NO_GRANT: 1})
-
-
-def test_two_grants_at_once_are_found() -> None:
-    """Both are granted the queue, and the first one takes its position after the second grant."""
-    story = Story()
-    story.record("a", "acquired", period=1)
-    story.record("b", "acquired", period=1)
-    story.record("a", "positioned", period=1, offset=0)
-    story.record("b", "positioned", period=1, offset=0)
-    story.handle("b", 1, 0)
-    assert kinds(story.report()) == [Kind.TWO_GRANTS]
 
 
 @pytest.mark.parametrize("epochs", [(7, 8), ("3-7", "3-8"), ("3-9", "4-1")])

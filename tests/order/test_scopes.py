@@ -1,11 +1,10 @@
 """Calls that keep order by key, or none: what they may do raises no alarm, and what they may not is found."""
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from lockstep.order import Cause, Kind
 from tests.order.key_histories import key_histories
-from tests.order.stories import SUCCESS, SUSPEND, Story, handled, kinds, swap_two_of_a_key
+from tests.order.stories import SUSPEND, Story, kinds
 
 
 def of_a_period() -> Story:
@@ -65,13 +64,6 @@ def test_a_call_that_overlaps_with_another_owners_behind_a_newer_call_is_found()
     assert found.evidence == (last, slow)
 
 
-def test_a_key_out_of_order_is_found() -> None:
-    """Offset 2 of K before offset 0 of K; between two keys there is no order."""
-    story = of_a_period()
-    story.handle("a", 1, 2, 1, 0, keys="KL", ordering="key")
-    assert kinds(story.report()) == [Kind.NONMONOTONIC_POLL]
-
-
 def test_a_repeat_of_a_key_needs_a_failure_of_its_own() -> None:
     """That another key failed is no reason."""
     story = of_a_period()
@@ -92,15 +84,6 @@ def test_a_new_period_below_the_commit_is_found() -> None:
     report = story.report()
     assert report.violation_counts == {Kind.REWIND_BELOW_COMMIT: 2}
     assert report.duplicates == {Cause.UNEXPLAINED: 2, Cause.TAKEOVER: 1}
-
-
-def test_a_commit_over_a_parked_message_is_a_loss() -> None:
-    """Offset 0 never succeeded, and is below the commit."""
-    story = of_a_period()
-    story.handle("a", 1, 0, keys="KL", status=SUSPEND, ordering="key")
-    story.handle("a", 1, 1, 3, 5, 2, 4, keys="KL", ordering="key")
-    story.commit("a", 1, 6)
-    assert kinds(story.report()) == [Kind.LOST_WRITE]
 
 
 def test_without_order_every_message_is_its_own() -> None:
@@ -137,30 +120,3 @@ def test_legal_histories_by_key_raise_no_alarm(story: Story) -> None:
     assert [violation.sentence for violation in report.violations] == []
     assert (report.lost, report.handled) == (0, report.sent)
     assert sum(report.duplicates.values()) == report.attempts - report.handled
-
-
-@given(key_histories(), st.data())
-def test_two_of_a_key_swapped_are_found(story: Story, data: st.DataObject) -> None:
-    """Their first handlings in the wrong order."""
-    swap_two_of_a_key(story, data)
-    assert Kind.NONMONOTONIC_POLL in kinds(story.report())
-
-
-@given(key_histories(), st.data())
-def test_a_success_repeated_is_found(story: Story, data: st.DataObject) -> None:
-    """Handled again at once, in the same period."""
-    victim = data.draw(st.sampled_from([record for record in handled(story) if record["status"] == SUCCESS]))
-    trace = story.traces[victim["client_id"]]
-    place = next(place for place, record in enumerate(trace) if record is victim)
-    trace.insert(place + 1, {**victim, "begin_mono_ns": victim["mono_ns"], "mono_ns": victim["mono_ns"] + 1})
-    assert Kind.UNEXPLAINED_REPEAT in kinds(story.report())
-
-
-@given(key_histories(), st.data())
-def test_a_message_never_handled_is_lost(story: Story, data: st.DataObject) -> None:
-    """A message whose handlings are all taken out."""
-    victim = data.draw(st.sampled_from(sorted({record["offset"] for record in handled(story)})))
-    for trace in story.traces.values():
-        trace[:] = [record for record in trace if not (record["event"] == "handled" and record["offset"] == victim)]
-    report = story.report()
-    assert report.lost == 1

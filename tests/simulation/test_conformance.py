@@ -84,6 +84,8 @@ async def half_close(client: Runtime, server: Runtime, address: str) -> list[str
     near, far = await open_pair(client, server, address, lambda: Recorder(keep_open_at_eof=True))
     near.transport.write(b"question")
     near.transport.write_eof()
+    with pytest.raises(RuntimeError, match="after write_eof"):
+        near.transport.write(b"more")
     await until(lambda: "eof" in far.events)
     far.transport.write(b"the answer")
     far.transport.close()

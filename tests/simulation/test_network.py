@@ -155,27 +155,6 @@ def test_a_reader_that_pauses_pauses_the_writer() -> None:
         simulate(scenario, seed=seed, options=options)
 
 
-def test_nothing_is_received_while_reading_is_paused() -> None:
-    """Not even what had arrived before; all of it comes after resume_reading, the end too."""
-
-    async def scenario(world: World) -> list[str]:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        client.transport.write(bytes(100))
-        server.transport.pause_reading()
-        client.transport.write(bytes(100))
-        client.transport.close()
-        await world.sleep_ms(1_000)
-        assert server.events == ["made"]
-        assert not server.transport.is_reading()
-        server.transport.resume_reading()
-        await server.lost
-        assert len(server.received) == 200
-        return server.events[-2:]
-
-    for seed in SEEDS:
-        assert simulate(scenario, seed=seed).value == ["eof", "lost"]
-
-
 def test_pausing_within_data_received_holds() -> None:
     """A protocol that pauses while it reads gets nothing more until it resumes, though bytes are waiting."""
 
@@ -245,48 +224,6 @@ def test_abort_drops_what_was_not_sent() -> None:
         assert len(server.received) == 1_000
 
     simulate(scenario, options=SimulationOptions(window_bytes=1_000))
-
-
-def test_half_closed_connections_carry_answers() -> None:
-    """After write_eof the peer may go on writing if its eof_received says so; writing oneself is an error."""
-
-    async def scenario(world: World) -> None:
-        servers: list[Recorder] = []
-
-        def accept() -> Recorder:
-            servers.append(Recorder(keep_open_at_eof=True))
-            return servers[0]
-
-        listening = await world.host("broker").create_server(accept, "broker", 0)
-        _, client = await world.host("c1").create_connection(Recorder, "broker", listening.port)
-        assert isinstance(client, Recorder)
-        client.transport.write(b"question")
-        client.transport.write_eof()
-        with pytest.raises(RuntimeError, match="after write_eof"):
-            client.transport.write(b"more")
-        await world.until(lambda: "eof" in servers[0].events)
-        servers[0].transport.write(b"answer")
-        servers[0].transport.close()
-        await client.lost
-        assert (servers[0].received, client.received) == (b"question", b"answer")
-        listening.close()
-
-    simulate(scenario)
-
-
-def test_bytes_for_a_closed_socket_reset_the_sender() -> None:
-    """Who closes with bytes unread, or is written to after its close, answers with a reset."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        server.transport.pause_reading()
-        client.transport.write(b"never read")
-        await world.sleep_ms(100)
-        server.transport.close()
-        assert isinstance(await client.lost, ConnectionResetError)
-        assert client.events == ["made", "lost ConnectionResetError"]
-
-    simulate(scenario)
 
 
 def test_a_protocol_that_fails_loses_its_connection() -> None:

@@ -106,27 +106,15 @@ def test_all_faults_that_last_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize("name", IN_FORCE)
-def test_the_first_that_ends_does_not_end_the_second(name: str) -> None:
-    """From 5 s to 30 s and from 15 s to 60 s."""
+def test_the_end_of_one_ends_no_other(name: str) -> None:
+    """From 5 s to 30 s and from 15 s to 60 s; from 5 s to 60 s and from 15 s to 30 s: the first one is back then."""
     one, other, first, second = AMOUNTS.get(name, ("", "", True, True))
-    faults = [
-        (5, f"{name} {_hosts_of(name)}+25s{one and f'={one}'}"),
-        (15, f"{name} {_hosts_of(name)}+45s{other and f'={other}'}"),
-    ]
-    seen = _seen(faults, (4, 10, 20, 50, 70), IN_FORCE[name])
-    assert seen == [False, first, second, second, False]
-
-
-@pytest.mark.parametrize("name", IN_FORCE)
-def test_the_second_that_ends_does_not_end_the_first(name: str) -> None:
-    """From 5 s to 60 s and from 15 s to 30 s: then the first one is in force again."""
-    one, other, first, second = AMOUNTS.get(name, ("", "", True, True))
-    faults = [
-        (5, f"{name} {_hosts_of(name)}+55s{one and f'={one}'}"),
-        (15, f"{name} {_hosts_of(name)}+15s{other and f'={other}'}"),
-    ]
-    seen = _seen(faults, (4, 10, 20, 50, 70), IN_FORCE[name])
-    assert seen == [False, first, second, first, False]
+    for first_s, second_s, left in ((25, 45, second), (55, 15, first)):
+        faults = [
+            (5, f"{name} {_hosts_of(name)}+{first_s}s{one and f'={one}'}"),
+            (15, f"{name} {_hosts_of(name)}+{second_s}s{other and f'={other}'}"),
+        ]
+        assert _seen(faults, (4, 10, 20, 50, 70), IN_FORCE[name]) == [False, first, second, left, False]
 
 
 @pytest.mark.parametrize(

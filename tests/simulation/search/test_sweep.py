@@ -51,16 +51,6 @@ def _hashes(hash_seed: int, first: int, end: int) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.long
-def test_a_seed_makes_the_same_world_in_every_process() -> None:
-    """Two processes with different PYTHONHASHSEED get the same trace hash for each seed."""
-    with _hashes(1, 1, 3) as one, _hashes(2, 1, 3) as other:
-        first, second = one.communicate()[0], other.communicate()[0]
-    assert (one.returncode, other.returncode) == (0, 0)
-    assert len(first.splitlines()) == 2 * len(MODES)
-    assert first == second
-
-
 def test_a_sweep_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     """What is in the state file is not run again, also when its last line is torn."""
     path = tmp_path / "state.jsonl"
