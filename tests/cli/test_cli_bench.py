@@ -123,20 +123,3 @@ def test_a_wrong_name_server_leaves_nothing() -> None:
     result = Lockstep("127.0.0.1:1")("bench", "send")
     assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
     assert result.err.startswith("lockstep: no name server answered: ")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ("handover --queues 1", "--queues 1: two members need a queue each; give 2 or more"),
-        ("send --messages 0", "greater than or equal to 1"),
-        ("send --size 9999999", "less than or equal to 4194304"),
-        ("consume --rate 0", "greater than or equal to 0.1"),
-        ("nothing", "No such command 'nothing'"),
-    ],
-)
-def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, arguments: str, complaint: str) -> None:
-    """What is allowed, before anything is made."""
-    result = lockstep("bench", *arguments.split())
-    assert (result.status, result.out) == (2, "")
-    assert complaint in result.err

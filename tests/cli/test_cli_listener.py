@@ -134,14 +134,6 @@ def test_a_count_is_exact(lockstep: Lockstep, mode: str) -> None:
         assert sorted((first.out + rest.out).split()) == list("012345")
 
 
-def test_a_trace_that_cannot_be_written_is_told(lockstep: Lockstep, tmp_path: Path) -> None:
-    """A folder in the place of the file is one line and status 2, before a server is asked."""
-    result = lockstep("consume", "orders", "-g", "no-trace", "-e", "--trace", str(tmp_path))
-    assert result.status == 2
-    assert str(tmp_path) in result.err.splitlines()[-1]
-    assert "Traceback" not in result.err
-
-
 # Without a broker -----------------------------------------------------------------------------------------------------
 
 

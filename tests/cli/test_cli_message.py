@@ -131,7 +131,6 @@ def test_nobody_reading_ends_tail_quietly(lockstep: Lockstep) -> None:
 @by_row(
     "arguments, status, complaint",
     [
-        ("get nonsense", 2, "'nonsense' is no offset message id"),
         ("get nonsense -t orders", 1, "no message of topic 'orders' has the id nonsense"),
         ("get 7F000001000000010000000000000000", 1, "127.0.0.1:1 is the broker that the id names"),
         ("hand nonsense -g g", 2, "'nonsense' is no offset message id"),
@@ -140,12 +139,8 @@ def test_nobody_reading_ends_tail_quietly(lockstep: Lockstep) -> None:
         ("find -t orders -q 0 --offset 1 --begin now", 2, "--begin and --end are for --key"),
         ("find -t orders -q 0 --offset 1000", 1, "has no message at offset 1000; it has 0 to"),
         ("find -t orders -k nosuch", 1, "no message of topic 'orders' has the key 'nosuch' in that time"),
-        ("find -t orders -k a --begin later", 2, "--begin 'later': give epoch milliseconds"),
-        ("find -t orders -k a --begin now --end 0", 2, "--begin is after --end"),
         ("find -t nosuch -k a", 1, "topic 'nosuch' does not exist"),
         ("tail -t nosuch", 1, "topic 'nosuch' does not exist"),
-        ("tail -t orders --tag ||", 2, "names no tag"),
-        ("tail -t orders --format %x", 2, "'%x' means nothing"),
         ("tail -t orders -n 127.0.0.1:1", 1, "no name server answered: cannot connect to 127.0.0.1:1"),
     ],
 )

@@ -53,6 +53,11 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
         ("consume orders -g g -D rocketmq.client.rebalance.lockInterval=40000", "must be below lock_max_live_time_ms"),
         ("consume orders -g g --lock-live-ms 100", "--lock-live-ms '100': give 3s or more"),
         ("bench handover --work-ms 11s", "--work-ms '11s': give 0s to 10s"),
+        ("bench handover --queues 1", "--queues 1: two members need a queue each; give 2 or more"),
+        ("bench send --messages 0", "greater than or equal to 1"),
+        ("bench send --size 9999999", "less than or equal to 4194304"),
+        ("bench consume --rate 0", "greater than or equal to 0.1"),
+        ("bench nothing", "No such command 'nothing'"),
         (
             "bench consume --lock-live-ms soon",
             "give a duration such as 500ms, 2s or 1m30s, or a number of milliseconds",

@@ -14,7 +14,7 @@ from lockstep.protocol.headers.acl import (
 )
 from lockstep.protocol.signature import Credentials
 from lockstep.simulation import SimRuntime, World, simulate
-from tests.broker.acl.accounts import ACCOUNT, ADMIN
+from tests.broker.acl.accounts import ADMIN
 from tests.broker.acl.test_gate import FILE, calls, on_a_broker, put_rules
 from tests.broker.cluster import Served, serve
 
@@ -112,22 +112,6 @@ def test_refused_changes() -> None:
         assert host.storage.read_file(FILE) == before
 
     on_a_broker(story)
-
-
-def test_strict_needs_an_administrator() -> None:
-    """RocketMQ lets any account change accounts and read all secret keys; strict checks do not."""
-
-    async def story(world: World, served: Served, host: SimRuntime) -> None:
-        ask = calls(world.host("c1"), ACCOUNT)
-        strict = served.server.broker is not None and served.server.broker.config.acl_checks == "strict"
-        requests = ((PUT, Access("account9", "secret-9999", admin=True)), (R.GET_BROKER_CLUSTER_ACL_CONFIG, None))
-        for code, header in requests:
-            reply = await ask(served.address, code, header)
-            assert reply.code == (1 if strict else 0)
-            assert ("Need admin permission" in str(reply.remark)) is strict
-
-    on_a_broker(story)
-    on_a_broker(story, acl_checks="strict")
 
 
 def test_without_acl() -> None:

@@ -92,6 +92,7 @@ def test_signature(tmp_path: Path, change: str) -> None:
 GOOD = None
 NO_TOPIC = "No default permission for topic:"
 NO_GROUP = "No default permission for group:"
+NO_ADMIN = "Need admin permission for request code={}, but accessKey=account1 is not"
 
 
 @pytest.mark.parametrize(
@@ -134,13 +135,9 @@ NO_GROUP = "No default permission for group:"
         (R.UNLOCK_BATCH_MQ, {}, locks("open", "denied"), GOOD, NO_TOPIC + "denied"),
         (R.GET_MAX_OFFSET, {"topic": "written"}, b"", GOOD, GOOD),
         (R.GET_MAX_OFFSET, {"topic": "other"}, b"", GOOD, NO_TOPIC + "other"),
-        (
-            R.GET_BROKER_CONFIG,
-            {},
-            b"",
-            GOOD,
-            "Need admin permission for request code=26, but accessKey=account1 is not",
-        ),
+        (R.GET_BROKER_CONFIG, {}, b"", GOOD, NO_ADMIN.format(26)),
+        (R.UPDATE_AND_CREATE_ACL_CONFIG, {"accessKey": "account9", "admin": "true"}, b"", GOOD, NO_ADMIN.format(50)),
+        (R.GET_BROKER_CLUSTER_ACL_CONFIG, {}, b"", GOOD, NO_ADMIN.format(54)),
         (R.PULL_MESSAGE, pull("open", "SCHEDULE_TOPIC_XXXX"), b"", *[NO_TOPIC + "SCHEDULE_TOPIC_XXXX"] * 2),
         (99_999, {}, b"", GOOD, GOOD),
     ],

@@ -64,12 +64,6 @@ def test_the_long_names_and_the_letters_do_the_same(peer: Peer) -> None:
     assert len(stored(peer)) == 1
 
 
-def test_a_one_way_send_is_stored(peer: Peer) -> None:
-    """And its answer is the endpoint's to drop."""
-    peer.call(RequestCode.SEND_MESSAGE_V2, send_header(), b"x", flag=2)
-    assert len(stored(peer)) == 1
-
-
 @pytest.mark.parametrize(
     ("fields", "code"),
     [

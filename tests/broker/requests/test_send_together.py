@@ -12,7 +12,6 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import encode_properties
@@ -27,7 +26,7 @@ from lockstep.protocol.messages.together import (
     encode_sends,
 )
 from lockstep.store import StoreFull
-from tests.broker.helpers import NOW_MS, Peer, send_header
+from tests.broker.helpers import NOW_MS, Peer
 
 C = ResponseCode
 HEADER = SendTogetherRequestHeader("PG", "TBW102", 4, 1, "broker-a", False, "producer-1")
@@ -314,9 +313,3 @@ def test_a_one_way_frame_is_stored(peer: Peer) -> None:
 def test_answers_are_as_small_as_the_rows(peer: Peer) -> None:
     """20 bytes for a stored message."""
     assert len(ask(peer, *[One()] * 50).body) == 1000
-
-
-def test_single_sends_are_as_before(peer: Peer) -> None:
-    """The frame shares the store and the numbers with them, and nothing else."""
-    reply = peer.answer(RequestCode.SEND_MESSAGE_V2, send_header(), b"x")
-    assert reply.decode_header(SendMessageResponseHeader).queue_offset == 0

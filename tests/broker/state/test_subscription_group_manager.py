@@ -87,15 +87,3 @@ def test_a_heartbeat_of_a_group_that_may_not_be_made_registers_no_topic() -> Non
     peer.heartbeat("c1", consumer("G", SubscriptionData.parse("T", "*")))
     assert peer.broker.topics.get("%RETRY%G") is None
     assert peer.broker.consumers.client_ids("G") == ("c1",)
-
-
-def test_a_group_that_wants_no_notices_gets_none() -> None:
-    """notifyConsumerIdsChangedEnable of the group, beside that of the broker."""
-    peer = Peer()
-    for group, notify in (("G", False), ("H", True)):
-        config = SubscriptionGroupConfig(group, notify_consumer_ids_changed_enable=notify)
-        peer.broker.groups.put(config, NOW_MS)
-    peer.heartbeat("c1", consumer("G"))
-    assert peer.connection.pushed == []
-    peer.heartbeat("c1", consumer("H"))
-    assert len(peer.connection.pushed) == 1

@@ -144,13 +144,11 @@ def test_order_is_of_each_key(spark: "SparkSession", name_server: str) -> None:
     ("query", "options", "words"),
     [
         ("select 'k' key", {}, "a message needs one column value"),
-        ("select 1 value", {}, "column value must be binary or string, not int"),
         ("select cast(null as string) value", {}, "row 0: value is null"),
         ("select 'x' value, '' key", {}, "row 0: key is empty"),
         ("select 'x' value, 'a\x01b' key", {}, "row 0: KEYS must not hold 0x01"),
         ("select 'x' value, array(struct('DELAY' as key, cast('3' as binary) as value)) headers", {}, "'DELAY'"),
         ("select 'x' value", {"colour": "red"}, "unknown option colour; allowed for write"),
-        ("select 'x' value", {"sendBatchSize": "many"}, "option sendBatchSize: 'many' cannot be"),
         ("select 'x' value", {"topic": "a b"}, "may hold only the characters"),
         ("select 'x' value", {"topic": "SCHEDULE_TOPIC_XXXX"}, "is reserved by RocketMQ"),
         ("select repeat('x', 5000000) value", {}, "the body has 5000000 bytes; at most 4194304 are allowed"),
@@ -162,18 +160,6 @@ def test_bad_input_is_named(
     """What cannot be sent ends the write with the column, row or option, and what may be."""
     given = {"topic": "bad-input", **options}
     assert words in refused(spark.sql(query), name_server, given.pop("topic"), **given)
-
-
-def test_a_broker_with_a_low_limit_gets_smaller_batches(spark: "SparkSession", brokers: "Brokers") -> None:
-    """A batch over the broker's limit is sent in parts, in order; only a row too large by itself is an error."""
-    name_server = brokers.start("-D", "maxMessageSize=20000").name_server
-    rows = spark.range(0, 300, numPartitions=1).selectExpr("lpad(id, 1000, '0') value", "'k' key")
-    write(rows, name_server, "small-batches")
-    bodies = [int(message.body) for messages in sent(name_server, "small-batches").values() for message in messages]
-    assert bodies == list(range(300))
-    text = refused(rows.selectExpr("if(key = 'k', repeat(value, 21), value) value"), name_server, "small-batches")
-    assert "SendFailed: a message of 21000 bytes (row 0) for queue small-batches@broker-a:0" in text
-    assert "at most 20000 are allowed" in text
 
 
 def test_a_topic_cannot_be_overwritten(spark: "SparkSession", name_server: str) -> None:
