@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, Final, Protocol, TypeVar
 
 from lockstep.remoting.host.clocks import ClockId
+from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS, LoopKept
 from lockstep.remoting.host.runtime import (
     Identity,
     Listening,
@@ -129,6 +130,27 @@ class _SimWorkerPool:
         self._closed = True
 
 
+class _LoopWatch:
+    def __init__(self, loop: VirtualLoop, host: Host, late: Callable[[int], object]) -> None:
+        self._loop, self._host, self._late = loop, host, late
+        self._kept_ns = (0, 0)
+        self._closed = False
+
+    def kept(self, began_ns: int, end_ns: int) -> None:
+        """After the code that was interrupted goes on."""
+        if not self._closed:
+            self._kept_ns = began_ns, end_ns
+            self._loop.call_soon(self._late, self.kept_ms(), context=host_context(self._host))
+
+    def kept_ms(self) -> int:
+        began_ns, end_ns = self._kept_ns
+        kept_ms = (end_ns - began_ns) // 1_000_000
+        return kept_ms if end_ns == self._loop.now_ns and kept_ms >= LOOP_KEPT_MS else 0
+
+    def close(self) -> None:
+        self._closed = True
+
+
 class SimRuntime:
     """The Runtime of one host; everything created through it belongs to that host. `World.host` creates it."""
 
@@ -142,6 +164,7 @@ class SimRuntime:
         self.job_ms = 0  # the duration of each job of a worker pool
         self.listener_work_ms = 0  # of a plain listener, whose code itself takes no time
         self._blocked_ms = 0
+        self._loop_watches: list[_LoopWatch] = []
         self._loop = loop
         self._network = network
         self._epoch_ns = (epoch_ms + host.clock_offset_ms) * 1_000_000 - START_NS  # when the loop's clock was 0
@@ -173,6 +196,30 @@ class SimRuntime:
         key = object()
         self.host.on_wake[key] = lambda slept_ms: self.call_later_ms(_WAKE_SEEN_MS, callback, slept_ms)
         return partial(self.host.on_wake.pop, key, None)
+
+    def watch_loop(self, late: Callable[[int], object]) -> LoopKept:
+        """Only `keep_loop_ms` keeps it: code takes no virtual time."""
+        watch = _LoopWatch(self._loop, self.host, late)
+        self._loop_watches.append(watch)
+        return watch
+
+    def keep_loop_ms(self, duration_ms: int) -> None:
+        """Like `time.sleep` on the event loop: this host runs nothing else for so long.
+
+        What its caller does before its next await is still done at once.
+        """
+        began_ns, host = self._loop.now_ns, self.host
+        host.pause()
+        due_ns = began_ns + duration_ms * 1_000_000
+
+        def free() -> None:
+            if not host.alive:
+                return
+            self._loop.reschedule(host.resume())
+            for watch in self._loop_watches:
+                watch.kept(began_ns, due_ns)
+
+        self._loop.call_at_ns(due_ns, free, context=self._loop.ground)
 
     def new_identity(self) -> Identity:
         self._serial += 1

@@ -136,6 +136,7 @@ class PushMember(GroupMember):
         # First the listeners end, then the last offsets are stored, then the locks are given up: the next owner begins
         # behind what was handled.
         stuck = await super().stop()
+        self.service.close()
         if self._fencing is not None:
             await self._fencing.stop()
         self._pool.close()

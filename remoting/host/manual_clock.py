@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from lockstep.remoting.host.clocks import ClockId
+from lockstep.remoting.host.loop_watch import LoopKept
 from lockstep.remoting.host.runtime import (
     Identity,
     Listening,
@@ -117,6 +118,9 @@ class ManualClockRuntime:
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
         return self._inner.on_wake(callback)
+
+    def watch_loop(self, late: Callable[[int], object]) -> LoopKept:
+        return self._inner.watch_loop(late)
 
     def new_identity(self) -> Identity:
         return self._inner.new_identity()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lockstep.remoting.host.clocks import ClockId, ClockNs, SleepWatch, boot_ns, this_clock
+from lockstep.remoting.host.loop_watch import LoopKept, LoopWatch
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.thread_dump import task_stacks, thread_stacks
@@ -102,6 +103,9 @@ class Runtime(Protocol):
         Returns:
             A function that ends this.
         """
+
+    def watch_loop(self, late: Callable[[int], object]) -> LoopKept:
+        """Notice from now on that a function keeps the loop; `late(kept_ms)` is called on the loop after it."""
 
     def new_identity(self) -> Identity: ...
 
@@ -245,6 +249,9 @@ class AsyncioRuntime:
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
         return self._sleep_watch.add(callback)
+
+    def watch_loop(self, late: Callable[[int], object]) -> LoopKept:
+        return LoopWatch(time.monotonic_ns, self.call_later_ms, late)
 
     def new_identity(self) -> Identity:
         return Identity(self._host, os.getpid(), next(_SERIALS))

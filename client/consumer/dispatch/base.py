@@ -63,14 +63,20 @@ class ConsumeService(ABC):
         self._starts = CallStarts(
             member.runtime, member.log, member.config, parts.stats, traced=member.trace is not None
         )
+        self._starts.group, self._starts.on_loop = member.group, parts.call.is_async
         self._starts.cancels = parts.call.is_async and member.config.on_lock_lost == "cancel"
 
     def cancel_calls(self, process_queue: ProcessQueue) -> None:
         """Cancel the running calls of an `async def` listener: the fenced lock of the queue is lost."""
         self._starts.cancel(process_queue)
 
-    def start(self) -> None:  # noqa: B027 - only one service has periodic work
+    def start(self) -> None:
         """Start periodic work. Nothing is submitted yet."""
+        self._starts.watch_loop()
+
+    def close(self) -> None:
+        """End periodic work."""
+        self._starts.unwatch_loop()
 
     @abstractmethod
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:

@@ -22,6 +22,7 @@ from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import log_or_raise
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS
 
 __all__ = ["ConsumeByKeyService"]
 
@@ -139,7 +140,10 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
                 continue
             if state.process_queue.arrivals is not None:
                 state.totals.waited(state.process_queue.arrivals, messages[0].queue_offset, start.began_ms)
-            state.totals.consumed(len(messages), now_ms - start.began_ms, status is _SUSPEND)
+            took_ms = now_ms - start.began_ms
+            if took_ms >= LOOP_KEPT_MS:
+                self._starts.long_call(state.process_queue, messages[0].queue_offset, took_ms)
+            state.totals.consumed(len(messages), took_ms, status is _SUSPEND)
             if self._trace is not None:
                 self._record(key_queue, status, start, now_ms)
             if status is _SUCCESS and context.auto_commit:

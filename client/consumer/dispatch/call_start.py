@@ -11,6 +11,7 @@ from typing import Any, Final
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS, LoopKept
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
 
@@ -113,6 +114,43 @@ class CallStarts:
         self._log = log
         self._stats = stats
         self._logged_ms: int | None = None
+        self.group = ""
+        self.on_loop = False  # the listener is an `async def`
+        self._loop: LoopKept | None = None
+        self._kept_said_ms: int | None = None
+
+    # The event loop ------------------------------------------------------------------------------------------
+
+    def watch_loop(self) -> None:
+        """Say from now on who keeps the event loop: meanwhile no lock is renewed, and no answer is read."""
+        self._loop = self.runtime.watch_loop(self._loop_late)
+
+    def unwatch_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+
+    def long_call(self, process_queue: ProcessQueue, offset: int, took_ms: int) -> None:
+        """Name the listener, if it is an `async def`, and no timer ran while the call, which has just ended, ran."""
+        kept_ms = min(self._loop.kept_ms(), took_ms) if self.on_loop and self._loop is not None else 0
+        if kept_ms >= LOOP_KEPT_MS:
+            why = f"the listener of {self.group} kept the event loop for {kept_ms / 1000:.1f} s"
+            self._say_kept(kept_ms, f"{why}: it must await, or be a plain function", process_queue, offset)
+
+    def _loop_late(self, kept_ms: int) -> None:
+        why = f"a function kept the event loop for {kept_ms / 1000:.1f} s, or the process stood still"
+        self._say_kept(kept_ms, why)
+
+    def _say_kept(self, kept_ms: int, why: str, process_queue: ProcessQueue | None = None, offset: int = -1) -> None:
+        """At most once a minute."""
+        now_ms = self.runtime.now_ms()
+        if self._kept_said_ms is None or now_ms - self._kept_said_ms >= _LOG_INTERVAL_MS:
+            self._kept_said_ms = now_ms
+            place = {} if process_queue is None else {"queue": str(process_queue.queue), "offset": offset}
+            consequence = "no lock was renewed and no answer read meanwhile"
+            self._log.warning("loop_kept", group=self.group, kept_ms=kept_ms, why=why, consequence=consequence, **place)
+
+    # Calls ---------------------------------------------------------------------------------------------------
 
     def new(self, *, marks_running: bool = False) -> CallStart:
         """Return a CallStart."""

@@ -22,6 +22,7 @@ from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS
 
 __all__ = ["ConsumeMessageConcurrentlyService"]
 
@@ -65,6 +66,7 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
 
     def start(self) -> None:
         """Every `consume_timeout_ms`, look for messages that their listener has had for longer than that."""
+        super().start()
         period_ms, schedule = self._config.consume_timeout_ms, self._member.instance.schedule
         schedule.every(period_ms, self._clean_expired, first_ms=period_ms, name="clean expired messages")
 
@@ -162,6 +164,8 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         acknowledged = min(max(context.ack_index + 1, 0), len(messages)) if status is _SUCCESS else 0
         self._record(process_queue, messages, acknowledged, start)
         totals, took_ms = self._stats.of(queue.topic), now_ms - start.began_ms
+        if took_ms >= LOOP_KEPT_MS:
+            self._starts.long_call(process_queue, messages[0].queue_offset, took_ms)
         if process_queue.arrivals is not None:
             totals.waited(process_queue.arrivals, messages[0].queue_offset, start.began_ms)
         if process_queue.dropped:

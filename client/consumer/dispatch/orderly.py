@@ -13,6 +13,7 @@ from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import log_or_raise
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS
 
 __all__ = ["ConsumeMessageOrderlyService"]
 
@@ -141,6 +142,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         if process_queue.arrivals is not None:
             totals.waited(process_queue.arrivals, first_offset, start.began_ms)
         took_ms = now_ms - start.began_ms
+        if took_ms >= LOOP_KEPT_MS:
+            self._starts.long_call(process_queue, first_offset, took_ms)
         if context.auto_commit or status in _COUNTED:
             totals.consumed(len(messages), took_ms, status is _SUSPEND)
         else:

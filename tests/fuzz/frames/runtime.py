@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, Final, TypeVar
 
 from lockstep.remoting.host.clocks import ClockId
+from lockstep.remoting.host.loop_watch import LoopKept
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.host.runtime import Identity, Listening, ProtocolFactory, WorkerPool
 from lockstep.remoting.host.storage import Storage
@@ -157,6 +158,9 @@ class FuzzRuntime:
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
         return lambda: None
+
+    def watch_loop(self, late: Callable[[int], object]) -> LoopKept:
+        raise AssertionError("only consumers watch the loop")
 
     def new_identity(self) -> Identity:
         self._serial += 1
