@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import FrameError, LocalProtocolError
+from lockstep.protocol.errors import LocalProtocolError
 from lockstep.remoting.connections.connection import Ended, EndpointSettings, RemotingConnection
 from lockstep.remoting.connections.connection_states import Flow, Life, OurOffer, PeerOffer, Request
-from lockstep.remoting.errors import ConnectionLost, RequestTimeout
+from lockstep.remoting.errors import ConnectionLost
 from tests.remoting.helpers import ECHO
 
 NOW_MS = 1_700_000_000_000
@@ -39,40 +39,6 @@ def replied(request: RemotingCommand, by: Connection, body: bytes = b"") -> tupl
     return by.reply(request.reply(ResponseCode.SUCCESS, body=body), NOW_MS)
 
 
-def test_a_request_becomes_an_event_at_the_peer_and_its_reply_ends_it() -> None:
-    """Without asyncio: two connections, and the bytes between them."""
-    client, server = connection(), connection(server=True)
-    (request,) = deliver(client.request(command(b"ask"), 3000, NOW_MS, 7), server)
-    assert request.body == b"ask"
-    (ended,) = deliver(replied(request, server, b"answer"), client)
-    assert (ended.state, ended.waiter, ended.outcome.body) == (Request.ANSWERED, 7, b"answer")
-    assert client.waiting_count == 0
-
-
-def test_a_deadline_ends_a_request_at_its_millisecond() -> None:
-    """Not before; a late reply ends nothing any more."""
-    client, server = connection(), connection(server=True)
-    (request,) = deliver(client.request(command(), 3000, NOW_MS, 7), server)
-    assert client.next_deadline_ms() == NOW_MS + 3000
-    assert client.on_time(NOW_MS + 2999) == []
-    (ended,) = client.on_time(NOW_MS + 3000)
-    assert (ended.state, ended.waiter, type(ended.outcome)) == (Request.TIMED_OUT, 7, RequestTimeout)
-    assert deliver(replied(request, server), client) == []
-
-
-def test_a_lost_connection_ends_every_request() -> None:
-    """With the first reason that was given; afterwards no request is taken."""
-    client = connection()
-    client.request(command(), 3000, NOW_MS, 1)
-    client.request(command(), 9000, NOW_MS, 2)
-    client.abort("enough")
-    ended = client.lost("the peer closed it")
-    assert [(one.state, one.waiter) for one in ended] == [(Request.LOST, 1), (Request.LOST, 2)]
-    assert all("enough" in str(one.outcome) for one in ended)
-    with pytest.raises(ConnectionLost, match="enough"):
-        client.request(command(), 3000, NOW_MS, 3)
-
-
 @pytest.mark.parametrize("end", ["close", "peer_ended"])
 def test_a_half_closed_connection_replies_and_handles_nothing_more(end: str) -> None:
     """Either end may have begun to close: replies leave still, later requests are not handed out."""
@@ -84,18 +50,6 @@ def test_a_half_closed_connection_replies_and_handles_nothing_more(end: str) -> 
     assert [one.waiter for one in deliver(replied(request, server), client)] == [1]
     with pytest.raises(ConnectionLost):
         server.request(command(), 3000, NOW_MS, 3)
-
-
-def test_bytes_that_are_no_frame_abort_the_connection() -> None:
-    """What came before them is handed out; nothing comes after them."""
-    client, server = connection(), connection(server=True)
-    server.receive(client.request(command(), 3000, NOW_MS, 1)[0] + b"\xff" * 40, NOW_MS)
-    events = server.events()
-    assert next(events).opaque == 1  # type: ignore[union-attr]
-    with pytest.raises(FrameError):
-        next(events)
-    assert server.life is Life.ABORTED
-    assert list(server.events()) == []
 
 
 def test_a_request_over_the_limit_leaves_nothing_behind() -> None:
@@ -148,15 +102,6 @@ def test_a_server_waits_for_its_turn_and_for_its_peer() -> None:
     assert list(server.events()) == []
     server.writes_drained()
     assert [event.opaque for event in server.events()] == [2, 3]  # type: ignore[union-attr]
-
-
-def test_a_client_reads_replies_while_its_writes_are_full() -> None:
-    """Or the two ends would wait for each other."""
-    client, server = connection(), connection(server=True)
-    (request,) = deliver(client.request(command(), 3000, NOW_MS, 1), server)
-    client.writes_full()
-    assert client.write_paused
-    assert [one.waiter for one in deliver(replied(request, server), client)] == [1]
 
 
 # Any interleaving --------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import pytest
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import LocalProtocolError
 from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks
 from lockstep.remoting.errors import ConnectionLost
 from tests.remoting.helpers import ECHO, Peer, echo, frame_of
@@ -25,17 +24,6 @@ async def test_all_replies_of_one_read_leave_with_one_writelines() -> None:
     assert [reply.opaque for reply in replies] == list(range(100))
     assert [reply.body for reply in replies] == [b"%d" % i for i in range(100)]
     assert peer.reads == 1
-
-
-async def test_frames_may_be_split_anywhere() -> None:
-    """Byte by byte a request is handled once, when its last byte is there."""
-    peer = Peer(echo)
-    data = frame_of(RemotingCommand(ECHO, body=b"slowly", opaque=3))
-    for i in range(len(data)):
-        assert peer.received() == []
-        peer.endpoint.data_received(data[i : i + 1])
-    (reply,) = peer.received()
-    assert (reply.opaque, reply.body) == (3, b"slowly")
 
 
 async def test_a_request_leaves_with_one_write_small_or_large() -> None:
@@ -114,18 +102,6 @@ async def test_a_reply_over_the_frame_limit_becomes_an_error_reply() -> None:
     assert reply.remark is not None
     assert "over the limit" in reply.remark
     assert not peer.transport.ended
-
-
-async def test_a_request_over_the_frame_limit_is_refused_here() -> None:
-    """Nothing is sent, nothing waits for a reply, and the connection is as good as before."""
-    peer = Peer(server=False)
-    with pytest.raises(LocalProtocolError, match="over the limit"):
-        peer.endpoint.request_nowait(RemotingCommand(ECHO, body=bytes(FRAME_BYTES_MAX)), 1000)
-    assert peer.transport.calls == []
-    future = peer.endpoint.request_nowait(RemotingCommand(ECHO), 1000)
-    (request,) = peer.received()
-    peer.send(request.reply(ResponseCode.SUCCESS))
-    assert (await future).code == ResponseCode.SUCCESS
 
 
 async def test_a_reply_that_nobody_asked_for_is_ignored() -> None:

@@ -7,9 +7,8 @@ import pytest
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RequestTimeout
-from tests.remoting.helpers import ECHO, Peer, SteppedRuntime, echo, linked, until
+from tests.remoting.helpers import ECHO, Peer
 
 
 async def test_a_request_times_out_at_its_deadline() -> None:
@@ -78,28 +77,6 @@ async def test_a_cancelled_caller_leaves_nothing_behind() -> None:
     assert peer.endpoint._connection.waiting_count == 0
     assert len(peer.runtime.live_timers()) == 1, "the idle one"
     assert peer.log.events == []
-
-
-async def test_timeouts_over_sockets() -> None:
-    """The same over a real connection: time out, then go on with the next call."""
-    runtime = SteppedRuntime()
-    held: list[RemotingCommand] = []
-
-    def hold_first(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
-        if not held:
-            held.append(command)
-            return None
-        return echo(endpoint, command)
-
-    async with linked(hold_first, runtime=runtime) as (client, server):
-        future = client.request_nowait(RemotingCommand(ECHO), 1000)
-        await until(lambda: held)
-        runtime.advance(1000)
-        with pytest.raises(RequestTimeout):
-            await future
-        server.reply(held[0].reply(ResponseCode.SUCCESS, body=b"late"))
-        reply = await client.request(RemotingCommand(ECHO, body=b"next"), 1000)
-        assert reply.body == b"next"
 
 
 # Idle --------------------------------------------------------------------------------------------------------

@@ -146,14 +146,6 @@ async def test_calls_in_the_wrong_state(stage: Stage) -> None:
 
 
 @on_stage
-async def test_several_members_of_one_group_in_one_process(stage: Stage) -> None:
-    """Each has its own client id unless one is set, so brokers can tell them apart."""
-    await with_a_broker(stage)
-    async with consumer_on(stage) as one, consumer_on(stage) as other, consumer_on(stage, "other"):
-        assert one.client_id != other.client_id
-
-
-@on_stage
 async def test_a_duplicate_group_is_refused(stage: Stage) -> None:
     """Under one client id a group is claimed once: the error names the group, and the second may try again."""
     await with_a_broker(stage)

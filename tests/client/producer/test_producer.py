@@ -224,14 +224,6 @@ def test_what_is_no_producer() -> None:
         Producer("g", name_server="nonsense")
 
 
-async def test_a_producer_that_was_not_started() -> None:
-    """The error says in one line what to do."""
-    producer = Producer("g", name_server="127.0.0.1:9876")
-    with pytest.raises(ClientError, match="is not started"):
-        await producer.send(Message("T", b"x"))
-    await producer.shutdown()
-
-
 def test_the_name_server_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """NAMESRV_ADDR as every RocketMQ client reads it; without either, the error names both ways."""
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)

@@ -75,25 +75,6 @@ async def test_a_reset_goes_back_and_everything_is_handled_again(cluster: Cluste
 
 
 @scenario()
-async def test_a_reset_does_not_give_a_queue_away_under_its_listener(cluster: Cluster) -> None:
-    """The queue moves to another member while a call of 50 s runs: the new owner begins after that call has ended."""
-    cluster.expected.duplicates = {Cause.RESET}
-    cluster.world.host("c0")  # sorts before the other
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.consumer("c1", works_ms={"2": 50_000})
-    await cluster.at(25_000)
-    await cluster.send(3, queue_id=0)
-    await cluster.at(26_000)
-    await reset(cluster, 0)
-    await cluster.consumer("c0")
-    await cluster.world.until(lambda: len(cluster.seen.of("c0")) == 3, timeout_ms=180_000)
-    ended_ms = max(call.end_ms for call in cluster.seen.of("c1"))
-    assert ended_ms >= 75_000
-    assert min(call.begin_ms for call in cluster.seen.of("c0")) >= ended_ms
-
-
-@scenario()
 async def test_a_reset_to_the_end_skips_what_waits(cluster: Cluster) -> None:
     """The running call ends first; cached messages are skipped, and the next new message is handled."""
     await cluster.broker(queues=1)
@@ -116,25 +97,6 @@ async def test_a_reset_to_the_end_skips_what_waits(cluster: Cluster) -> None:
     assert cluster.seen.texts() == ["0", "1", "2", "3", "10"]
     report = await cluster.end()
     assert ["skipped", "by", "a", "reset", "6"] in [line.split() for line in report.lines()]
-
-
-@scenario()
-async def test_a_reset_waits_for_a_listener_that_takes_long(cluster: Cluster) -> None:
-    """After 10 s a log event names the wait. The offset is reset when the call has ended, and the next call begins
-    after that."""
-    cluster.expected.duplicates = {Cause.RESET}
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.consumer("c1", works_ms={"1": 25_000})
-    await cluster.at(25_000)
-    await cluster.send(2, queue_id=0)
-    await cluster.at(36_000)
-    await reset(cluster, 0)
-    await cluster.world.until(lambda: len(cluster.seen.all) >= 3, timeout_ms=60_000)
-    assert cluster.events("reset_waits_for_listener")
-    slow, after = cluster.seen.all[1:3]
-    assert (after.text, after.begin_ms >= slow.end_ms) == ("0", True)
-    await cluster.world.until(lambda: len(cluster.seen.all) == 4 and cluster.seen.all[3].good, timeout_ms=60_000)
 
 
 # Questions --------------------------------------------------------------------------------------------------------

@@ -10,12 +10,10 @@ from lockstep.client import (
     ConsumeConcurrentlyStatus,
     ConsumeFromWhere,
     MessageExt,
-    PushConsumer,
 )
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order import Cause
 from lockstep.protocol.codes import Permission
-from tests.scenarios.cluster import GROUP, TOPIC, Cluster
+from tests.scenarios.cluster import GROUP, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
 SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
@@ -35,31 +33,7 @@ QUIET: dict[str, Any] = {
 """For hours of virtual time: what is asked again and again, asked less often."""
 
 
-def fails_until(times: int, **context: int) -> Any:
-    """An answer: LATER, with these fields of the context set, until a message was tried so often."""
-
-    def answer(message: MessageExt, given: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
-        for name, value in context.items():
-            setattr(given, name, value)
-        return LATER if message.reconsume_times < times else SUCCESS
-
-    return answer
-
-
 # At once ----------------------------------------------------------------------------------------------------------
-
-
-@scenario(INSTANT)
-async def test_one_queue_keeps_all_threads_busy(cluster: Cluster) -> None:
-    """Forty messages of a second each are done after two seconds: twenty at a time, whatever their keys."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.consumer("c1", ordering="none", work_ms=1000, **FIRST)
-    await cluster.send(40, queue_id=0, keys=1)
-    await cluster.all_seen()
-    begun_ms = [call.begin_ms for call in cluster.seen.all]
-    assert [begun_ms.count(at_ms) for at_ms in sorted(set(begun_ms))] == [20, 20]
-    assert max(begun_ms) - min(begun_ms) == 1000
 
 
 @scenario(INSTANT)
@@ -120,19 +94,6 @@ async def test_retries_grow_through_the_delay_levels_to_the_dead_letters(cluster
 
 
 @scenario(INSTANT)
-async def test_a_listener_may_choose_the_delay(cluster: Cluster) -> None:
-    """Level 2 is 5 s each time, whatever the number of the retry is."""
-    cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.consumer("c1", ordering="none", answer=fails_until(3, delay_level_when_next_consume=2))
-    await cluster.send(1, queue_id=0)
-    await cluster.all_seen()
-    calls = cluster.seen.all
-    assert [after.begin_ms - before.end_ms for before, after in pairwise(calls)] == [5000] * 3
-
-
-@scenario(INSTANT)
 async def test_a_listener_may_give_up_at_once(cluster: Cluster) -> None:
     """A negative level makes a dead letter; `max_reconsume_times` makes one after as many retries."""
     cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
@@ -149,25 +110,6 @@ async def test_a_listener_may_give_up_at_once(cluster: Cluster) -> None:
     await cluster.world.until(lambda: len(cluster.stored(topic=DEAD)) == 2, timeout_ms=50_000)
     assert sorted(cluster.seen.texts()) == ["0", "1", "1", "1"]
     assert [letter.body for letter in cluster.stored(topic=DEAD)] == [b"0", b"1"]
-
-
-@scenario(INSTANT)
-async def test_what_is_not_acknowledged_of_a_batch_comes_again(cluster: Cluster) -> None:
-    """The listener answers success for the first two of a batch: only the third is handled again, 10 s later."""
-
-    def answer(message: MessageExt, context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
-        if not message.reconsume_times:
-            context.ack_index = 1
-        return SUCCESS
-
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.send(3, queue_id=0)
-    await cluster.consumer("c1", ordering="none", answer=answer, consume_message_batch_max_size=3, **FIRST)
-    await cluster.world.until(lambda: len(cluster.seen.all) == 4)
-    first, _, _, again = cluster.seen.all
-    assert cluster.seen.texts() == ["0", "1", "2", "2"]
-    assert again.begin_ms - first.end_ms == 10_000
 
 
 @scenario(INSTANT)
@@ -229,86 +171,3 @@ async def test_a_message_stuck_for_15_minutes_comes_again(cluster: Cluster) -> N
     assert line.fields["offset"] == 0
     await cluster.world.sleep_ms(45 * MINUTE_MS)
     assert len(cluster.seen.all) == 4
-
-
-# Limits -----------------------------------------------------------------------------------------------------------
-
-
-@scenario(INSTANT)
-async def test_pulls_wait_while_the_span_in_hand_is_over_the_limit(cluster: Cluster) -> None:
-    """The client does not pull while its first and last cached message are more than 50 offsets apart. Handled messages
-    do not count: when only a slow message is left, the others overtake it further."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    settings = {"consume_concurrently_max_span": 50, "pull_batch_size": 8, **FIRST}
-    consumer = await cluster.consumer("c1", ordering="none", works_ms={"100": 30_000}, work_ms=1000, **settings)
-    await cluster.world.until(lambda: _process_queues(consumer))
-    process_queue = _process_queues(consumer)[0]
-    await cluster.send(200, queue_id=0)
-    spans = []
-    while "100" not in cluster.seen.texts():
-        spans.append(process_queue.max_span)
-        await cluster.world.sleep_ms(10)
-    assert 50 < max(spans) <= 50 + 8
-    assert cluster.events("pull_throttled", over="span")
-    await cluster.world.until(lambda: len(cluster.seen.all) == 200)
-    assert cluster.seen.running("c1")[0].text == "100"
-    assert process_queue.max_span > 90
-    await cluster.all_seen()
-
-
-@scenario(INSTANT)
-async def test_a_topics_limit_is_shared_out_at_each_rebalance(cluster: Cluster) -> None:
-    """With a limit of 40 messages for a topic each of four queues caches 10; a member that owns two queues caches 20 of
-    each."""
-    await cluster.broker(queues=4)
-    await cluster.producer()
-    settings: dict[str, Any] = {
-        "pull_threshold_for_topic": 40,
-        "pull_batch_size": 1,
-        "work_ms": 3_600_000,
-        "await_termination_ms": 0,
-    }
-    consumer = await cluster.consumer("c1", ordering="none", **settings)
-    for queue_id in range(4):
-        await cluster.send(60, queue_id=queue_id)
-    await cluster.world.sleep_ms(10_000)
-    assert _in_hand(consumer) == {0: 11, 1: 11, 2: 11, 3: 11}  # more than the limit: one is over it
-    other = await cluster.consumer("c2", ordering="none", **settings)
-    await cluster.world.sleep_ms(30_000)
-    assert sorted([*_in_hand(consumer).values(), *_in_hand(other).values()]) == [21, 21, 21, 21]
-    for name in ("c1", "c2"):
-        cluster.crash(name)  # nobody ever ends here
-    await cluster.end(judge=False)
-
-
-def _process_queues(consumer: PushConsumer) -> dict[int, ProcessQueue]:
-    assert consumer._member is not None
-    table = consumer._member.table
-    return {queue.queue_id: table[queue] for queue in consumer.assigned_queues if queue.topic == TOPIC}
-
-
-def _in_hand(consumer: PushConsumer) -> dict[int, int]:
-    return {number: process_queue.message_count for number, process_queue in _process_queues(consumer).items()}
-
-
-@scenario(INSTANT)
-async def test_a_suspended_consumer_handles_what_it_has(cluster: Cluster) -> None:
-    """It handles its cached messages and pulls no more. After resume it pulls within 1 000 ms."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    consumer = await cluster.consumer("c1", ordering="none")
-    await cluster.send(5, queue_id=0)
-    await cluster.all_seen()
-    consumer.suspend()
-    await cluster.send(5, queue_id=0)  # the pull that waits brings the first of them
-    await cluster.world.sleep_ms(20_000)
-    seen = len(cluster.seen.all)
-    assert 5 < seen <= 10
-    await cluster.send(5, queue_id=0)
-    await cluster.world.sleep_ms(60_000)
-    assert len(cluster.seen.all) == seen
-    resumed_ms = cluster.world.elapsed_ms
-    consumer.resume()
-    await cluster.all_seen()
-    assert cluster.seen.all[seen].begin_ms - resumed_ms <= 1000

@@ -1,26 +1,19 @@
 """Members of a group without order join, leave and die, and share no state (wire.md 12.8, 12.3)."""
 
-from collections.abc import Callable
 from typing import Any
 
 from lockstep.client import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
     ConsumeFromWhere,
-    ConsumerConfig,
     MessageExt,
-    MessageModel,
-    PushConsumer,
 )
 from lockstep.order import Cause
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
-from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
-from tests.scenarios.scenario import INSTANT, scenario
+from tests.scenarios.cluster import BROKER, Cluster
+from tests.scenarios.scenario import scenario
 
 SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
 FIRST: dict[str, Any] = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET}
-RETRY = f"%RETRY%{GROUP}"
 
 
 @scenario()
@@ -124,35 +117,3 @@ async def test_a_dead_brokers_message_comes_again_from_another_broker(cluster: C
     assert again.begin_ms - first.end_ms >= 10_000
     await cluster.broker(queues=1)
     await cluster.end(judge=False)  # the message's history ended with its broker's
-
-
-@scenario(INSTANT)
-async def test_broadcasting_members_get_everything_and_drop_what_fails(cluster: Cluster) -> None:
-    """Each member handles all messages once, also the one that fails everywhere: no member sends it back."""
-    handled: dict[str, list[str]] = {"c1": [], "c2": []}
-
-    def maker(name: str) -> Callable[[SimRuntime, EventLog], PushConsumer]:
-        async def listen(messages: list[MessageExt], _: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
-            handled[name].append(messages[0].body.decode())
-            return LATER if handled[name][-1] == "1" else SUCCESS
-
-        def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-            config = ConsumerConfig(serialize_type=cluster.serialize_type, local_offset_folder="/offsets")
-            own: dict[str, Any] = {"name_server": cluster.name_server, "runtime": runtime, "log": log, "config": config}
-            own |= {"ordering": "none", "message_model": MessageModel.BROADCASTING}
-            consumer = PushConsumer(GROUP, listener=listen, **own)
-            consumer.subscribe(TOPIC)
-            return consumer
-
-        return make
-
-    await cluster.broker(queues=2)
-    await cluster.producer()
-    for name in handled:
-        await cluster.start_client(name, maker(name))
-    await cluster.send(4)
-    await cluster.world.sleep_ms(30_000)
-    assert [sorted(texts) for texts in handled.values()] == [list("0123")] * 2
-    assert len(cluster.events("message_dropped")) == 2
-    assert (cluster.stored(topic=RETRY), cluster.locks()) == ([], {})
-    await cluster.end(judge=False)  # every message is two members'

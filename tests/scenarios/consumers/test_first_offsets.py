@@ -11,13 +11,7 @@ from tests.scenarios.scenario import INSTANT, scenario
 _W = ConsumeFromWhere
 SMALL: dict[str, Any] = {"max_message_bytes": 16 * 1024, "memory_limit_bytes": 128 * 1024}
 PADDING_BYTES = 4_000  # less than what is compressed
-MINUTE_MS, LOOK_BACK_MINUTES = 60_000, 30
-LAST = (  # the first of these, and three deprecated ones that mean the same
-    _W.CONSUME_FROM_LAST_OFFSET,
-    _W.CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST,
-    _W.CONSUME_FROM_MIN_OFFSET,
-    _W.CONSUME_FROM_MAX_OFFSET,
-)
+MINUTE_MS = 60_000
 
 
 class NewGroups:
@@ -71,7 +65,7 @@ async def _old_queue(cluster: Cluster) -> tuple[int, int]:
         await cluster.world.sleep_ms(2 * MINUTE_MS)
         await cluster.world.host(PRODUCER).run(cluster.send_one(queue_id=0, padding_bytes=PADDING_BYTES))
     store = cluster.store()
-    assert 0 < store.min_offset(TOPIC, 0) < store.max_offset(TOPIC, 0) - LOOK_BACK_MINUTES // 2
+    assert 0 < store.min_offset(TOPIC, 0) < store.max_offset(TOPIC, 0) - 4
     return store.min_offset(TOPIC, 0), store.max_offset(TOPIC, 0)
 
 
@@ -93,17 +87,6 @@ async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
 
 
 @scenario(INSTANT, also_fenced=True)
-async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
-    """Earlier messages are not handled, new messages are."""
-    _, max_offset = await _old_queue(cluster)
-    groups = NewGroups(cluster)
-    for where in LAST:
-        await groups.start(where)
-    assert await groups.firsts() == dict.fromkeys(LAST, max_offset)
-    await cluster.end(judge=False)
-
-
-@scenario(INSTANT, also_fenced=True)
 async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> None:
     """The client pulls at 0, the broker answers with the queue's first offset, and 10 s later the client begins
     there."""
@@ -112,16 +95,6 @@ async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> No
     await groups.start(_W.CONSUME_FROM_FIRST_OFFSET)
     await groups.firsts()
     assert groups.seen[_W.CONSUME_FROM_FIRST_OFFSET] == list(range(min_offset, max_offset + 1))
-    await cluster.end(judge=False)
-
-
-@scenario(INSTANT, also_fenced=True)
-async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
-    """The group begins at the message that was stored half an hour before the start, unless another time is set."""
-    _, max_offset = await _old_queue(cluster)
-    groups = NewGroups(cluster)
-    await groups.start(_W.CONSUME_FROM_TIMESTAMP)
-    assert (await groups.firsts())[_W.CONSUME_FROM_TIMESTAMP] == max_offset - 1 - LOOK_BACK_MINUTES // 2
     await cluster.end(judge=False)
 
 
@@ -136,18 +109,4 @@ async def test_a_given_time_of_an_old_queue(cluster: Cluster) -> None:
     later = NewGroups(cluster, "LATER")
     await later.start(_W.CONSUME_FROM_TIMESTAMP, consume_timestamp_ms=cluster.world.now_ms + 1)
     assert (await later.firsts())[_W.CONSUME_FROM_TIMESTAMP] == max_offset + 1
-    await cluster.end(judge=False)
-
-
-@scenario(INSTANT, also_fenced=True)
-async def test_a_stored_offset_wins(cluster: Cluster) -> None:
-    """A group uses ConsumeFromWhere once: a member that comes back goes on at the stored offset."""
-    _, max_offset = await _old_queue(cluster)
-    groups = NewGroups(cluster)
-    where = _W.CONSUME_FROM_FIRST_OFFSET
-    await groups.start(where)
-    await groups.firsts()
-    await cluster.leave(where.name)
-    await groups.start(where)
-    assert await groups.firsts() == {where: max_offset + 1}
     await cluster.end(judge=False)

@@ -115,21 +115,6 @@ async def test_so_many_calls_and_no_more(cluster: Cluster) -> None:
     assert {call.key for call in calls[:8]} == {f"key{key}" for key in range(8)}
 
 
-@scenario(also_fenced=True)
-async def test_a_batch_is_of_one_key(cluster: Cluster) -> None:
-    """A call has up to consume_message_batch_max_size messages of one key, in offset order."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.send(24, keys=3, queue_id=0)
-    await cluster.consumer("c1", ordering="key", work_ms=10, consume_message_batch_max_size=4, consume_from_where=FIRST)
-    await cluster.all_seen()
-    calls: dict[tuple[int, str | None], list[str]] = defaultdict(list)
-    for call in cluster.seen.all:
-        calls[call.begin_ms, call.key].append(call.text)
-    assert max(map(len, calls.values())) == 4
-    assert by_key(cluster) == {f"key{key}": in_turn(key, 3, 24) for key in range(3)}
-
-
 # A key that fails --------------------------------------------------------------------------------------------
 
 

@@ -39,30 +39,6 @@ async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
     assert cluster.seen.of(queue_id=1)[-1].end_ms < held[1].begin_ms
 
 
-@scenario(INSTANT, also_fenced=True)
-async def test_a_listener_may_say_how_long(cluster: Cluster) -> None:
-    """The suspend time of the context is used, within 10 and 30 000 ms; an exception suspends for the default of 1 000
-    ms."""
-    cluster.expected.duplicates = {Cause.SUSPEND}
-    wanted = {0: 5000, 1: 1, 2: 99_999}
-
-    def answer(message: MessageExt, context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
-        if message.reconsume_times == 3:
-            raise ValueError("no such runway")
-        if message.reconsume_times in wanted:
-            context.suspend_current_queue_time_ms = wanted[message.reconsume_times]
-            return SUSPEND
-        return None
-
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.consumer("c1", answer=answer)
-    await cluster.send()
-    await cluster.world.until(lambda: len(cluster.seen.all) == 5)
-    waited_ms = [after.begin_ms - before.end_ms for before, after in pairwise(cluster.seen.all)]
-    assert waited_ms == [5000, 10, 30_000, 1000]
-
-
 @scenario(also_fenced=True)
 async def test_a_suspended_queue_is_left_cleanly(cluster: Cluster) -> None:
     """A consumer that leaves with a suspended queue hands over the suspended message and all later ones, in order."""
@@ -161,24 +137,3 @@ async def _give_up(cluster: Cluster, waited_ms: int, **settings: Any) -> None:
     assert 0 <= letter.store_timestamp - cluster.world.options.epoch_ms - tries[-1].end_ms - waited_ms <= 20
     report = await cluster.end()
     assert (report.dead_lettered, report.handled) == (1, 6)
-
-
-@scenario(also_fenced=True)
-async def test_without_a_broker_poison_stays(cluster: Cluster) -> None:
-    """A dead letter that cannot be sent stays at the head of its queue, and is sent when the broker is back."""
-    cluster.expected.duplicates = {Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.consumer(
-        "c1", max_reconsume_times=1, answer=lambda message, _: SUSPEND if message.body == b"0" else None
-    )
-    await cluster.send(3, queue_id=0)
-    await cluster.world.until(lambda: len(cluster.seen.all) == 1)
-    cluster.world.partition("c1", "broker")
-    await cluster.world.sleep_ms(12_000)
-    assert len(cluster.seen.all) > 2
-    assert set(cluster.seen.texts()) == {"0"}
-    cluster.world.repair("c1", "broker")
-    await cluster.world.until(lambda: cluster.seen.texts()[-2:] == list("12"))
-    await cluster.world.until(lambda: cluster.stored(topic=f"%DLQ%{GROUP}"))  # 30 s: level 3 + 1
-    assert {letter.body for letter in cluster.stored(topic=f"%DLQ%{GROUP}")} == {b"0"}

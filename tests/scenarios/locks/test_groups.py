@@ -1,30 +1,24 @@
-"""Which member owns which queue: strategies, topics that are added and removed, queues without pulls (wire.md 12.3)."""
+"""Which member owns which queue: strategies, topics that are added and removed (wire.md 12.3)."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from lockstep.client import (
-    AllocateByConfig,
     AllocateByConsistentHash,
     AllocateMachineRoomNearby,
     AllocateMessageQueueStrategy,
     ConsumerConfig,
     Message,
     MessageExt,
-    MessageQueue,
     Producer,
     PushConsumer,
-    allocate_averagely,
-    allocate_averagely_by_circle,
 )
-from lockstep.protocol.names import retry_topic
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
-from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
-from tests.scenarios.scenario import INSTANT, scenario
+from tests.scenarios.cluster import GROUP, PRODUCER, TOPIC, Cluster
+from tests.scenarios.scenario import scenario
 
 OTHER = "Weather"
-START_MS, ROUND_MS, IDLE_MS = 500, 20_000, 120_000
+ROUND_MS = 20_000
 SUSPEND_MS, SWEEP_MS = 15_000, 5_000
 ROUND_TRIPS_MS = 100
 
@@ -54,12 +48,6 @@ async def _three_members(cluster: Cluster, strategy: AllocateMessageQueueStrateg
 
 
 @scenario(also_fenced=True)
-async def test_averagely_by_circle(cluster: Cluster) -> None:
-    """Queues are dealt out one by one."""
-    assert await _three_members(cluster, allocate_averagely_by_circle) == [[0, 3, 6], [1, 4, 7], [2, 5]]
-
-
-@scenario(also_fenced=True)
 async def test_consistent_hash_moves_only_what_it_must(cluster: Cluster) -> None:
     """All queues have an owner; when a member leaves, the others keep what they have and take its queues."""
     before = await _three_members(cluster, AllocateByConsistentHash())
@@ -83,49 +71,6 @@ async def test_the_room_next_door(cluster: Cluster) -> None:
         lambda client_id: rooms[client_id.partition("@")[0]],
     )
     assert await _three_members(cluster, strategy) == [[0, 2, 3, 6], [1, 4, 5], [7]]
-
-
-@scenario(also_fenced=True)
-async def test_by_configuration(cluster: Cluster) -> None:
-    """Each member has the configured queues, whichever other members are there."""
-    await cluster.broker(queues=4)
-    await cluster.producer()
-    for host, queue_ids in (("c1", (0,)), ("c2", (1, 2, 3))):
-        written = [MessageQueue(TOPIC, BROKER, queue_id) for queue_id in queue_ids]
-        await cluster.consumer(host, strategy=AllocateByConfig(written))
-    await cluster.world.sleep_ms(ROUND_MS)
-    await cluster.send(16)
-    await cluster.all_seen()
-    assert (_owned(cluster, "c1"), _owned(cluster, "c2")) == ([0], [1, 2, 3])
-    await cluster.leave("c2")
-    await cluster.world.sleep_ms(2 * ROUND_MS)
-    assert _owned(cluster, "c1") == [0]
-
-
-@scenario(also_fenced=True)
-async def test_a_users_strategy_that_breaks_later(cluster: Cluster) -> None:
-    """While the strategy works its result is used. When it raises or names queues that do not exist, members keep their
-    queues and consume them."""
-    broken: list[str] = []
-
-    def strategy(_group: str, _me: str, queues: Sequence[MessageQueue], _members: Sequence[str]) -> list[MessageQueue]:
-        if "raises" in broken:
-            raise LookupError("no such gate")
-        return [*queues, MessageQueue(TOPIC, BROKER, 99)] if "dreams" in broken else list(queues)
-
-    await cluster.broker(queues=4)
-    await cluster.producer()
-    await cluster.consumer("c1", strategy=strategy)
-    for fault, error in (("raises", "LookupError: no such gate"), ("dreams", "99")):
-        await cluster.world.sleep_ms(ROUND_MS)
-        broken[:] = [fault]
-        await cluster.world.sleep_ms(2 * ROUND_MS)
-        await cluster.send(8)
-        await cluster.all_seen()
-        last = cluster.events("rebalance_failed", host="c1")[-1]
-        assert error in last.fields["error"]
-    assert _owned(cluster, "c1") == [0, 1, 2, 3]
-    assert len(cluster.events("queue_acquired", host="c1")) == 5, "with the retry topic's; none was taken again"
 
 
 # Topics ------------------------------------------------------------------------------------------------------
@@ -181,19 +126,6 @@ async def _two_topics(cluster: Cluster) -> TwoTopics:
 
 def _lock_owners(cluster: Cluster, topic: str) -> dict[int, str]:
     return {queue_id: row.client_id for queue_id, row in cluster.locks(topic=topic).items()}
-
-
-@scenario(also_fenced=True)
-async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
-    """The consumer locks and consumes all queues of both topics."""
-    two = await _two_topics(cluster)
-    await two.start(TOPIC, OTHER)
-    await two.send(TOPIC, "a")
-    await two.send(OTHER, "b")
-    await two.have((TOPIC, "a"), (OTHER, "b"))
-    assert (_owned(cluster, "c1"), _owned(cluster, "c1", OTHER)) == ([0, 1], [0, 1, 2])
-    assert (len(_lock_owners(cluster, TOPIC)), len(_lock_owners(cluster, OTHER))) == (2, 3)
-    await cluster.end(judge=False)
 
 
 @scenario(also_fenced=True)
@@ -274,47 +206,3 @@ async def test_several_consumers_in_one_process(cluster: Cluster) -> None:
     assert sorted(two.texts) == texts
     await runtime.run(first.shutdown())
     await cluster.end(judge=False)
-
-
-# Queues that nobody pulls ------------------------------------------------------------------------------------
-
-
-async def _late_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
-    """A consumer whose pull loops sleep for so long that the rebalance sees a pull that is over 120 s old."""
-
-    def suspend_first(*given: Any) -> list[MessageQueue]:
-        consumer = cluster.client("c1")
-        assert isinstance(consumer, PushConsumer)
-        consumer.suspend()  # before there is a queue to pull from
-        return allocate_averagely(*given)
-
-    await cluster.broker(queues=1)
-    await cluster.at(START_MS)
-    await cluster.consumer(
-        "c1",
-        strategy=suspend_first,
-        rebalance_interval_ms=rebalance_interval_ms,
-        pull_delay_when_suspended_ms=2 * IDLE_MS,
-    )
-    await cluster.at(START_MS + rebalance_interval_ms + 1)
-
-
-@scenario(INSTANT, also_fenced=True)
-async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
-    """A round in this very millisecond keeps the queue."""
-    await _late_pull(cluster, IDLE_MS)
-    assert cluster.events("queue_dropped", host="c1") == []
-
-
-@scenario(INSTANT, also_fenced=True)
-async def test_a_pull_of_120_001_ms_is_dead(cluster: Cluster) -> None:
-    """One millisecond later the round drops the queues and takes them anew."""
-    await _late_pull(cluster, IDLE_MS + 1)
-    names = [str(MessageQueue(TOPIC, BROKER, 0)), str(MessageQueue(retry_topic(GROUP), BROKER, 0))]
-    for event in ("queue_dropped", "queue_acquired"):
-        lines = cluster.events(event, host="c1", since_ms=START_MS + 1)
-        assert [(line.at_ms, line.fields["queue"]) for line in lines] == [
-            (START_MS + IDLE_MS + 1, name) for name in names
-        ]
-    assert {line.fields["why"] for line in cluster.events("queue_dropped", host="c1")} == {"not pulled for 120000 ms"}
-    assert _owned(cluster, "c1") == [0]

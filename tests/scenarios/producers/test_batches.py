@@ -9,7 +9,6 @@ from collections.abc import Callable
 from itertools import chain
 
 from lockstep.client import SendError, SendOutcome, SendResult
-from lockstep.order import Cause
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.batch import decode_batch
@@ -98,53 +97,6 @@ async def test_batches_keep_call_order(cluster: Cluster) -> None:
         assert isinstance(end, SendResult)
         message = cluster.stored(end.queue_id)[end.queue_offset]
         assert (int(message.body), message.msg_id, message.offset_message_id) == (number, end.msg_id, end.offset_msg_id)
-    await _all_handled(cluster)
-
-
-async def _unanswered_batch(cluster: Cluster, stranger: Stranger) -> "asyncio.Task[Ends]":
-    """Of 64 sends the first is stored by itself, and the others in a batch whose answer does not leave the broker."""
-
-    def hold(code: int) -> None:
-        if code == RequestCode.SEND_BATCH_MESSAGE:
-            cluster.world.hold(BROKER, PRODUCER)
-
-    stranger.on_arrival = hold
-    burst = cluster.world.start(_sends(cluster, 64), name="burst")
-    await cluster.world.until(lambda: stranger.batches == [63])
-    stranger.on_arrival = lambda _: None
-    return burst
-
-
-def _cut(cluster: Cluster) -> None:
-    cluster.world.cut(PRODUCER, BROKER)
-    cluster.world.release(BROKER, PRODUCER)
-
-
-@scenario()
-async def test_a_cut_leaves_a_batch_unknown(cluster: Cluster) -> None:
-    """Each message of a batch without an answer is unknown, those that waited behind it are not sent, and later sends
-    are stored behind all."""
-    burst = await _unanswered_batch(cluster, await _stranger(cluster))
-    behind = await _sends(cluster, 16, then=lambda: _cut(cluster))
-    assert _outcomes(await burst) == {None: 1, UNKNOWN: 63}
-    assert _outcomes(behind) == {NOT_SENT: 16}
-    assert _outcomes(await _sends(cluster, 16)) == {None: 16}
-    assert _stored_numbers(cluster)[0] == [*range(KEYS + 64), *range(KEYS + 80, KEYS + 96)]
-    await _all_handled(cluster)
-    report = await cluster.end()
-    assert report.send_failures == {"unknown": 63, "not_sent": 16}
-
-
-@scenario()
-async def test_a_batch_is_repeated_in_order(cluster: Cluster) -> None:
-    """With retry_keyed all are stored in call order; repeats carry their UNIQ_KEYs, so the report knows them."""
-    cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
-    burst = await _unanswered_batch(cluster, await _stranger(cluster, retry_keyed=True))
-    behind = await _sends(cluster, 16, then=lambda: _cut(cluster))
-    assert _outcomes([*await burst, *behind]) == {None: 80}
-    assert _stored_numbers(cluster)[0] == [*range(KEYS + 64), *range(KEYS + 1, KEYS + 80)]
-    ids = [message.msg_id for message in cluster.stored()]
-    assert ids[KEYS + 1 : KEYS + 64] == ids[KEYS + 64 : KEYS + 127]
     await _all_handled(cluster)
 
 
