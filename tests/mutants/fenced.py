@@ -293,7 +293,7 @@ FENCED: Final = (
     Protection(
         "fence-lease-end-noticed",
         "A client does not notice the end of its lease.",
-        edited(LEASE_WATCH, "LeaseWatch.look", "now_ms >= process_queue.lease_end_ms", "False"),
+        edited(LEASE_WATCH, "LeaseWatch._look_at", "now_ms >= process_queue.lease_end_ms", "False"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
