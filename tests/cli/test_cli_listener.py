@@ -11,10 +11,7 @@ import pytest
 
 from lockstep.cli.consume.options import ConsumeOptions
 from lockstep.cli.consume.workload import read_workload
-from lockstep.cli.output import UsageError
-from lockstep.cli.time import duration_ms
 from tests.commands import Lockstep, running_broker
-from tests.rows import by_row
 
 LINES = "".join([json.dumps({"order": order, "n": n}) + "\n" for n in range(3) for order in ("a", "b")])
 
@@ -147,10 +144,3 @@ def test_the_options_make_a_workload() -> None:
     assert (workload.fail_percent, workload.fail_keys) == (2.5, frozenset({"x"}))
     assert workload.suspends_ms == {"y": 30_000}
     assert read_workload(ConsumeOptions(topic="t", group="g")) == (0, {}, 0, frozenset(), {})
-
-
-@by_row("text", ["", "5", "ms", "10m ago", "-5s", "5x", "1.s", ".5s"])
-def test_a_wrong_duration_is_refused(text: str) -> None:
-    """Only numbers with units."""
-    with pytest.raises(UsageError, match="give a duration such as 500ms, 2s or 1m30s"):
-        duration_ms(text, "--work")

@@ -53,11 +53,3 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
     assert result.status == 3
     assert "not well  broker broker-a: does not answer: " in result.out
     assert "not well  groups: could not be read: " in result.out
-
-
-def test_no_name_server_is_an_error() -> None:
-    """Exit status 1, one line."""
-    result = Lockstep("127.0.0.1:1")("status")
-    assert (result.status, result.out) == (1, "")
-    assert result.err.startswith("lockstep: no name server answered: ")
-    assert result.err.count("\n") == 1

@@ -24,10 +24,7 @@ from tests.store.test_store_damage import whole
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A store that was stopped cleanly."""
-    for path, content in whole(cleanly=True).files.items():
-        target = tmp_path / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+    whole(cleanly=True).write_to(tmp_path)
     return tmp_path / "store"
 
 
@@ -209,11 +206,7 @@ def test_verify_looks_at_every_key(folder: Path) -> None:
 def test_verify_does_not_read_what_was_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of 1 GiB with three messages takes as long as the three messages, and so do queues."""
     root = tmp_path / "big"
-    files = whole(cleanly=True).files
-    for name, content in files.items():
-        target = root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+    whole(cleanly=True).write_to(root)
     store = root / "store"
     first, *others = sorted((store / "commitlog").iterdir())
     for path in others:

@@ -23,10 +23,7 @@ MOUNTED = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && ! touch "$
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A store that was stopped cleanly."""
-    for path, content in whole(cleanly=True).files.items():
-        target = tmp_path / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+    whole(cleanly=True).write_to(tmp_path)
     assert (tmp_path / "store" / "lock").exists()
     return tmp_path / "store"
 

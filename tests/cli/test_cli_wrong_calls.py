@@ -154,7 +154,10 @@ def test_what_is_not_there_is_named(inside: Inside, arguments: str, complaint: s
     assert complaint in one_line(result.err)
 
 
-@by_row("arguments", ["topic list", "group list", "lock list", "lock watch", "consume t -g g", "produce t"])
+@by_row(
+    "arguments",
+    ["topic list", "group list", "lock list", "lock watch", "consume t -g g", "produce t", "status", "bench send"],
+)
 def test_no_name_server_is_told_in_one_line(arguments: str) -> None:
     """Nobody listens there: exit 1 with the address, from every command."""
     with socket.socket() as taken:  # bound and not listening: connections are refused

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.codes import LanguageCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError
 from lockstep.protocol.frame import Frame, FrameDecoder, encode_frame_head
@@ -135,6 +135,7 @@ def test_commands_survive_the_wire(command: RemotingCommand, data: st.DataObject
     again = decode_command(frames[0])
     for name in ("code", "opaque", "flag", "version", "remark", "body", "serialize_type"):
         assert getattr(again, name) == getattr(command, name), name
+    assert again.language == LanguageCode.PYTHON
     if command.header is not None:
         assert again.decode_header(type(command.header)) == command.header
     for name, value in (command.ext_fields or {}).items():

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -12,7 +11,6 @@ from lockstep.cli.output import UsageError
 from lockstep.pipeline.cli.errors import one_line
 from lockstep.pipeline.cli.options import AuditOptions, SweepOptions
 from lockstep.pipeline.options import OPTIONS
-from lockstep.pipeline.spark.progress import Work, work_of
 from lockstep.pipeline.spark.session import SMALL_BYTES
 from tests.commands import Lockstep
 from tests.rows import by_row
@@ -121,27 +119,3 @@ def test_a_small_audit_is_known_before_spark_starts(tmp_path: Path) -> None:
     assert not AuditOptions(traces=local, name_server="127.0.0.1:9876", topic=["t"]).is_small()
     os.truncate(trace, SMALL_BYTES)
     assert not AuditOptions(traces=[str(tmp_path / "runs")]).is_small()
-
-
-class Stage:
-    def __init__(self, tasks: int, done: int) -> None:
-        self.numTasks, self.numCompletedTasks = tasks, done
-
-
-class Tracker:
-    """Two stages that run, and one that has just ended and is told no more."""
-
-    stages: ClassVar = {1: Stage(8, 3), 2: Stage(4, 4), 3: None}
-
-    def getActiveStageIds(self) -> list[int]:  # noqa: N802
-        return list(self.stages)
-
-    def getStageInfo(self, stageId: int) -> Stage | None:  # noqa: N802, N803
-        return self.stages[stageId]
-
-
-def test_progress_sums_the_stages_that_run() -> None:
-    """Tasks done of all tasks."""
-    work = work_of(Tracker())
-    assert work == Work(2, 12, 7)
-    assert str(work) == "2 stages, 7 of 12 tasks"

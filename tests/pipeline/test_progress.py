@@ -3,7 +3,7 @@
 import io
 import re
 import threading
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from rich.console import Console
 
@@ -15,17 +15,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Tracker:
-    """Spark with one stage of four tasks."""
+class Stage(NamedTuple):
+    numTasks: int  # noqa: N815
+    numCompletedTasks: int  # noqa: N815
 
-    numTasks, numCompletedTasks = 4, 1  # noqa: N815
+
+class Tracker:
+    """Two stages that run, and one that has just ended and is told no more."""
+
+    stages: ClassVar = {1: Stage(8, 3), 2: Stage(4, 4), 3: None}
 
     def getActiveStageIds(self) -> list[int]:  # noqa: N802
-        return [7]
+        return list(self.stages)
 
-    def getStageInfo(self, stageId: int) -> "Tracker":  # noqa: N802, N803
-        assert stageId == 7
-        return self
+    def getStageInfo(self, stageId: int) -> Stage | None:  # noqa: N802, N803
+        return self.stages[stageId]
 
 
 class Session:
@@ -65,11 +69,11 @@ def test_publish_shows_a_running_count(topic: Topic) -> None:
     with SentCount(topic.broker.name_server, topic.name) as count:
         topic.fill(1000, 234, first=5)
         line = shown(terminal=False, count=count, until="sent")
-        assert re.fullmatch(r" +\d+\.\d s  publish to board, 1,234 sent: 1 stage, 1 of 4 tasks\n", line), line
+        assert re.fullmatch(r" +\d+\.\d s  publish to board, 1,234 sent: 2 stages, 7 of 12 tasks\n", line), line
         topic.fill(1, first=2000)
         drawn = shown(terminal=True, count=count, until="sent")
         assert "publish to board, 1,235 sent" in drawn
-        assert "1 stage, 1 of 4 tasks" in drawn
+        assert "2 stages, 7 of 12 tasks" in drawn
 
 
 def test_the_count_of_a_topic_that_is_made_later(topic: Topic) -> None:

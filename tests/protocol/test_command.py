@@ -5,14 +5,13 @@ import pytest
 from lockstep.protocol.codes import (
     FRAME_BYTES_MAX,
     HEADER_BYTES_MAX,
-    LanguageCode,
     RequestCode,
     ResponseCode,
     SerializeType,
     request_name,
     response_name,
 )
-from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
+from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.frame import Frame, FrameDecoder
 from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader
@@ -26,31 +25,6 @@ def through_the_wire(command: RemotingCommand) -> RemotingCommand:
     frame = decoder.next_frame()
     assert frame is not None
     return decode_command(frame)
-
-
-@each_type
-def test_a_request_survives_the_wire(serialize_type: SerializeType) -> None:
-    """Code, opaque, flag, remark, version, header and body arrive as they were sent, from PYTHON."""
-    header = QueueRequestHeader("TopicO", 3)
-    command = RemotingCommand(
-        30, header, b"body", remark="näh \u4e2d 😀", flag=2, opaque=77, version=401, serialize_type=serialize_type
-    )
-    again = through_the_wire(command)
-    assert (again.code, again.opaque, again.flag, again.version) == (30, 77, 2, 401)
-    assert (again.remark, again.body, again.serialize_type) == ("näh \u4e2d 😀", b"body", serialize_type)
-    assert again.language == LanguageCode.PYTHON
-    assert again.decode_header(QueueRequestHeader) == header
-
-
-@each_type
-def test_ext_fields_travel_beside_the_header(serialize_type: SerializeType) -> None:
-    """The offer of an encoding is an extField beside the typed fields, and neither disturbs the other."""
-    header = QueueRequestHeader("TopicO", 3)
-    command = RemotingCommand(30, header, ext_fields={SERIALIZE_FIELD: "MSGPACK"}, serialize_type=serialize_type)
-    again = through_the_wire(command)
-    assert again.ext_fields is not None
-    assert again.ext_fields[SERIALIZE_FIELD] == "MSGPACK"
-    assert again.decode_header(QueueRequestHeader) == header
 
 
 @each_type

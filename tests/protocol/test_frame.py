@@ -46,17 +46,6 @@ def test_any_piece_size_gives_the_same_frames(size: int) -> None:
     assert read_in_pieces(STREAM, size) == FRAMES
 
 
-def test_every_split_in_two_gives_the_same_frames() -> None:
-    """There is no byte at which a stream must not be cut."""
-    short = STREAM[: STREAM.index(b"hhhh") - 8]
-    for cut in range(len(short) + 1):
-        decoder = FrameDecoder()
-        decoder.feed(short[:cut])
-        frames = drain(decoder)
-        decoder.feed(short[cut:])
-        assert frames + drain(decoder) == FRAMES[:3]
-
-
 def test_every_split_in_three_of_a_short_frame() -> None:
     """Two cuts, anywhere, the length field included."""
     data = encode_frame_head(0, b"{}", 3) + b"abc"
@@ -205,13 +194,6 @@ def test_an_unknown_header_type(header_type: int) -> None:
     decoder.feed(struct.pack(">II", 4, header_type << 24))
     with pytest.raises(FrameError, match=f"header type {header_type}"):
         decoder.next_frame()
-
-
-def test_the_shortest_frame() -> None:
-    """Four bytes behind the length, no header, no body."""
-    decoder = FrameDecoder()
-    decoder.feed(struct.pack(">II", 4, 0))
-    assert decoder.next_frame() == Frame(0, b"", b"")
 
 
 @pytest.mark.parametrize("hello", ["16030100c8010000c4", "16030300", "160301"])

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -43,6 +44,12 @@ class Whole(NamedTuple):
     files: dict[str, bytes]
     messages: dict[Place, bytes]
     spans: dict[Place, tuple[str, int, int]]
+
+    def write_to(self, folder: Path) -> None:
+        for path, content in self.files.items():
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
 
 
 class Damage(NamedTuple):

@@ -89,17 +89,6 @@ def test_with_as_many_groups_as_there_may_be_none_is_made_by_use_nor_by_an_admin
     assert limits_met(peer) == ["groups_max"]
 
 
-def test_a_send_that_would_make_one_topic_more_is_refused() -> None:
-    """Topics that are there are sent to as before."""
-    peer = Peer(topics_max=9)  # eight are built in
-    assert peer.send("one").code == ResponseCode.SUCCESS
-    reply = peer.send("two")
-    assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert "topics_max is 9" in (reply.remark or "")
-    assert peer.send("one").code == ResponseCode.SUCCESS
-    assert limits_met(peer) == ["topics_max"]
-
-
 def test_a_topic_or_group_with_too_many_queues_for_the_broker_is_refused() -> None:
     """With the setting in the remark; what is there may be changed, and a heartbeat still gets its retry topic."""
     peer = Peer(queues_max=10)

@@ -68,14 +68,6 @@ def test_unlocking_what_nobody_holds_is_answered_and_changes_nothing() -> None:
     assert tuple(locks.rows(NOW_MS)) == ()
 
 
-def test_groups_do_not_see_each_other() -> None:
-    """Two groups hold the same queue."""
-    locks = RebalanceLockManager(LIFE_MS)
-    one(locks, "a", NOW_MS)
-    (answer,) = locks.try_lock_batch("other", "b", [QUEUE], NOW_MS)
-    assert answer.outcome is LockOutcome.GRANTED
-
-
 def test_a_batch_is_answered_queue_by_queue() -> None:
     """Some queues of a batch are granted and others refused."""
     locks = RebalanceLockManager(LIFE_MS)
