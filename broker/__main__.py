@@ -131,7 +131,8 @@ async def _serve_many(options: "Options", arguments: list[str], log: "StartLog")
 
     def on_serving() -> None:
         _print_addresses(many.listening())
-        log.open(options.log_format, options.log_level, sys.stderr)
+        log.open(options.log_format, options.log_level, sys.stderr, AsyncioRuntime().monotonic_ns)
+        _warn_if_open(options, log)
 
     stopped.add_done_callback(lambda _: log.info("shutting_down", **_why(stopped.result())))
     await many.run(stopped, on_serving)
@@ -166,8 +167,12 @@ async def _serve(options: "Options", log: "StartLog") -> int:
         # Objects made at start-up stay; the collector need not visit them again.
         gc.freeze()
         FullCollections(AsyncioRuntime().monotonic_ns).watch()
-        log.open(options.log_format, options.log_level, sys.stderr, **_process_field(options))
+        log.open(
+            options.log_format, options.log_level, sys.stderr, AsyncioRuntime().monotonic_ns, **_process_field(options)
+        )
         log.info("listening", **_facts(options))
+        if not options.member:
+            _warn_if_open(options, log)
         for name, above, why in options.config.too_short_for_default_clients():
             given = getattr(options.config, name)
             log.info(
@@ -193,6 +198,21 @@ async def _open_link(options: "Options", stopped: "asyncio.Future[int]") -> "Com
     link = CommandLink(AsyncioRuntime(), waits, lambda: _stop(stopped, _STDIN_CLOSED))
     await link.open()
     return link
+
+
+def _warn_if_open(options: "Options", log: "StartLog") -> None:
+    """Say what whoever reaches this machine may do without an account."""
+    from lockstep.remoting.settings import is_loopback
+
+    config = options.config
+    if is_loopback(config.host):
+        return
+    if not config.acl_enable:
+        effect = "whoever reaches it may read, send and change everything; --acl FILE asks for accounts"
+        log.warning("open_without_accounts", host=config.host, effect=effect)
+    if options.metrics_port is not None:
+        effect = "its names of topics and groups are for everybody: it has no accounts"
+        log.warning("open_without_accounts", host=config.host, port=options.metrics_port, effect=effect)
 
 
 def _why(number: int) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """The broker's log: structlog on stderr, imported when the broker listens. Earlier events are logged then."""
 
 import io
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, TextIO, cast
 
 from lockstep.remoting.host.report_stream import ReportStream
+from lockstep.remoting.limit_log import PeerEvents
 from lockstep.remoting.logs import EventLog, printable
 
 __all__ = ["StartLog"]
@@ -20,10 +21,24 @@ class StartLog:
         self._waiting: list[tuple[str, str, dict[str, Any]]] = []
         self._target: EventLog | None = None
         self._stream: TextIO | ReportStream | None = None
+        self._sampled = PeerEvents()
+        self._clock_ns: Callable[[], int] = lambda: 0
 
-    def open(self, log_format: str, log_level: str, stream: TextIO | ReportStream, **fields: str) -> None:
-        """Import structlog, log the buffered events, and log at once from now on, each event with these fields too."""
+    def open(
+        self,
+        log_format: str,
+        log_level: str,
+        stream: TextIO | ReportStream,
+        clock_ns: Callable[[], int],
+        **fields: str,
+    ) -> None:
+        """Import structlog, log the buffered events, and log at once from now on, each event with these fields too.
+
+        Args:
+            clock_ns: Never steps back. Events that peers cause at will are sampled by it (docs/log-events.md).
+        """
         self._stream = stream
+        self._clock_ns = clock_ns
         self._target = _structlog(log_format, log_level, stream, fields)
         for level, event, fields in self._waiting:
             getattr(self._target, level)(event, **fields)
@@ -45,6 +60,11 @@ class StartLog:
         if self._target is None:
             self._waiting.append((level, event, fields))
             return
+        times = self._sampled.times(event, self._clock_ns() // 1_000_000)
+        if not times:
+            return
+        if times > 1:
+            fields["times"] = times
         log = self._target
         if isinstance(self._stream, ReportStream) and (lines := self._stream.take_dropped()):
             log.warning("log_lines_dropped", lines=lines)

@@ -1,10 +1,11 @@
 """`lockstep console`: starts the pages."""
 
+from functools import partial
 from pathlib import Path
 
 from lockstep.cli.output import CliError, StderrLog, check_writable, note
 from lockstep.remoting.logs import printable
-from lockstep.remoting.settings import Address
+from lockstep.remoting.settings import Address, is_loopback
 
 __all__ = ["console"]
 
@@ -38,11 +39,16 @@ async def console(name_server: str, host: str, port: int, snapshot: Path | None)
         note(f"wrote {snapshot}")
         return
     try:
-        await serve(name_server, host, port, log, _ready)
+        await serve(name_server, host, port, log, partial(_ready, host))
     except OSError as error:
         address = Address(host, port)
         raise CliError(f"cannot listen on {address}: {error.strerror or error}; --port chooses another") from None
 
 
-def _ready(address: str) -> None:
+def _ready(host: str, address: str) -> None:
     note(f"the console is at {printable(address)} (Ctrl-C ends it)")
+    if not is_loopback(host):
+        note(
+            f"warning: whoever reaches {printable(host)} may read messages and change groups here: the pages ask for "
+            f"no password; leave --host away, or put a server with accounts before them"
+        )

@@ -6,11 +6,32 @@ from typing import Final
 
 from lockstep.remoting.logs import EventLog
 
-__all__ = ["EventThrottle", "LimitLog"]
+__all__ = ["EventThrottle", "LimitLog", "PeerEvents"]
 
 # A peer that repeats its request must not fill the log.
 _AGAIN_MS: Final = 10_000
 _LIMIT_AGAIN_MS: Final = 60_000
+_SHOWN_MAX: Final = 100
+_OF_PEERS: Final = frozenset({
+    "connection_idle",
+    "filter_compilation_throttled",
+    "filter_invalid",
+    "filter_version_conflict",
+    "frame_timeout",
+    "frame_unreadable",
+    "heartbeat_expired",
+    "heartbeat_group_invalid",
+    "offset_out_of_bounds",
+    "pull_commit_refused",
+    "request_failed",
+    "request_refused",
+    "send_refused",
+    "settings_ignored",
+    "tls_handshake_failed",
+    "tls_required",
+    "unlock_ignored",
+    "unregister_ignored",
+})  # fmt: skip
 
 
 class EventThrottle:
@@ -28,6 +49,27 @@ class EventThrottle:
             return 0
         self._logged[key] = (now_ms, 0)
         return times + 1
+
+
+class PeerEvents:
+    """Samples the events that a peer causes at will: of each the first 100 in 10 s are logged, the others counted."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, tuple[int, int, int]] = {}  # event -> when its 10 s began (ms), logged since, left out
+
+    def times(self, event: str, now_ms: int) -> int:
+        """Returns how often it happened since it was logged, this time included; 0: log nothing now."""
+        if event not in _OF_PEERS:
+            return 1
+        began_ms, shown_count, left_count = self._shown.get(event, (now_ms - _AGAIN_MS, 0, 0))
+        if now_ms - began_ms >= _AGAIN_MS:
+            self._shown[event] = (now_ms, 1, 0)
+            return left_count + 1
+        if shown_count < _SHOWN_MAX:
+            self._shown[event] = (began_ms, shown_count + 1, 0)
+            return 1
+        self._shown[event] = (began_ms, shown_count, left_count + 1)
+        return 0
 
 
 class LimitLog:

@@ -20,6 +20,7 @@ __all__ = [
     "check_types",
     "is_everywhere",
     "is_ipv6",
+    "is_loopback",
     "live_properties",
     "parse_address",
     "parse_addresses",
@@ -61,6 +62,19 @@ def parse_address(text: str) -> Address:
     if not colon or wrong_host or number > PORT_MAX:
         raise SettingError(f"{text!r} is not an address; write host:port, for example 127.0.0.1:9876 or [::1]:9876")
     return Address(host, number)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on a host."""
+    if host.lower() == "localhost":
+        return True
+    # imported here: few need it, and it slows the start
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def is_ipv6(host: str) -> bool:
