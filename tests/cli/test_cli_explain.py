@@ -51,8 +51,7 @@ class Command:
 
 
 async def command(stage: Stage, *, locked: bool = True) -> Command:
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(R.LOCK_BATCH_MQ, LockOkBody((queue_at(0),) if locked else ()))
     broker.answers(R.UNLOCK_BATCH_MQ, 0)
     broker.answers(R.QUERY_CONSUMER_OFFSET, OffsetResponseHeader(0))

@@ -17,8 +17,7 @@ CHANGES, LOCKS = RequestCode.LIST_LOCK_CHANGES, RequestCode.LIST_LOCKS
 @on_stage
 async def test_changes_of_a_look_that_failed_come_with_the_next_one(stage: Stage) -> None:
     """The changes were read and the lock table was not: they are read again."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     change = LockChange(0, 1, "g", queue_at(0), None, "c1", None, "granted")
     broker.answers(
         CHANGES,
@@ -43,8 +42,7 @@ async def test_changes_of_a_look_that_failed_come_with_the_next_one(stage: Stage
 @on_stage
 async def test_the_first_look_tells_no_change_twice(stage: Stage) -> None:
     """A lock that was granted between the first two requests is in the table, and not among the next changes."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     change = LockChange(0, 1, "g", queue_at(0), None, "c1", None, "granted")
     held = LockTableRow("g", queue_at(0), "c1", 1, 2, 3)
     broker.answers(
@@ -66,8 +64,7 @@ async def test_the_first_look_tells_no_change_twice(stage: Stage) -> None:
 @on_stage
 async def test_lost_changes_are_told(stage: Stage) -> None:
     """When the broker kept fewer than there were since the last look, and when it started anew."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(
         CHANGES,
         LockChangesBody(5, 9, 0, 2, ()),

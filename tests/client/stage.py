@@ -4,6 +4,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from lockstep.client.admin.client import AdminClient
 from lockstep.client.config import ClientConfig
 from lockstep.client.instance.client import ClientRole, MQClientInstance, name_server_addresses
 from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, QueueData, TopicRouteData
@@ -138,10 +139,13 @@ class Stage:
         self.on_close: list[Callable[[], Awaitable[object]]] = []
         self._instances: list[MQClientInstance] = []
 
-    async def broker(self, name: str = "broker-a", *, agrees: bool = True) -> FakeBroker:
+    async def broker(self, name: str = "broker-a", *, agrees: bool = True, queues: int = 0) -> FakeBroker:
+        """`queues`: the topic has so many, all of them on this broker; with 0 it has no route yet."""
         broker = FakeBroker(self.world.host(name), agrees=agrees)
         await broker.start()
         self.brokers.append(broker)
+        if queues:
+            self.route_to({name: queues})
         return broker
 
     def route_to(self, queues: Mapping[str, int], topic: str = TOPIC, *, perm: int = 6) -> TopicRouteData:
@@ -169,6 +173,9 @@ class Stage:
         instance = MQClientInstance(self.client, addresses, config, self.log, role)
         self._instances.append(instance)
         return instance
+
+    def admin(self) -> AdminClient:
+        return AdminClient(name_server=self.name_server, runtime=self.client, log=self.log)
 
     def events(self, level: str | None = None) -> list[str]:
         return [event for at, event, _ in self.log.events if level in (None, at)]

@@ -91,6 +91,13 @@ class Story:
         return check_traces(list(self.traces.values()))
 
 
+def owned() -> Story:
+    """Client a was granted the queue, and is at 0."""
+    story = Story()
+    story.own("a", 1, 0)
+    return story
+
+
 def kinds(report: OrderReport) -> list[str]:
     """The kinds of violations found, sorted."""
     return sorted(report.violation_counts)

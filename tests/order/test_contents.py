@@ -8,19 +8,12 @@ import pytest
 
 from lockstep.order import Cause, Kind, Verdict, check_files, check_traces
 from lockstep.order.report import Findings
-from tests.order.stories import Story, kinds
-
-
-def owned(client: str = "a") -> Story:
-    story = Story()
-    story.own(client, 1, 0)
-    return story
+from tests.order.stories import Story, kinds, owned
 
 
 def test_members_of_a_concurrent_group_may_repeat_and_commit_back_in_a_rebalance() -> None:
     """Both own the queue for a moment; in one period a repeat of what succeeded is still found."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1, 2, 3, ordering="none")
     story.own("b", 1, 2)
     story.handle("b", 1, 2, 3, 4, ordering="none")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.order import Cause, Verdict, check_files
-from tests.order.stories import SUSPEND, Story, kinds
+from tests.order.stories import SUSPEND, Story, kinds, owned
 
 
 def test_a_plain_takeover() -> None:
@@ -29,8 +29,7 @@ def test_a_plain_takeover() -> None:
 
 def test_the_handover_lasts_from_the_last_sign_of_life_to_the_first_position() -> None:
     """A killed owner and a lock of 10 s make a handover of 10 s, and the report names the queue and both owners."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0)
     story.now_ms += 10_000
     story.own("b", 1, 0)
@@ -42,8 +41,7 @@ def test_the_handover_lasts_from_the_last_sign_of_life_to_the_first_position() -
 
 def test_a_killed_owner_whose_last_commit_never_left() -> None:
     """A commit recorded just before the death may not be stored: beginning below it is right."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1, 2)
     story.record("a", "committed", period=1, offset=3)
     story.now_ms += 10_000
@@ -57,8 +55,7 @@ def test_a_killed_owner_whose_last_commit_never_left() -> None:
 
 def test_a_suspended_message_comes_again() -> None:
     """Repeats after a suspension are duplicates caused by it, as often as it is suspended."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0)
     story.handle("a", 1, 1, status=SUSPEND)
     story.handle("a", 1, 1, status=SUSPEND)
@@ -71,8 +68,7 @@ def test_a_suspended_message_comes_again() -> None:
 
 def test_a_suspended_batch_comes_again_as_a_whole() -> None:
     """A call with several messages is suspended as one; it comes again from its first message."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1, 2, batch=True)
     story.handle("a", 1, 3, 4, 5, batch=True, status=SUSPEND)
     story.handle("a", 1, 3, 4, 5, batch=True)
@@ -85,8 +81,7 @@ def test_a_suspended_batch_comes_again_as_a_whole() -> None:
 
 def test_a_rollback_brings_back_everything_since_the_last_commit() -> None:
     """Manual commit: after ROLLBACK all that was not committed comes again, and nothing else."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0)
     story.handle("a", 1, 1, status="COMMIT")
     story.handle("a", 1, 2, 3)
@@ -115,8 +110,7 @@ def test_a_dead_letter_is_handled() -> None:
 
 def test_a_new_period_of_the_same_client() -> None:
     """Dropped and won back: a new period may begin at the stored commit, and it is no handover."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1)
     story.record("a", "lock_lost", period=1)
     story.record("a", "dropped", period=1, why="rebalance")
@@ -128,8 +122,7 @@ def test_a_new_period_of_the_same_client() -> None:
 
 def test_an_old_owner_may_finish_its_own_rewind() -> None:
     """Repeats that a period's own takeover explains stay explained when a newer period is already born."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1, 2)
     story.own("b", 1, 0)
     story.handle("b", 1, 0)
@@ -140,8 +133,7 @@ def test_an_old_owner_may_finish_its_own_rewind() -> None:
 
 def test_a_reset_back_explains_repeats_and_a_lower_commit() -> None:
     """Offsets moved back on purpose: repeats are caused by the reset, and the commit may go back to it."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1, 2)
     story.commit("a", 1, 3)
     story.record("a", "dropped", period=1, why="reset")
@@ -172,8 +164,7 @@ def test_a_reset_forward_skips_and_loses_nothing() -> None:
 
 def test_a_producers_retry_is_one_message_at_two_offsets() -> None:
     """Two offsets with one msg_id are a duplicate caused by the producer."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     for record in story.handle("a", 1, 0, 1):
         record["msg_id"] = "same"
     report = story.report()
@@ -238,8 +229,7 @@ def test_what_lies_before_the_groups_start_is_not_its_loss() -> None:
 
 def test_wall_clocks_may_jump_within_a_machine() -> None:
     """Histories of one machine merge by its monotonic clock; an adjusted wall clock changes nothing."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1)
     story.commit("a", 1, 2)
     story.own("b", 1, 2)
@@ -256,8 +246,7 @@ def write(path: Path, records: list[dict[str, object]], tail: str = "") -> Path:
 
 def test_a_torn_last_line_is_counted(tmp_path: Path) -> None:
     """A killed process tears its last line; the rest of its file counts in full."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1)
     report = check_files([write(tmp_path / "a.jsonl", story.traces["a"], '{"event":"handled","offs')])
     assert (report.torn_lines, report.handled, kinds(report)) == (1, 2, [])
@@ -265,8 +254,7 @@ def test_a_torn_last_line_is_counted(tmp_path: Path) -> None:
 
 def test_a_broken_line_is_counted_and_named(tmp_path: Path) -> None:
     """A broken line that others follow is not torn: file, number and reason are named, and nothing counts as proved."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0)
     tail = '{"event":\n{"event":"handled","wall_ms":1}\n{"event":"breath","wall_ms":1,"mono_ns":1}\n'
     path = write(tmp_path / "a.jsonl", story.traces["a"], tail)
@@ -278,8 +266,7 @@ def test_a_broken_line_is_counted_and_named(tmp_path: Path) -> None:
 
 def test_a_record_behind_a_torn_line_is_read(tmp_path: Path) -> None:
     """A killed process tore its last line, and its successor went on in the same file."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0)
     path = write(tmp_path / "a.jsonl", story.traces["a"], '{"event":"handled","offs')
     with path.open("a", encoding="utf-8") as file:
@@ -297,8 +284,7 @@ def test_an_empty_file_is_no_pass(tmp_path: Path) -> None:
 
 def test_the_report_reads_as_a_table() -> None:
     """A person reads counts with causes, and a sentence for each violation."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 0)
     text = "\n".join(story.report().lines())
     assert "unexplained-repeat: a (period 1) went back from offset 1 to 0" in text

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.order import Cause, Confidence, Kind, Verdict, check_traces
-from tests.order.stories import Story, kinds
+from tests.order.stories import Story, kinds, owned
 
 
 class Machines(Story):
@@ -30,8 +30,7 @@ class Machines(Story):
 
 def test_a_call_after_the_drop_is_found_however_short() -> None:
     """The period was dropped; a call of a microsecond begins a microsecond later, of a message new to everybody."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0)
     dropped = story.record("a", "dropped", period=1, why="rebalance")
     late = story.handle("a", 1, 1)[0]
@@ -44,8 +43,7 @@ def test_a_call_after_the_drop_is_found_however_short() -> None:
 
 def test_a_replaced_owner_that_handles_new_messages_is_found() -> None:
     """It was not told. Its call is the first of its message, and overlaps with none of the successor's."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0)
     story.own("b", 1, 1)
     story.handle("a", 1, 1)
@@ -130,8 +128,7 @@ def test_causes_in_both_directions_make_the_bounds_narrow() -> None:
 
 def test_one_address_on_two_machines_is_not_one_clock() -> None:
     """Old records know `host` alone. Both are 127.0.0.1, booted at different times: no overlap is made up."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1)
     story.record("a", "dropped", period=1, why="rebalance")
     story.record("a", "committed", period=1, offset=2)
@@ -149,8 +146,7 @@ def test_one_address_on_two_machines_is_not_one_clock() -> None:
 @pytest.mark.parametrize("appended", [True, False])
 def test_a_reboot_begins_a_new_clock(appended: bool) -> None:
     """The monotonic clock begins anew; the new process writes to a new file, or behind the old records."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1)
     story.commit("a", 1, 2)
     story.handle("a", 1, 2)
@@ -185,8 +181,7 @@ def test_what_comes_under_an_old_epoch_is_found(epochs: tuple[Any, Any]) -> None
 
 def test_two_processes_with_one_client_id_are_found_and_rotation_is_not() -> None:
     """Two files of one client id that overlap in time, or that follow each other."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0)
     first = story.traces.pop("a")
     story.handle("a", 1, 1, 2)
@@ -209,8 +204,7 @@ def test_a_call_that_outlives_its_lease_is_no_overlap(
     epochs: tuple[int | None, int | None], outlived: bool, found: list[Kind]
 ) -> None:
     """It began in time, and the next owner has a later epoch: the fence refuses its commit and its guarded effects."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     late = story.handle("a", 1, 0)[0]
     story.traces["a"].pop()
     story.now_ms += 60_000

@@ -16,7 +16,7 @@ from lockstep.order.judge.survey import survey
 from tests.order.good_histories import GOOD
 from tests.order.good_table import ONE_CLOCK_ALONE
 from tests.order.scripts import traces_of
-from tests.order.stories import Story, kinds
+from tests.order.stories import Story, kinds, owned
 from tests.order.ways import Records
 from tests.order.worlds import run
 
@@ -153,8 +153,7 @@ def test_a_nanosecond_later_is_a_violation(history: Callable[[Story, int], None]
 @pytest.mark.parametrize("later_ns", [0, 1])
 def test_a_position_below_a_commit_of_the_same_nanosecond_is_open(later_ns: int) -> None:
     """The commit may have come behind the position; a nanosecond earlier it had not."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1)
     stored = story.record("broker", "stored", offset=2)
     story.own("b", 1, 0)

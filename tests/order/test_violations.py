@@ -1,13 +1,12 @@
 """Each kind of violation is found in a minimal trace, by its name, with the records that prove it."""
 
 from lockstep.order import Kind
-from tests.order.stories import SUSPEND, Story, kinds
+from tests.order.stories import SUSPEND, Story, kinds, owned
 
 
 def test_a_key_handled_out_of_order_is_found() -> None:
     """A first handling of offset 1 after offset 2 of one key breaks rule (a); both records are the evidence."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     records = story.handle("a", 1, 0, 2, 1)
     report = story.report()
     assert kinds(report) == [Kind.NONMONOTONIC_POLL]
@@ -27,16 +26,14 @@ def test_3_2_1_2_3_is_not_in_order() -> None:
 
 def test_different_keys_owe_each_other_nothing() -> None:
     """Rule (a) is by key: offset 1 of one key may come after offset 2 of another."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 2, 1, 3, keys="XY")
     assert kinds(story.report()) == []
 
 
 def test_a_repeat_without_a_failure_is_found() -> None:
     """In one period a repeat after a success is a violation."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     records = story.handle("a", 1, 0, 1, 1)
     report = story.report()
     assert kinds(report) == [Kind.UNEXPLAINED_REPEAT]
@@ -45,8 +42,7 @@ def test_a_repeat_without_a_failure_is_found() -> None:
 
 def test_a_takeover_below_the_stored_commit_is_found() -> None:
     """A new period that begins below what was stored repeats what nobody may repeat; the commit is the evidence."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1, 2, 3)
     commit = story.commit("a", 1, 3)
     story.own("b", 1, 1)
@@ -59,8 +55,7 @@ def test_a_takeover_below_the_stored_commit_is_found() -> None:
 def test_a_stored_record_outweighs_the_grace() -> None:
     """Where the broker's own word exists, a commit counts from that record on, and only then."""
     for is_stored, expected in ((True, [Kind.REWIND_BELOW_COMMIT]), (False, [])):
-        story = Story()
-        story.own("a", 1, 0)
+        story = owned()
         story.handle("a", 1, 0, 1, 2)
         story.record("broker", "stored", offset=0)
         story.record("a", "committed", period=1, offset=3)
@@ -73,8 +68,7 @@ def test_a_stored_record_outweighs_the_grace() -> None:
 
 def test_a_stale_owner_that_repeats_is_found() -> None:
     """An owner that was replaced and repeats what its successor handled has no right to."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1)
     story.own("b", 1, 2)
     story.handle("b", 1, 2, 3)
@@ -86,8 +80,7 @@ def test_a_stale_owner_that_repeats_is_found() -> None:
 
 def test_two_owners_at_once_are_found() -> None:
     """A listener that still runs when the new owner's begins is an overlap, whoever ends first."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     slow = story.handle("a", 1, 0)[0]
     story.own("b", 1, 0)
     quick = story.handle("b", 1, 0)[0]
@@ -130,8 +123,7 @@ def test_a_message_below_a_commit_that_nobody_handled_is_lost() -> None:
 
 def test_a_message_whose_attempts_all_failed_is_lost_when_committed() -> None:
     """A suspended attempt is no handling: going on behind it loses the message."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, status=SUSPEND)
     story.handle("a", 1, 1)
     story.commit("a", 1, 2)
@@ -142,8 +134,7 @@ def test_a_message_whose_attempts_all_failed_is_lost_when_committed() -> None:
 
 def test_a_commit_that_goes_back_is_found() -> None:
     """Without a reset a commit never goes back; both commits are the evidence."""
-    story = Story()
-    story.own("a", 1, 0)
+    story = owned()
     story.handle("a", 1, 0, 1)
     commits = story.commit("a", 1, 2), story.commit("a", 1, 1)
     report = story.report()

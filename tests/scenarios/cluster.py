@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from lockstep.client import SerializeType
 from lockstep.order import Cause, Kind, OrderReport
@@ -35,6 +36,11 @@ class Cluster(RecordedCluster):
         self.fenced = fenced
         self.expected = Expected()
         self._report: OrderReport | None = None
+
+    async def broker_and_producer(self, **settings: Any) -> None:
+        """A broker with these settings, and a producer that has sent nothing yet."""
+        await self.broker(**settings)
+        await self.producer()
 
     # The end -------------------------------------------------------------------------------------------------
 

@@ -102,8 +102,7 @@ async def test_an_orders_way_from_created_to_received(cluster: Cluster) -> None:
 async def test_a_second_pull_does_not_begin_in_front_of_the_first(cluster: Cluster) -> None:
     """The third article's example: while message 31 of a pull of 20 to 40 is handled, the next pull brings 41 to 50.
     They are handled later, because calls take messages from the queue and not from a pull."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(20)
     await cluster.consumer("c1", work_ms=100, pull_batch_size=21)
     await cluster.world.until(lambda: len(cluster.seen.all) == 20)

@@ -101,8 +101,7 @@ def test_a_nondeterministic_listener_fails_its_scenario(call: Callable[[], objec
         call()
 
     async def story(cluster: Cluster) -> None:
-        await cluster.broker(queues=1)
-        await cluster.producer()
+        await cluster.broker_and_producer(queues=1)
         await cluster.consumer("c1", answer=answer)
         await cluster.send()
         await cluster.world.sleep_ms(30_000)
@@ -115,8 +114,7 @@ def test_a_listener_that_behaves_passes() -> None:
     """The same scenario without that passes: the tests above fail for the reason that they name."""
 
     async def story(cluster: Cluster) -> None:
-        await cluster.broker(queues=1)
-        await cluster.producer()
+        await cluster.broker_and_producer(queues=1)
         await cluster.consumer("c1", answer=lambda _message, _context: None)
         await cluster.send()
         await cluster.world.sleep_ms(30_000)

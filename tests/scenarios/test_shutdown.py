@@ -11,8 +11,7 @@ ROUND_TRIPS_MS = 100
 @scenario(also_fenced=True)
 async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) -> None:
     """The broker has the offset of the last message before it releases the queue: the next owner repeats nothing."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1")
     await cluster.consumer("c2")
     await cluster.at(6_000)
@@ -35,8 +34,7 @@ async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) ->
 @scenario(also_fenced=True)
 async def test_leaving_waits_for_the_listener(cluster: Cluster) -> None:
     """The consumer waits for a running listener and commits its message; the next owner handles the later ones."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", work_ms=3_000)
     await cluster.consumer("c2")
     await cluster.send(5)
@@ -53,8 +51,7 @@ async def test_a_stuck_listener_is_named_and_its_queue_stays_locked(cluster: Clu
     """A listener that does not return within await_termination_ms keeps its queue's lock until that expires; the
     others' are free at once."""
     cluster.expected.duplicates = {Cause.TAKEOVER}  # what it did was not committed
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", work_ms=20_000)
     await cluster.consumer("c2")
     await cluster.world.until(lambda: cluster.owner(1) == cluster.world.host("c2").address)
@@ -79,8 +76,7 @@ async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) ->
     """A queue was given away while busy, and its client stops before the 20 s are over. The client unlocks it with the
     others, so its next owner need not wait for the lock to expire."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", work_ms=300)
     await cluster.send(100, queue_id=1)
     await cluster.at(10_000)
@@ -100,8 +96,7 @@ async def test_a_trace_that_cannot_be_written_does_not_keep_the_locks(cluster: C
     """A message without a record is not committed, so it is handled again; but the queues are released at once, and the
     consumer unregisters."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     consumer = await cluster.consumer("c1")
     await cluster.consumer("c2")
     await cluster.at(6_000)

@@ -29,10 +29,6 @@ LOCKS, GROUPS = RequestCode.LIST_LOCKS, RequestCode.LIST_CONSUMER_GROUPS
 IDS = RequestCode.GET_CONSUMER_LIST_BY_GROUP
 
 
-def admin_for(stage: Stage) -> AdminClient:
-    return AdminClient(name_server=stage.name_server, runtime=stage.client, log=stage.log)
-
-
 async def two_brokers(stage: Stage) -> tuple[FakeBroker, FakeBroker]:
     brokers = await stage.broker("broker-a"), await stage.broker("broker-b")
     stage.route_to({"broker-a": 2, "broker-b": 2})
@@ -48,7 +44,7 @@ async def test_topics(stage: Stage) -> None:
     """The list is sorted; a route is returned; an unknown topic is an error with its own type."""
     first, _ = await two_brokers(stage)
     first.answers(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList(("b", "a")))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         assert await admin.topics() == ["a", "b"]
         assert len((await admin.route(TOPIC)).readable_queues(TOPIC)) == 4
         with pytest.raises(TopicNotFoundError, match="'Nowhere' does not exist"):
@@ -61,7 +57,7 @@ async def test_creating_a_topic(stage: Stage) -> None:
     first, second = await two_brokers(stage)
     for broker in (first, second):
         broker.answers(RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SUCCESS)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         await admin.create_topic("New", 8)
         await admin.create_topic("Only", 1, broker_name="broker-b")
         with pytest.raises(NoRouteError, match="no broker named 'broker-z'"):
@@ -91,7 +87,7 @@ async def test_offsets(stage: Stage) -> None:
         ResponseCode.SYSTEM_ERROR,
     )
     broker.answers(RequestCode.UPDATE_CONSUMER_OFFSET, ResponseCode.SUCCESS)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         queue = queue_at(1)
         assert (await admin.max_offset(queue), await admin.min_offset(queue)) == (9, 2)
         assert await admin.consumer_offset("g", queue) == 7
@@ -134,7 +130,7 @@ def test_a_time_finds_the_first_message_from_then_on(asked: int, found: int) -> 
 
         broker.on[RequestCode.PULL_MESSAGE] = pull
         broker.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(answers.get(asked, 6)))
-        async with admin_for(stage) as admin:
+        async with stage.admin() as admin:
             assert await admin.search_offset(queue_at(1), asked) == found
         (search,) = broker.requests(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
         assert search.decode_header(SearchOffsetRequestHeader) == (TOPIC, 1, asked)
@@ -152,7 +148,7 @@ def test_a_time_in_an_empty_queue_is_its_end(status: str, low: int, high: int, f
         bounds = PullMessageResponseHeader(0, high, low, high)
         broker.on[RequestCode.PULL_MESSAGE] = lambda command: command.reply(ResponseCode[status], bounds)
         broker.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(0))
-        async with admin_for(stage) as admin:
+        async with stage.admin() as admin:
             assert await admin.search_offset(queue_at(1), 77) == found
 
     play()
@@ -164,7 +160,7 @@ async def test_members_of_all_brokers(stage: Stage) -> None:
     first, second = await two_brokers(stage)
     first.answers(IDS, ConsumerIdList(("c2", "c1")), ResponseCode.SYSTEM_ERROR)
     second.answers(IDS, ConsumerIdList(("c3", "c2")), ResponseCode.SYSTEM_ERROR)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         assert await admin.consumer_ids("g") == ["c1", "c2", "c3"]
         assert await admin.consumer_ids("g") == []
 
@@ -177,7 +173,7 @@ async def test_groups_and_locks_of_all_brokers(stage: Stage) -> None:
     second.answers(GROUPS, ConsumerGroupList({"g2": ("T1",)}))
     first.answers(LOCKS, LockTableBody((row("g2", 1, "broker-a"), row("g1", 0, "broker-a"))))
     second.answers(LOCKS, LockTableBody((row("g1", 0, "broker-b"),)))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         assert await admin.groups() == {"g1": ["T1"], "g2": ["T1", "T2"]}
         rows = await admin.list_locks("g")
     assert rows == [row("g1", 0, "broker-a"), row("g1", 0, "broker-b"), row("g2", 1, "broker-a")]
@@ -189,8 +185,7 @@ async def test_groups_and_locks_of_all_brokers(stage: Stage) -> None:
 @on_stage
 async def test_lock_changes_are_read_on(stage: Stage) -> None:
     """Until a broker has no more; the next call begins there, and at the beginning when the broker started anew."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     code = RequestCode.LIST_LOCK_CHANGES
     one, two, anew = (LockChange(number, 1, "g", queue_at(0), None, "c1", None, "granted") for number in (0, 1, 0))
     broker.answers(
@@ -203,7 +198,7 @@ async def test_lock_changes_are_read_on(stage: Stage) -> None:
         LockChangesBody(6, 9, 0, 1, (anew,)),
         LockChangesBody(6, 9, 0, 1, ()),
     )
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         found, cursors = await admin.list_lock_changes({})
         assert list(found.values()) == [[one]]
         found, cursors = await admin.list_lock_changes(cursors, "g")
@@ -218,12 +213,11 @@ async def test_lock_changes_are_read_on(stage: Stage) -> None:
 @on_stage
 async def test_changes_that_come_faster_than_they_are_read(stage: Stage) -> None:
     """A call ends all the same; the next one goes on behind what was read."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     code = RequestCode.LIST_LOCK_CHANGES
     changes = [LockChange(number, 1, "g", queue_at(0), None, "c1", None, "granted") for number in range(1000)]
     broker.answers(code, *(LockChangesBody(5, 9, 0, change.number + 1, (change,)) for change in changes))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         found, cursors = await admin.list_lock_changes({})
         (read,) = found.values()
         assert 10 <= len(read) <= 100
@@ -234,8 +228,7 @@ async def test_changes_that_come_faster_than_they_are_read(stage: Stage) -> None
 @on_stage
 async def test_changes_that_the_broker_forgot(stage: Stage) -> None:
     """A cursor says how many changes were gone before they were read; the first read of a broker misses none."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     code = RequestCode.LIST_LOCK_CHANGES
     late = LockChange(8, 1, "g", queue_at(0), None, "c1", None, "granted")
     broker.answers(
@@ -244,7 +237,7 @@ async def test_changes_that_the_broker_forgot(stage: Stage) -> None:
         LockChangesBody(5, 9, 8, 9, (late,)),
         LockChangesBody(5, 9, 8, 9, ()),
     )
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         _, cursors = await admin.list_lock_changes({})
         assert [cursor.lost for cursor in cursors.values()] == [0]
         found, cursors = await admin.list_lock_changes(cursors)
@@ -257,9 +250,8 @@ async def test_changes_that_the_broker_forgot(stage: Stage) -> None:
 @on_stage
 async def test_a_broker_that_is_not_ours(stage: Stage) -> None:
     """It gets no request that it does not know; the error says in one line that it has no such call."""
-    stranger = await stage.broker(agrees=False)
-    stage.route_to({"broker-a": 1})
-    async with admin_for(stage) as admin:
+    stranger = await stage.broker(agrees=False, queues=1)
+    async with stage.admin() as admin:
         for ask in (admin.list_locks, admin.groups):
             with pytest.raises(NotLockstepError, match="is not a Lockstep broker and has no such call"):
                 await ask()

@@ -23,17 +23,13 @@ RUNTIME = RequestCode.GET_BROKER_RUNTIME_INFO
 LIST = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
 
-def admin_for(stage: Stage) -> AdminClient:
-    return AdminClient(name_server=stage.name_server, runtime=stage.client, log=stage.log)
-
-
 @on_stage
 async def test_the_answers_of_a_broker_are_bounded_together(stage: Stage) -> None:
     """For the task, and for its view of one broker; the client itself takes any."""
     broker = await stage.broker("broker-a")
     stage.route_to({"broker-a": 2})
     broker.answers(RUNTIME, *[KvTable({"name": "x" * 600})] * 5)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         task = admin.bounded(1000)
         await task.broker_runtime(broker.address)
         (data,) = await admin.brokers()
@@ -49,7 +45,7 @@ async def test_the_answers_of_a_name_server_are_bounded(stage: Stage) -> None:
     server = await stage.broker("broker-a")
     stage.route_to({"broker-a": 2})
     server.answers(LIST, TopicList(("x" * 100,)))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         for question in (admin.bounded(64).topics(), admin.bounded(64).brokers(), admin.bounded(64).route(TOPIC)):
             with pytest.raises(AnswerTooLargeError):
                 await question
@@ -60,7 +56,7 @@ async def test_a_task_remembers_no_route(stage: Stage) -> None:
     """A page may be asked for any number of topics. The broker's address stays known, and its queues can be read."""
     broker = await stage.broker("broker-a")
     stage.route_to({"broker-a": 2})
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         task = admin.bounded(10_000)
         for _ in range(2):
             assert len((await task.route(TOPIC)).broker_datas) == 1
@@ -90,7 +86,7 @@ async def test_a_thousand_brokers_stay_known(stage: Stage) -> None:
         queues = tuple(QueueData(name, 1, 1, 6) for name in names)
         datas = tuple(BrokerData(name, "c", {0: "127.0.0.1:1"}) for name in names)
         stage.brokers[0].routes[f"topic-{start}"] = TopicRouteData(queues, datas)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         task = admin.bounded(1_000_000)
         for topic in (TOPIC, "topic-0", TOPIC, "topic-999"):
             await task.route(topic)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from lockstep.client import AdminClient
 from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.broker import BrokerData
 from lockstep.protocol.bodies.codec import decode_body
@@ -15,16 +14,12 @@ from tests.client.stage import Stage, on_stage, queue_at
 UNLOCK = RequestCode.UNLOCK_BATCH_MQ
 
 
-def admin_for(stage: Stage) -> AdminClient:
-    return AdminClient(name_server=stage.name_server, runtime=stage.client, log=stage.log)
-
-
 @on_stage
 async def test_what_a_broker_says_of_itself(stage: Stage) -> None:
     """The table of its runtime info is returned as it came."""
     broker = await stage.broker("broker-a")
     broker.answers(RequestCode.GET_BROKER_RUNTIME_INFO, KvTable({"putTps": "1.0 2.0 3.0"}))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         assert await admin.broker_runtime(broker.address) == {"putTps": "1.0 2.0 3.0"}
 
 
@@ -33,7 +28,7 @@ async def test_a_busy_broker_is_an_error(stage: Stage) -> None:
     """It is no broker without the group: what it has not told must not look like no progress."""
     broker = await stage.broker("broker-a")
     broker.answers(RequestCode.GET_CONSUME_STATS, ResponseCode.SYSTEM_BUSY)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         with pytest.raises(RequestRefused, match="SYSTEM_BUSY"):
             await admin.at(BrokerData("broker-a", "c", {0: broker.address})).progress("g")
 
@@ -46,7 +41,7 @@ async def test_a_lock_is_released_under_its_epoch(stage: Stage) -> None:
     broker.answers(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ResponseCode.SYSTEM_ERROR)
     broker.answers(UNLOCK, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
     row = LockTableRow("g", queue_at(1, "broker-a"), "owner", 1, 2, 3, epoch=7)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         await admin.release_lock(row)
         with pytest.raises(RequestRefused):
             await admin.release_lock(row)

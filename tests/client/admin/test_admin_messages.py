@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstep.client import AdminClient
 from lockstep.client.admin.message_track import MessageTrack, TrackType, track_message
 from lockstep.client.admin.messages import id_address
 from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
@@ -23,10 +22,6 @@ from tests.rows import by_row
 
 R, T = RequestCode, TrackType
 KEYS, TAGS, UNIQ = "KEYS", "TAGS", "UNIQ_KEY"
-
-
-def admin_for(stage: Stage) -> AdminClient:
-    return AdminClient(name_server=stage.name_server, runtime=stage.client, log=stage.log)
 
 
 async def two_brokers(stage: Stage) -> tuple[FakeBroker, FakeBroker]:
@@ -63,7 +58,7 @@ async def test_a_message_is_asked_of_the_broker_in_its_id(stage: Stage) -> None:
     first, second = await two_brokers(stage)
     second.on[R.VIEW_MESSAGE_BY_ID] = lambda command: command.reply(ResponseCode.SUCCESS, body=stored(7))
     host = bytes(map(int, second.runtime.address.split(".")))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         message = await admin.view_message(encode_offset_message_id(host, PORT, 7000))
         second.on[R.VIEW_MESSAGE_BY_ID] = lambda command: command.reply(ResponseCode.SUCCESS, body=stored(7) * 2)
         with pytest.raises(RemoteProtocolError, match="2 messages instead of one"):
@@ -91,7 +86,7 @@ async def test_messages_of_a_key_come_from_every_broker(stage: Stage) -> None:
     first, second = await two_brokers(stage)
     first.on[R.QUERY_MESSAGE] = finds(stored(1, **{KEYS: "a b"}), stored(2, **{KEYS: "ab"}), stored(3, **{KEYS: "b"}))
     second.on[R.QUERY_MESSAGE] = finds()
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         found = await admin.query_messages(TOPIC, "b", begin_ms=5, end_ms=9, count_max=100)
         second.on[R.QUERY_MESSAGE] = finds(stored(9, **{KEYS: "b"}), stored_bytes(4, properties={KEYS: "b"}))
         newest = await admin.query_messages(TOPIC, "b", count_max=2)
@@ -107,10 +102,9 @@ async def test_messages_of_a_key_come_from_every_broker(stage: Stage) -> None:
 @on_stage
 async def test_a_message_is_found_by_its_own_id(stage: Stage) -> None:
     """The request says that the key is a UNIQ_KEY; the same text in KEYS does not count."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.on[R.QUERY_MESSAGE] = finds(stored(1, **{UNIQ: "U"}), stored(2, **{KEYS: "U", UNIQ: "V"}))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         assert [m.queue_offset for m in await admin.query_messages(TOPIC, "U", unique=True)] == [1]
     assert broker.requests(R.QUERY_MESSAGE)[0].decode_header(QueryMessageRequestHeader).unique_key_query is True
 
@@ -121,12 +115,11 @@ async def test_a_message_is_found_by_its_own_id(stage: Stage) -> None:
 @on_stage
 async def test_a_queue_is_read_without_a_group_of_ones_own(stage: Stage) -> None:
     """As the tools of RocketMQ do: their group, the subscription in the request, nothing committed."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     bounds = PullMessageResponseHeader(0, 7, 1, 9)
     body = stored(5, **{TAGS: "red"}) + stored(6, **{TAGS: "blue"})
     broker.on[R.PULL_MESSAGE] = lambda command: command.reply(ResponseCode.SUCCESS, bounds, body)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         found = await admin.read_queue(queue_at(0), 5, expression="red", wait_ms=15_000)
         assert ([m.queue_offset for m in found.messages], found[1:]) == ([5], (7, 1, 9))
         broker.on[R.PULL_MESSAGE] = lambda command: command.reply(ResponseCode.PULL_OFFSET_MOVED, bounds)
@@ -180,14 +173,13 @@ def test_what_a_group_did_with_a_message(
 
     @on_stage
     async def track(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 1})
+        broker = await stage.broker(queues=1)
         broker.answers(R.QUERY_TOPIC_CONSUME_BY_WHO, GroupList(("g",)))
         broker.answers(R.GET_CONSUMER_CONNECTION_LIST, members)
         broker.answers(R.GET_CONSUME_STATS, progress)
         message = message_at(5, TAGS="red")
         message.topic = TOPIC
-        async with admin_for(stage) as admin:
+        async with stage.admin() as admin:
             (found,) = await track_message(admin, message)
         assert found[:2] == MessageTrack("g", expected)[:2]
         assert (found.reason is not None) == (expected is T.UNKNOWN)
@@ -204,7 +196,7 @@ async def test_a_reset_is_told_through_every_broker(stage: Stage) -> None:
     first, second = await two_brokers(stage)
     first.answers(R.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetBody({queue_at(0): 3}), OFFLINE)
     second.answers(R.INVOKE_BROKER_TO_RESET_OFFSET, OFFLINE, OFFLINE, BROKEN)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         assert await admin.reset_offsets("g", TOPIC, 17) == {queue_at(0): 3}
         assert await admin.reset_offsets("g", TOPIC) is None
         with pytest.raises(RequestRefused, match="so says the test"):

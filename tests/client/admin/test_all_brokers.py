@@ -36,10 +36,6 @@ QUESTIONS: dict[str, tuple[RequestCode, Question]] = {
 }
 
 
-def admin_for(stage: Stage) -> AdminClient:
-    return AdminClient(name_server=stage.name_server, runtime=stage.client, log=stage.log)
-
-
 async def three_brokers(stage: Stage) -> list[FakeBroker]:
     brokers = [await stage.broker(name) for name in NAMES]
     stage.route_to(dict.fromkeys(NAMES, 2))
@@ -58,7 +54,7 @@ def test_a_silent_broker_keeps_no_other_from_being_asked(name: str) -> None:
         brokers = await three_brokers(stage)
         for broker in brokers:
             broker.answers(code, None)
-        async with admin_for(stage) as admin:
+        async with stage.admin() as admin:
             await admin.brokers()
             started_ms = stage.world.elapsed_ms
             with pytest.raises(RequestTimeout, match=f"from {brokers[0].address}"):
@@ -91,7 +87,7 @@ async def test_the_first_broker_decides_about_the_error(stage: Stage) -> None:
     first.answers(STATS, TopicStatsTable({}))
     later(stage, second, STATS, 500, ResponseCode.NO_PERMISSION)
     third.answers(STATS, ResponseCode.SYSTEM_ERROR)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         with pytest.raises(RequestRefused, match=second.address):
             await admin.topic_stats(TOPIC)
     assert stage.world.elapsed_ms < 2000
@@ -103,7 +99,7 @@ async def test_answers_are_merged_in_the_order_of_the_brokers(stage: Stage) -> N
     brokers = await three_brokers(stage)
     for delay_ms, broker in zip((300, 200, 100), brokers, strict=True):
         later(stage, broker, STATS, delay_ms, TopicStatsTable({queue_at(0, broker.name): TopicOffset(0, delay_ms, 1)}))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         stats = await admin.topic_stats(TOPIC)
     assert [(queue.broker_name, of.max_offset) for queue, of in stats.items()] == [
         ("broker-a", 300), ("broker-b", 200), ("broker-c", 100),
@@ -124,7 +120,7 @@ async def test_a_tolerant_client_goes_on_without_a_silent_broker(stage: Stage) -
     first.answers(STATS, None)
     second.answers(STATS, stats_of(second))
     third.answers(STATS, ResponseCode.NO_PERMISSION)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         task = admin.tolerant(1.5)
         await admin.brokers()
         started_ms = stage.world.elapsed_ms
@@ -144,7 +140,7 @@ async def test_a_broker_that_is_known_to_be_gone_is_not_asked(stage: Stage) -> N
     first, second, third = await three_brokers(stage)
     second.answers(IDS, ConsumerIdList(("b",)))
     third.answers(IDS, ConsumerIdList(("a", "b")))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         task = admin.bounded(100_000).tolerant(2, {"broker-a": "cannot connect", "elsewhere": "gone"})
         assert await task.consumer_ids("g") == ["a", "b"]
         assert task.left_out == {"broker-a": "cannot connect"}
@@ -158,7 +154,7 @@ async def test_no_broker_answers_a_tolerant_client(stage: Stage) -> None:
     brokers = await three_brokers(stage)
     for broker in brokers:
         broker.answers(STATS, ResponseCode.NO_PERMISSION)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         with pytest.raises(RequestRefused, match=brokers[0].address):
             await admin.tolerant(2).topic_stats(TOPIC)
         with pytest.raises(ClientError, match="it is gone"):

@@ -26,8 +26,7 @@ STORED = SendMessageResponseHeader("ID", 0, 0)
 
 
 async def dead_letters(stage: Stage) -> tuple[FakeBroker, DeadLetters, ProcessQueue]:
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     instance = stage.instance()
     await instance.routes.fetch(TOPIC)
     broker.answers(SEND, STORED)

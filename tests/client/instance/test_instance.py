@@ -51,8 +51,7 @@ async def test_two_clients_of_one_process_differ(stage: Stage) -> None:
 @on_stage
 async def test_heartbeats(stage: Stage) -> None:
     """After 1 s to every broker of the known routes, then each 30 s; the first one is the connection's greeting."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     instance = stage.instance(consumer_data=consumer_data)
     await instance.routes.fetch(TOPIC)
     instance.start()
@@ -88,8 +87,7 @@ async def test_consumers_tell_slaves_too(stage: Stage) -> None:
 @on_stage
 async def test_a_broker_that_refuses_the_heartbeat(stage: Stage) -> None:
     """The connection is of no use; the refusal is logged, and the next round tries again."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(BEAT, ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS)
     instance = stage.instance(consumer_data=consumer_data)
     await instance.routes.fetch(TOPIC)
@@ -103,8 +101,7 @@ async def test_a_broker_that_refuses_the_heartbeat(stage: Stage) -> None:
 @on_stage
 async def test_name_servers_and_strangers_are_not_greeted(stage: Stage) -> None:
     """A name server gets no heartbeat, nor does a broker from a client that is neither producer nor consumer."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     consumer, nobody = stage.instance(consumer_data=consumer_data), stage.instance()
     await consumer.routes.fetch(TOPIC)
     await nobody.routes.fetch(TOPIC)
@@ -115,8 +112,7 @@ async def test_name_servers_and_strangers_are_not_greeted(stage: Stage) -> None:
 @on_stage
 async def test_a_new_connection_is_told_of_before_anybody_uses_it(stage: Stage) -> None:
     """`on_broker_connected` runs after the heartbeat, and calls wait until it has ended."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     order: list[str] = []
 
     async def connected(address: str, endpoint: Endpoint) -> None:
@@ -136,8 +132,7 @@ async def test_a_new_connection_is_told_of_before_anybody_uses_it(stage: Stage) 
 @on_stage
 async def test_what_a_broker_may_ask(stage: Stage) -> None:
     """Changed members are passed on, one-way; anything else is answered with "not supported"."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     changed: list[str] = []
     instance = stage.instance(consumer_data=consumer_data, on_ids_changed=changed.append)
     await instance.routes.fetch(TOPIC)

@@ -49,8 +49,7 @@ def admin_on(stage: Stage) -> AdminClient:
 
 
 async def with_a_broker(stage: Stage) -> None:
-    await stage.broker()
-    stage.route_to({"broker-a": 2})
+    await stage.broker(queues=2)
 
 
 # States ------------------------------------------------------------------------------------------------------

@@ -160,8 +160,7 @@ DISCOVERS = ClientConfig(name_server_domain="web", request_timeout_ms=3000)
 @on_stage
 async def test_name_servers_are_discovered_before_the_first_question(stage: Stage) -> None:
     """Only the first line counts; spaces and line ends around it do not."""
-    server = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    server = await stage.broker(queues=1)
     web = await web_server(stage, f" {server.name_server}; \r\nanything else")
     instance = stage.instance(DISCOVERS, name_server="")
     assert instance.name_servers.text == ""
@@ -199,8 +198,7 @@ def test_what_names_no_server_changes_nothing(text: str) -> None:
 
     @on_stage
     async def story(stage: Stage) -> None:
-        server = await stage.broker()
-        stage.route_to({"broker-a": 1})
+        server = await stage.broker(queues=1)
         web = await web_server(stage, server.name_server)
         instance = stage.instance(DISCOVERS, name_server="")
         await instance.routes.fetch(TOPIC)

@@ -138,8 +138,7 @@ async def test_a_broker_that_no_route_names_any_more_is_forgotten(stage: Stage) 
 @on_stage
 async def test_topics_without_a_route_have_a_bound(stage: Stage) -> None:
     """A sender of requests names the topic of their replies: those asked for longest ago are not asked for again."""
-    server = await stage.broker()
-    stage.route_to({"broker-a": 3})
+    server = await stage.broker(queues=3)
     routes = routes_of(stage)
     changed: list[str] = []
     routes.on_changed.append(changed.append)

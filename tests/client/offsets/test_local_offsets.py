@@ -238,8 +238,7 @@ async def test_read_offset_types_of_the_file(stage: Stage) -> None:
 @on_stage
 async def test_read_offset_types_of_the_broker(stage: Stage) -> None:
     """Likewise, and the broker is asked only where it must be."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     instance = stage.instance()
     await instance.routes.fetch(TOPIC)
     store = RemoteBrokerOffsetStore(instance, GROUP)

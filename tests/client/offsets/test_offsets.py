@@ -48,8 +48,7 @@ TIMESTAMP = ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
 
 
 async def store_on(stage: Stage) -> tuple[FakeBroker, RemoteBrokerOffsetStore]:
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     instance = stage.instance()
     await instance.routes.fetch(TOPIC)
     return broker, RemoteBrokerOffsetStore(instance, GROUP)
@@ -229,8 +228,7 @@ def test_the_table_of_first_offsets(where: ConsumeFromWhere, retry: bool, code: 
 
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 4})
+        broker = await stage.broker(queues=4)
         broker.answers(MAX, OffsetResponseHeader(900))
         broker.answers(SEARCH, OffsetResponseHeader(500))
         broker.answers(PULL, PullMessageResponseHeader(0, 500, 500, 900))
@@ -249,8 +247,7 @@ def test_the_table_of_first_offsets(where: ConsumeFromWhere, retry: bool, code: 
 @on_stage
 async def test_the_time_to_consume_from(stage: Stage) -> None:
     """As configured, or 30 minutes before the consumer began."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     broker.answers(QUERY, NONE)
     broker.answers(SEARCH, OffsetResponseHeader(5))
     broker.answers(PULL, PullMessageResponseHeader(0, 5, 5, 9))
@@ -270,8 +267,7 @@ def test_a_negative_first_offset_is_an_error(stored: int, end: int, offset: int 
 
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 4})
+        broker = await stage.broker(queues=4)
         broker.answers(QUERY, OffsetResponseHeader(stored))
         broker.answers(MAX, OffsetResponseHeader(end))
         if offset is None:
@@ -289,8 +285,7 @@ def test_an_error_is_no_offset(asked: RequestCode) -> None:
 
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 4})
+        broker = await stage.broker(queues=4)
         broker.answers(QUERY, NONE)
         broker.answers(MAX, OffsetResponseHeader(900))
         broker.answers(asked, ResponseCode.SYSTEM_ERROR)
@@ -303,8 +298,7 @@ def test_an_error_is_no_offset(asked: RequestCode) -> None:
 @on_stage
 async def test_the_end_is_asked_of_the_queue(stage: Stage) -> None:
     """GET_MAX_OFFSET names topic and queue."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     broker.answers(QUERY, NONE)
     broker.answers(MAX, OffsetResponseHeader(900))
     await first_offset(stage, queue_at(3), ConsumerConfig())
@@ -313,8 +307,7 @@ async def test_the_end_is_asked_of_the_queue(stage: Stage) -> None:
 
 async def owner_of_two(stage: Stage, fenced: Fenced = Fenced.NO) -> tuple[FakeBroker, PushMember]:
     """A member with two locked queues, in each of which 7 is the next offset."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 2})
+    broker = await stage.broker(queues=2)
     broker.answers(UPDATE, ResponseCode.SUCCESS)
     member = push_member(stage, ConsumerConfig(), {TOPIC: SubscriptionData.parse(TOPIC, "*")}, fenced=fenced)
     await member.instance.routes.fetch(TOPIC)

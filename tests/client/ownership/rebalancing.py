@@ -107,6 +107,5 @@ class Rebalancing:
 async def rebalancing(
     stage: Stage, queues: int = 4, strategy: AllocateMessageQueueStrategy | None = allocate_averagely
 ) -> Rebalancing:
-    broker = await stage.broker()
-    stage.route_to({"broker-a": queues})
+    broker = await stage.broker(queues=queues)
     return Rebalancing(stage, broker, strategy)

@@ -22,8 +22,7 @@ GRANTED = LockOkBody((queue_at(0),))
 
 async def member_of_one(stage: Stage) -> tuple[FakeBroker, PushMember]:
     """The only member of its group, with a topic of one queue, whose lock it was refused once."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     member = push_member(stage, ConsumerConfig(), {TOPIC: SubscriptionData.parse(TOPIC, "*")})
     broker.answers(IDS, ConsumerIdList((member.instance.client_id,)))
     broker.answers(PULL, None)

@@ -64,8 +64,7 @@ def with_batches(config: ProducerConfig = ALLOWED, queues: int = 1) -> Callable[
 
     def decorate(test: Test) -> Callable[[], None]:
         async def run(stage: Stage) -> None:
-            rocketmq = RocketMQ(await stage.broker(agrees=False))
-            stage.route_to({"broker-a": queues})
+            rocketmq = RocketMQ(await stage.broker(agrees=False, queues=queues))
             async with producer_for(stage, config) as producer:
                 await producer.send(message("first"), queue=queue_at(0))
                 await test(stage, rocketmq, producer)

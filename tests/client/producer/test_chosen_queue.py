@@ -16,8 +16,7 @@ WRONG: tuple[Any, ...] = (None, 3, "Aircraft@broker-a:0", queue_at(0, topic="Oth
 async def test_a_message_goes_to_queues_of_its_own_topic_only(stage: Stage) -> None:
     """A queue of another topic, or none, is refused: the message would be stored elsewhere than its result says, and
     one send sequence would number the sends of two queues."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     async with Producer("producers", name_server=stage.name_server, runtime=stage.client, log=stage.log) as producer:
         for wrong in WRONG:
             with pytest.raises(LocalProtocolError, match="a message of topic 'Aircraft' cannot go to"):

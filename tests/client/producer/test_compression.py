@@ -36,8 +36,7 @@ def test_from_4096_bytes_on(size: int) -> None:
 
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 1})
+        broker = await stage.broker(queues=1)
         store(broker)
         async with producer_for(stage) as producer:
             for key in (None, "k"):
@@ -56,8 +55,7 @@ def test_from_4096_bytes_on(size: int) -> None:
 async def test_what_is_not_compressed(stage: Stage) -> None:
     """Not compressed: 4095 bytes; a body that would not get smaller; batches; everything, when the setting says
     never."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     store(broker)
     noise = random.Random(1).randbytes(20_000)
     async with producer_for(stage) as producer:
@@ -74,8 +72,7 @@ async def test_what_is_not_compressed(stage: Stage) -> None:
 def test_the_setting(over: int, size: int, flag: int) -> None:
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 1})
+        broker = await stage.broker(queues=1)
         store(broker)
         async with producer_for(stage, ProducerConfig(compress_msg_body_over_howmuch=over)) as producer:
             await producer.send(Message(TOPIC, text(size)))
@@ -103,8 +100,7 @@ def test_the_type_and_the_level(given: dict[str, str], flag: int, readers: Calla
 
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 1})
+        broker = await stage.broker(queues=1)
         store(broker)
         async with producer_for(stage, with_properties(ProducerConfig(), given)) as producer:
             await producer.send(Message(TOPIC, text(size)))
@@ -145,8 +141,7 @@ def test_a_large_body_is_not_overtaken(agrees: bool) -> None:
 @on_stage
 async def test_a_repeat_is_compressed_too(stage: Stage) -> None:
     """The second attempt carries the very bytes of the first."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, 1, STORED)
     async with producer_for(stage) as producer:
         await producer.send(Message(TOPIC, text(100_000)))
@@ -160,8 +155,7 @@ def test_large_bodies_on_their_way_when_the_producer_leaves(key: str | None) -> 
 
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker(agrees=False)
-        stage.route_to({"broker-a": 1})
+        broker = await stage.broker(agrees=False, queues=1)
         broker.answers(SEND, STORED, None)
         producer = producer_for(stage, ProducerConfig(retry_keyed=True))
         await producer.start()

@@ -26,8 +26,7 @@ async def cut(stage: Stage, broker: FakeBroker, code: int, count: int) -> None:
 @on_stage
 async def test_a_send_without_an_answer_is_asked_for(stage: Stage) -> None:
     """The broker has it: the caller gets its place, and nothing is sent again. What follows goes on behind it."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, SendMessageResponseHeader("ID0", 0, 40), None)
     broker.answers(FIND, SendMessageResponseHeader("ID1", 0, 41))
     async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:
@@ -54,8 +53,7 @@ async def test_a_send_without_an_answer_is_asked_for(stage: Stage) -> None:
 async def test_a_send_that_is_not_found_is_repeated_in_its_place(stage: Stage) -> None:
     """With the numbers of the question, before those that were called later. A later send was answered before the
     connection ended: then the first may be anywhere in the queue."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     places = [SendMessageResponseHeader(f"ID{offset}", 0, offset) for offset in (7, 8, 9)]
     broker.answers(SEND, None, *places)
     broker.answers(FIND, ResponseCode.QUERY_NOT_FOUND)
@@ -78,8 +76,7 @@ async def test_a_send_that_is_not_found_is_repeated_in_its_place(stage: Stage) -
 
 @on_stage
 async def test_a_batch_without_an_answer_is_asked_for(stage: Stage) -> None:
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(BATCH, None)
     broker.answers(FIND, SendMessageResponseHeader("A,B", 0, 3))
     async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:
@@ -95,8 +92,7 @@ async def test_a_batch_without_an_answer_is_asked_for(stage: Stage) -> None:
 @on_stage
 async def test_nobody_asks_after_a_refusal(stage: Stage) -> None:
     """Nothing is stored then."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, ResponseCode.SYSTEM_BUSY, STORED)
     async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:
         await producer.send(Message(TOPIC, b"x"), sharding_key="k")
@@ -122,8 +118,7 @@ async def test_nobody_asks_a_broker_of_rocketmq(stage: Stage) -> None:
 @on_stage
 async def test_a_question_without_an_answer_uses_up_an_attempt(stage: Stage) -> None:
     """Or with a refusal. The send fails as unknown then, and the next one leaves."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     async with producer_for(stage, ProducerConfig(retry_keyed=True, retry_times=1)) as producer:
         for asked, answer in enumerate((None, ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION), 1):
             broker.answers(SEND, None, STORED)
@@ -141,8 +136,7 @@ async def test_a_question_without_an_answer_uses_up_an_attempt(stage: Stage) -> 
 @on_stage
 async def test_a_caller_that_goes_away_while_it_is_asked(stage: Stage) -> None:
     """Later sends of its queue go on."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, None, STORED)
     broker.answers(FIND, None)
     async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:
@@ -161,8 +155,7 @@ async def test_a_caller_that_goes_away_while_it_is_asked(stage: Stage) -> None:
 @on_stage
 async def test_a_question_out_of_sequence_begins_a_new_generation(stage: Stage) -> None:
     """The broker has forgotten the sequence: the next question has number 0 of a generation that it may take."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, None, STORED)
     broker.answers(FIND, ResponseCode.SEND_OUT_OF_SEQUENCE, SendMessageResponseHeader("ID", 0, 5))
     async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:

@@ -21,8 +21,7 @@ FIND, BATCH = RequestCode.FIND_SENT, RequestCode.SEND_BATCH_MESSAGE
 @on_stage
 async def test_a_keyed_send_goes_to_its_keys_queue(stage: Stage) -> None:
     """By the key here or on the message; by a selector with its argument; or to a queue that is given."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     store(broker)
     async with producer_for(stage) as producer:
         by_key = [
@@ -65,8 +64,7 @@ async def test_a_key_keeps_its_queue(stage: Stage) -> None:
 @on_stage
 async def test_an_argument_without_a_selector_names_no_queue(stage: Stage) -> None:
     """Such a message may go to any queue, as without the argument: queues take turns."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     store(broker)
     async with producer_for(stage) as producer:
         for arg in (3, object()):
@@ -77,8 +75,7 @@ async def test_an_argument_without_a_selector_names_no_queue(stage: Stage) -> No
 @on_stage
 async def test_the_first_send_may_name_its_queue(stage: Stage) -> None:
     """The route is fetched for it: a queue says which broker, not where that is."""
-    store(await stage.broker())
-    stage.route_to({"broker-a": 4})
+    store(await stage.broker(queues=4))
     async with producer_for(stage) as producer:
         assert (await producer.send(Message(TOPIC, b"1"), queue=queue_at(2))).queue_id == 2
 
@@ -86,8 +83,7 @@ async def test_the_first_send_may_name_its_queue(stage: Stage) -> None:
 @on_stage
 async def test_64_keyed_sends_in_flight_to_a_peer_that_agreed(stage: Stage) -> None:
     """All leave before the first answer, numbered in call order."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     store(broker)
     async with producer_for(stage) as producer:
         await producer.send(Message(TOPIC, b"first"), sharding_key="k")
@@ -107,8 +103,7 @@ async def test_64_keyed_sends_in_flight_to_a_peer_that_agreed(stage: Stage) -> N
 async def test_one_keyed_send_at_a_time_to_any_other_peer(stage: Stage) -> None:
     """A queue's next send leaves when the one before was answered, and carries no number; queues do not wait
     for each other."""
-    broker = await stage.broker(agrees=False)
-    stage.route_to({"broker-a": 2})
+    broker = await stage.broker(agrees=False, queues=2)
     held: list[RemotingCommand] = []
     broker.on[SEND] = lambda command: held.append(command)
     async with producer_for(stage) as producer:
@@ -129,8 +124,7 @@ async def test_one_keyed_send_at_a_time_to_any_other_peer(stage: Stage) -> None:
 async def test_a_refusal_in_the_middle(stage: Stage) -> None:
     """Of ten sends in flight the fourth is refused: all later ones of that queue fail, none of them is stored,
     other queues are not concerned, and a send called afterwards is stored."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 2})
+    broker = await stage.broker(queues=2)
     stored = store(broker)
     take = broker.on[SEND]
     broken = False
@@ -160,8 +154,7 @@ async def test_a_refusal_in_the_middle(stage: Stage) -> None:
 @on_stage
 async def test_keyed_sends_are_tried_once(stage: Stage) -> None:
     """As in RocketMQ: a send is not repeated, because later ones may have been stored."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, ResponseCode.SYSTEM_BUSY, STORED)
     async with producer_for(stage) as producer:
         with pytest.raises(SendError) as caught:
@@ -173,8 +166,7 @@ async def test_keyed_sends_are_tried_once(stage: Stage) -> None:
 @on_stage
 async def test_retry_keyed_repeats_with_the_same_id(stage: Stage) -> None:
     """After a time-out and a refusal of the kind that may pass, in the same place, with the same UNIQ_KEY."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, None, ResponseCode.SYSTEM_BUSY, STORED)
     async with producer_for(stage, ProducerConfig(retry_keyed=True, send_timeout_ms=3000)) as producer:
         sending = asyncio.ensure_future(producer.send(Message(TOPIC, b"x"), sharding_key="k", timeout_ms=1000))
@@ -194,8 +186,7 @@ FLOW_CONTROL = "[REJECTREQUEST]system busy, start flow control for a while"
 async def test_retry_keyed_waits_for_flow_control(stage: Stage) -> None:
     """A refusal by flow control uses up no attempt: the sends wait longer each time, leave again in call order, and all
     are stored once."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     stored = store(broker)
     take = broker.on[SEND]
     tokens = [3]
@@ -227,8 +218,7 @@ async def test_retry_keyed_waits_for_flow_control(stage: Stage) -> None:
 @on_stage
 async def test_flow_control_ends_a_send_at_its_timeout(stage: Stage) -> None:
     """It is refused, so it is not stored; without `retry_keyed` it is tried once, as in RocketMQ."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.on[SEND] = lambda command: command.reply(ResponseCode.SYSTEM_BUSY, remark=FLOW_CONTROL)
     for retry, counts in ((False, {1}), (True, {5, 6})):  # after 0, 0.1, 0.3, 0.7, 1.5 and 2.5 s
         before = len(broker.requests(SEND))
@@ -242,8 +232,7 @@ async def test_flow_control_ends_a_send_at_its_timeout(stage: Stage) -> None:
 @on_stage
 async def test_an_unanswered_attempt_makes_the_whole_unknown(stage: Stage) -> None:
     """First the connection is lost, then the repeat is refused: the first attempt may be stored."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
 
     def cut(_: RemotingCommand) -> None:
         broker.answers(SEND, ResponseCode.MESSAGE_ILLEGAL)
@@ -263,8 +252,7 @@ async def test_an_unanswered_attempt_makes_the_whole_unknown(stage: Stage) -> No
 @on_stage
 async def test_a_batch_goes_to_the_queue_of_its_key(stage: Stage) -> None:
     """Whether the key is given or on every message; without one queues take turns."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     store(broker)
     keyed = [Message(TOPIC, b"%d" % i, sharding_key="hello") for i in range(3)]
     async with producer_for(stage) as producer:
@@ -285,8 +273,7 @@ async def test_a_batch_goes_to_the_queue_of_its_key(stage: Stage) -> None:
 @on_stage
 async def test_one_way_sends_keep_their_place_and_take_no_number(stage: Stage) -> None:
     """Between keyed sends of the same queue they arrive in call order, and the later ones are stored."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     stored = store(broker)
     async with producer_for(stage) as producer:
         await producer.send(Message(TOPIC, b"0"), sharding_key="k")
@@ -303,8 +290,7 @@ async def test_one_way_sends_keep_their_place_and_take_no_number(stage: Stage) -
 @on_stage
 async def test_nothing_overtakes_a_one_way_send_that_could_not_leave(stage: Stage) -> None:
     """There is no connection: the sends that were called before its caller knew it fail too."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     stored = store(broker)
     async with producer_for(stage) as producer:
         await producer.queues(TOPIC)
@@ -321,8 +307,7 @@ async def test_nothing_overtakes_a_one_way_send_that_could_not_leave(stage: Stag
 @on_stage
 async def test_nothing_overtakes_a_send_that_is_cancelled_between_two_attempts(stage: Stage) -> None:
     """It was refused and would be repeated in its place: those behind it, which have not left, fail."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, ResponseCode.SYSTEM_BUSY, STORED)
     async with producer_for(stage, ProducerConfig(retry_keyed=True)) as producer:
         first = asyncio.ensure_future(producer.send(Message(TOPIC, b"1"), sharding_key="k"))
@@ -340,8 +325,7 @@ async def test_nothing_overtakes_a_send_that_is_cancelled_between_two_attempts(s
 @on_stage
 async def test_a_message_that_no_frame_can_carry_harms_nobody(stage: Stage) -> None:
     """It is refused here, and the sends before and behind it are stored."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     stored = store(broker)
     huge = bytes(17 * 1024 * 1024)
     async with producer_for(

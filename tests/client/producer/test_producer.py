@@ -86,8 +86,7 @@ def test_codes_that_are_final(code: ResponseCode) -> None:
 @on_stage
 async def test_three_attempts_and_no_more(stage: Stage) -> None:
     """1 + retryTimesWhenSendFailed; the last refusal is raised."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     broker.answers(SEND, ResponseCode.SYSTEM_ERROR)
     async with producer_for(stage) as producer:
         with pytest.raises(SendError, match="SYSTEM_ERROR"):
@@ -112,8 +111,7 @@ async def test_a_dead_broker_is_passed_over(stage: Stage) -> None:
 @on_stage
 async def test_all_attempts_share_the_time(stage: Stage) -> None:
     """Silence of one broker uses the 3000 ms up; the outcome is unknown."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     broker.answers(SEND, None)
     async with producer_for(stage) as producer:
         await producer.queues(TOPIC)
@@ -189,8 +187,7 @@ async def test_a_topic_without_write_permission(stage: Stage) -> None:
 @on_stage
 async def test_a_changed_route_changes_the_queues(stage: Stage) -> None:
     """Within the 30 s in which routes are asked for again."""
-    store(await stage.broker())
-    stage.route_to({"broker-a": 2})
+    store(await stage.broker(queues=2))
     async with producer_for(stage) as producer:
         assert len(await producer.queues(TOPIC)) == 2
         stage.route_to({"broker-a": 6})
@@ -201,8 +198,7 @@ async def test_a_changed_route_changes_the_queues(stage: Stage) -> None:
 @on_stage
 async def test_a_producer_registers_before_it_sends(stage: Stage) -> None:
     """The first thing on a connection to a broker is its heartbeat; at its end it unregisters."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     store(broker)
     producer = producer_for(stage)
     async with producer:
@@ -236,8 +232,7 @@ def test_the_name_server_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 @on_stage
 async def test_every_send_is_in_the_trace(stage: Stage) -> None:
     """A broker may store a message whose send was cancelled, or waits when the trace is closed: outcome unknown."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, None)
     async with producer_for(stage, trace="trace.jsonl") as producer:
         cancelled = asyncio.ensure_future(producer.send(Message(TOPIC, b"0"), sharding_key="k"))
@@ -264,8 +259,7 @@ async def test_every_send_is_in_the_trace(stage: Stage) -> None:
 async def test_the_trace_of_a_producer(stage: Stage) -> None:
     """A record for every message sent, with its offset, or failed, with its outcome; also of sends that were cut
     short by the end."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     store(broker)
     async with producer_for(stage, trace="trace.jsonl") as producer:
         await producer.send(Message(TOPIC, b"0"), sharding_key="k")

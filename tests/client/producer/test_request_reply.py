@@ -45,8 +45,7 @@ def answering(broker: FakeBroker, **fields: Any) -> "asyncio.Future[RemotingComm
 
 
 async def ask(stage: Stage, **fields: Any) -> tuple[MessageExt, RemotingCommand]:
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     told = answering(broker, **fields)
     async with producer_for(stage) as producer:
         return await producer.request(Message(TOPIC, b"question")), await told
@@ -94,8 +93,7 @@ def test_an_answer_that_cannot_be_read(fields: dict[str, Any]) -> None:
 
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 1})
+        broker = await stage.broker(queues=1)
         told = answering(broker)
         async with producer_for(stage) as producer:
             await producer.request(Message(TOPIC, b"first"))
@@ -114,8 +112,7 @@ def test_an_answer_that_cannot_be_read(fields: dict[str, Any]) -> None:
 @on_stage
 async def test_what_a_request_carries(stage: Stage) -> None:
     """The sender's client id, the correlation id and the timeout; the client sent a heartbeat to the broker before."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     answering(broker)
     async with producer_for(stage) as producer:
         await producer.request(Message(TOPIC, b"x", keys="k"), timeout_ms=1234)

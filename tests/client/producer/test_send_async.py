@@ -25,8 +25,7 @@ def listening(heard: Heard) -> Callable[[SendResult | None, BaseException | None
 @on_stage
 async def test_the_callback_hears_the_result(stage: Stage) -> None:
     """A caller that awaits the task gets it too; awaiting is not necessary."""
-    store(await stage.broker())
-    stage.route_to({"broker-a": 2})
+    store(await stage.broker(queues=2))
     heard: Heard = []
     async with producer_for(stage) as producer:
         task = producer.send_async(Message(TOPIC, b"1"), listening(heard), sharding_key="k")
@@ -41,8 +40,7 @@ async def test_the_callback_hears_the_result(stage: Stage) -> None:
 @on_stage
 async def test_the_callback_hears_errors(stage: Stage) -> None:
     """Of the network, of messages that must not be sent, and that the task was cancelled."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.on[SEND] = lambda _command: None
     heard: Heard = []
     async with producer_for(stage) as producer:
@@ -63,8 +61,7 @@ def test_a_raising_callback_is_logged(failure: BaseException) -> None:
 
     @on_stage
     async def play(stage: Stage) -> None:
-        store(await stage.broker())
-        stage.route_to({"broker-a": 1})
+        store(await stage.broker(queues=1))
         async with producer_for(stage) as producer:
             await producer.send_async(Message(TOPIC, b"1"), callback)
             await stage.world.sleep_ms(1)
@@ -78,8 +75,7 @@ def test_a_raising_callback_is_logged(failure: BaseException) -> None:
 @on_stage
 async def test_the_callback_hears_an_error_that_is_no_exception(stage: Stage) -> None:
     """Of a selector: it is the error of the send, for the callback too."""
-    store(await stage.broker())
-    stage.route_to({"broker-a": 1})
+    store(await stage.broker(queues=1))
     heard: Heard = []
 
     def select(_queues: Sequence[MessageQueue], _message: Message, _arg: Any) -> MessageQueue:
@@ -95,8 +91,7 @@ async def test_the_callback_hears_an_error_that_is_no_exception(stage: Stage) ->
 @on_stage
 async def test_the_order_of_calls_holds_among_all_kinds_of_sends(stage: Stage) -> None:
     """Also while the topic's route is not known yet, and while a send that was called has not begun."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     stored = store(broker)
     called: list[bytes] = []
 
@@ -133,8 +128,7 @@ def test_it_is_repeated_after_the_network_failed(failures: int, retries: int, se
 
     @on_stage
     async def play(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.route_to({"broker-a": 1})
+        broker = await stage.broker(queues=1)
         left = [None] * failures
 
         def answer(command: RemotingCommand) -> RemotingCommand | None:
@@ -160,8 +154,7 @@ def test_it_is_repeated_after_the_network_failed(failures: int, retries: int, se
 @on_stage
 async def test_a_refusal_is_final(stage: Stage) -> None:
     """Even one that a waiting send would try elsewhere."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, ResponseCode.SERVICE_NOT_AVAILABLE)
     async with producer_for(stage) as producer:
         with pytest.raises(SendError) as raised:

@@ -283,8 +283,7 @@ async def test_all_of_a_batch_are_forbidden(stage: Stage, rocketmq: RocketMQ, p:
 @on_stage
 async def test_each_message_leaves_its_trace(stage: Stage) -> None:
     """A record for each, as of single sends. All that waited for the connection leave in one batch."""
-    rocketmq = RocketMQ(await stage.broker(agrees=False))
-    stage.route_to({"broker-a": 1})
+    rocketmq = RocketMQ(await stage.broker(agrees=False, queues=1))
     async with producer_for(stage, ALLOWED, "trace.jsonl") as producer:
         results = await sends(producer, "a", "b", "c")
     assert rocketmq.sent == [["a", "b", "c"]]

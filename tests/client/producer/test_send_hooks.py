@@ -65,8 +65,7 @@ class Forbidding:
 @on_stage
 async def test_one_call_before_and_after_each_kind_of_send(stage: Stage) -> None:
     """With the message, its real queue, the broker, the mode and the result."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 4})
+    broker = await stage.broker(queues=4)
     store(broker)
     hook, message = Recorder(), Message(TOPIC, b"x")
     async with producer_for(stage) as producer:
@@ -93,8 +92,7 @@ async def test_one_call_before_and_after_each_kind_of_send(stage: Stage) -> None
 @on_stage
 async def test_each_attempt_is_a_call_of_its_own(stage: Stage) -> None:
     """A repeat has a new context; the context of the failed attempt has its error."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(SEND, ResponseCode.SERVICE_NOT_AVAILABLE, SendMessageResponseHeader("ID", 0, 7))
     hook = Recorder()
     async with producer_for(stage) as producer:
@@ -116,8 +114,7 @@ async def test_each_attempt_is_a_call_of_its_own(stage: Stage) -> None:
 @on_stage
 async def test_a_raising_hook_is_logged_and_harms_nobody(stage: Stage) -> None:
     """Neither the send nor the hooks after it."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     stored = store(broker)
     hook = Recorder()
     async with producer_for(stage) as producer:
@@ -137,8 +134,7 @@ async def test_a_raising_hook_is_logged_and_harms_nobody(stage: Stage) -> None:
 @on_stage
 async def test_a_forbidden_send_never_leaves(stage: Stage) -> None:
     """No attempt, no repeat, and no reason for others of its queue to fail."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     stored = store(broker)
     async with producer_for(stage) as producer:
         producer.register_check_forbidden_hook(Forbidding())
@@ -157,8 +153,7 @@ async def test_a_forbidden_send_never_leaves(stage: Stage) -> None:
 @on_stage
 async def test_types_of_messages(stage: Stage) -> None:
     """A delay by level or by ONS clients' property makes a delayed one."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     store(broker)
     hook = Recorder()
     async with producer_for(stage) as producer:
@@ -195,8 +190,7 @@ class _Ends:
 @on_stage
 async def test_hooks_of_transactions(stage: Stage) -> None:
     """The half message is a send with its own type; the hook of the end runs before the request to the broker."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     id_of_offset_77 = "0A000001" + "00002A9F" + f"{77:016X}"
     broker.answers(SEND, SendMessageResponseHeader(id_of_offset_77, 0, 5))
     sends, ends = Recorder(), _Ends()

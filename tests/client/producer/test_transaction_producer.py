@@ -68,8 +68,7 @@ def make(stage: Stage, listener: Listener, **settings: int) -> TransactionProduc
 
 
 async def broker_on(stage: Stage) -> FakeBroker:
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     stage.route_to({"broker-a": 1}, topic="TBW102")
     broker.answers(SEND, SendMessageResponseHeader(ID_OF_OFFSET_77, 0, 5))
     return broker

@@ -42,8 +42,7 @@ _WRONG: list[tuple[Any, dict[str, Any], str]] = [
 @on_stage
 async def test_wrong_types_are_refused(stage: Stage) -> None:
     """By each kind of send, and the next send goes through."""
-    stored = store(await stage.broker())
-    stage.route_to({"broker-a": 1})
+    stored = store(await stage.broker(queues=1))
     async with producer_for(stage) as producer:
         for message, arguments, text in _WRONG:
             for send in (producer.send, producer.send_async, producer.request):

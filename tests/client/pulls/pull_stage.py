@@ -79,6 +79,5 @@ def offsets(messages: Sequence[MessageExt]) -> list[int]:
 
 async def lite(stage: Stage, *, queues: int = 1, **settings: Any) -> Lite:
     """Not started."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": queues})
+    broker = await stage.broker(queues=queues)
     return Lite(stage, broker, **settings)

@@ -39,8 +39,7 @@ class FullDisk(TraceWriter):
 @on_stage
 async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_them(stage: Stage) -> None:
     """Tried again each second, with an error that names the reason; nothing is pulled unrecorded meanwhile."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.answers(PULL, None)
     broker.answers(RequestCode.QUERY_CONSUMER_OFFSET, OffsetResponseHeader(5))
     config, subscriptions = ConsumerConfig(), {TOPIC: SubscriptionData.parse(TOPIC, "*")}

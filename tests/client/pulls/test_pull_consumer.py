@@ -48,8 +48,7 @@ R = RequestCode
 
 async def pull_consumer(stage: Stage, *, queues: int = 2, **settings: Any) -> tuple[PullConsumer, FakeBroker]:
     """Started, and alone in its group; its broker serves offsets 0 to 99 of each queue."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": queues})
+    broker = await stage.broker(queues=queues)
     config = PullConsumerConfig(**settings)
     consumer = PullConsumer("tower", name_server=broker.name_server, config=config, runtime=stage.client, log=stage.log)
     serves(broker, 3, last=100)
@@ -251,8 +250,7 @@ def test_an_update_while_the_stored_offset_is_on_its_way(from_store: bool) -> No
 @on_stage
 async def test_a_broadcasting_one_waits_for_its_file(stage: Stage) -> None:
     """`persist` returns when the file is written."""
-    await stage.broker()
-    stage.route_to({"broker-a": 1})
+    await stage.broker(queues=1)
     config = PullConsumerConfig(local_offset_folder="/offsets")
     consumer = PullConsumer(
         "tower",

@@ -33,8 +33,7 @@ def consumer_data(broker: FakeBroker) -> list[ConsumerData]:
 @on_stage
 async def test_what_a_start_needs(stage: Stage) -> None:
     """A listener and a subscription, each missed with the call that gives it; and it starts once."""
-    await stage.broker()
-    stage.route_to({"broker-a": 1})
+    await stage.broker(queues=1)
     consumer = consumer_for(stage)
     with pytest.raises(ConsumerError, match="register_listener"):
         await consumer.start()
@@ -83,8 +82,7 @@ async def test_a_start_that_fails_leaves_nothing_running(stage: Stage) -> None:
 @on_stage
 async def test_what_a_consumer_tells_its_brokers(stage: Stage) -> None:
     """Its group and kind, where it begins, and its subscriptions, the retry topic's among them."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
     consumer = consumer_for(stage, listener=listen, config=config)
     consumer.subscribe(TOPIC, "TagA || TagB")
@@ -107,8 +105,7 @@ async def test_what_a_consumer_tells_its_brokers(stage: Stage) -> None:
 @on_stage
 async def test_the_model_and_the_unit_of_the_settings(stage: Stage) -> None:
     """Arguments of the consumer win over its config."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     config = ConsumerConfig(message_model=MessageModel.BROADCASTING, unit_mode=True)
     for given in ({}, {"message_model": MessageModel.CLUSTERING}):
         consumer = consumer_for(stage, listener=listen, config=config, **given)
@@ -128,8 +125,7 @@ def test_an_ordering_that_there_is_not() -> None:
 @on_stage
 async def test_what_is_steered_while_it_runs(stage: Stage) -> None:
     """Only while it runs and within limits; running info has the new number of threads."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     consumer = consumer_for(stage, listener=listen, ordering="none")
     consumer.subscribe(TOPIC)
     for steer in (consumer.suspend, consumer.resume, lambda: consumer.set_consume_thread_count(3)):

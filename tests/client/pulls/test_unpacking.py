@@ -22,7 +22,7 @@ from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.protocol.messages.message import MESSAGE_MAGIC
 from lockstep.protocol.messages.pulled import decode_records, unpack_all
 from lockstep.remoting.connections.endpoint import Endpoint
-from tests.client.admin.test_admin_messages import R, admin_for, finds
+from tests.client.admin.test_admin_messages import R, finds
 from tests.client.messages import stored_bytes
 from tests.client.producer.test_transaction_producer import Listener, S, broker_on, make
 from tests.client.stage import PORT, TOPIC, Stage, on_stage
@@ -62,12 +62,11 @@ def test_many_large_bodies_of_one_answer() -> None:
 @on_stage
 async def test_messages_that_are_looked_up(stage: Stage) -> None:
     """By id, of an admin client and of a consumer, and by key."""
-    broker = await stage.broker()
-    stage.route_to({"broker-a": 1})
+    broker = await stage.broker(queues=1)
     broker.on[R.VIEW_MESSAGE_BY_ID] = lambda command: command.reply(0, body=packed(7))
     broker.on[R.QUERY_MESSAGE] = finds(packed(1, KEYS="b"), packed(2, b"no zlib", KEYS="b"))
     message_id = encode_offset_message_id(bytes(map(int, broker.runtime.address.split("."))), PORT, 7000)
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         assert (await admin.view_message(message_id)).body == PLAIN
         assert [message.body for message in await admin.query_messages(TOPIC, "b")] == [PLAIN, b"no zlib"]
     assert stage.events("error") == ["message_unreadable"]
@@ -83,7 +82,7 @@ async def test_a_record_that_is_none_hides_no_other_message(stage: Stage) -> Non
     damaged = stored_bytes(2, topic=TOPIC, properties={"KEYS": "b"}).replace(MESSAGE_MAGIC.to_bytes(4), b"oops", 1)
     first.on[R.QUERY_MESSAGE] = finds(packed(1, KEYS="b"), damaged, packed(3, KEYS="b"))
     second.on[R.QUERY_MESSAGE] = finds(packed(7, KEYS="b"))
-    async with admin_for(stage) as admin:
+    async with stage.admin() as admin:
         assert [message.queue_offset for message in await admin.query_messages(TOPIC, "b")] == [1, 7]
     assert stage.events("error") == ["message_unreadable"]
 

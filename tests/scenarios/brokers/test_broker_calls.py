@@ -54,8 +54,7 @@ async def test_a_reset_goes_back_and_everything_is_handled_again(cluster: Cluste
     """Each member resets its own queues. It handles their messages again from the first, in order, and keeps the
     lock."""
     cluster.expected.duplicates = {Cause.RESET}
-    await cluster.broker(queues=4)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4)
     await cluster.consumer("c1")
     await cluster.consumer("c2")
     await cluster.at(45_000)
@@ -77,8 +76,7 @@ async def test_a_reset_goes_back_and_everything_is_handled_again(cluster: Cluste
 @scenario()
 async def test_a_reset_to_the_end_skips_what_waits(cluster: Cluster) -> None:
     """The running call ends first; cached messages are skipped, and the next new message is handled."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", works_ms={"3": 5_000})
     await cluster.at(25_000)
     await cluster.send(3, queue_id=0)
@@ -105,8 +103,7 @@ async def test_a_reset_to_the_end_skips_what_waits(cluster: Cluster) -> None:
 @scenario()
 async def test_running_info(cluster: Cluster) -> None:
     """Settings under RocketMQ's names, subscriptions, each queue with its lock and messages, rates, and stacks."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     consumer = await cluster.consumer("c1", work_ms=100)
     await cluster.at(25_000)
     await cluster.send(200, queue_id=0)
@@ -141,8 +138,7 @@ async def test_running_info(cluster: Cluster) -> None:
 @scenario()
 async def test_what_a_consumer_would_commit(cluster: Cluster) -> None:
     """Each member reports its own offsets of the topic, and nothing for a topic that it does not consume."""
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     one, two = await cluster.consumer("c1"), await cluster.consumer("c2")
     await cluster.at(45_000)
     await cluster.send(20, keys=20)
@@ -176,8 +172,7 @@ async def test_a_message_consumed_directly(cluster: Cluster) -> None:
             raise FailedError("no")
         return answers[text]
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     consumer = await cluster.consumer("c1", answer=answer)
     await cluster.at(25_000)
     await cluster.send(4, queue_id=0)
@@ -210,8 +205,7 @@ async def test_a_message_consumed_directly_without_order(cluster: Cluster) -> No
             raise FailedError("no")
         return answers[text]
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     consumer = await cluster.consumer("c1", answer=answer, ordering="none")
     await cluster.at(25_000)
     await cluster.send(4, queue_id=0)
@@ -238,8 +232,7 @@ async def test_a_message_consumed_directly_without_order(cluster: Cluster) -> No
 @scenario()
 async def test_a_direct_message_waits_for_the_listener_and_no_longer(cluster: Cluster) -> None:
     """One process never runs two listeners on one queue: the direct call runs between two calls of a busy queue."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     consumer = await cluster.consumer("c1", work_ms=1000)
     await cluster.at(25_000)
     await cluster.send(10, queue_id=0)

@@ -29,8 +29,7 @@ async def test_a_restarted_broker_forgets_its_locks(cluster: Cluster) -> None:
 async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
     """Consumers reconnect within seconds, and each first asks for the locks that it had. The first of them is alone for
     a moment and takes free queues; two rebalances later the shares are as before."""
-    await cluster.broker(queues=4)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4)
     await cluster.consumer("c1")
     await cluster.consumer("c2")
     await cluster.send(20)
@@ -55,8 +54,7 @@ async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
 @scenario(also_fenced=True)
 async def test_messages_of_an_emptied_log_are_handled_from_its_beginning(cluster: Cluster) -> None:
     """Also those that were stored before the consumer was back, whose offsets it had read already."""
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1")
     await cluster.send(40)
     await cluster.all_seen()
@@ -76,8 +74,7 @@ async def test_messages_of_an_emptied_log_are_handled_from_its_beginning(cluster
 @scenario(also_fenced=True)
 async def test_an_emptied_log_that_has_grown_beyond_what_was_read(cluster: Cluster) -> None:
     """No pull is illegal then: the consumer sees by the broker's run that the log began again."""
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1")
     await cluster.send(10)
     await cluster.all_seen()
@@ -96,8 +93,7 @@ async def test_an_emptied_log_that_has_grown_beyond_what_was_read(cluster: Clust
 @scenario()
 async def test_a_broker_that_keeps_its_log_is_gone_on_with(cluster: Cluster) -> None:
     """A new connection to the same run, and a new run with the whole log, change nothing."""
-    await cluster.broker(queues=2, data_dir="data")
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2, data_dir="data")
     await cluster.consumer("c1")
     await cluster.send(10)
     await cluster.all_seen()
@@ -113,8 +109,7 @@ async def test_a_broker_that_keeps_its_log_is_gone_on_with(cluster: Cluster) -> 
 @scenario(also_fenced=True)
 async def test_what_a_memory_store_loses_is_counted(cluster: Cluster) -> None:
     """Messages that were not handled when the broker died are lost, and the report counts them."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", work_ms=1000, pull_batch_size=1, pull_threshold_for_queue=1)
     await cluster.send(20)
     await cluster.world.until(lambda: cluster.seen.texts().count("4"))
@@ -132,8 +127,7 @@ async def test_what_a_memory_store_loses_is_counted(cluster: Cluster) -> None:
 @scenario(also_fenced=True)
 async def test_a_clean_shutdown_says_goodbye(cluster: Cluster) -> None:
     """Clients use a broker again after its clean shutdown and start; new messages are in order."""
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1")
     await cluster.send(10)
     await cluster.all_seen()
@@ -149,8 +143,7 @@ async def test_a_clean_shutdown_says_goodbye(cluster: Cluster) -> None:
 async def test_a_listener_that_outlives_the_store_is_alone(cluster: Cluster) -> None:
     """A listener still handles a message of the old store when the offset is reset. The queue is taken again after this
     call, and then the messages of the new store are handled. No queue has two listeners at once."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", work_ms=1000, works_ms={"1": 40_000})
     await cluster.send(2)
     await cluster.world.until(lambda: cluster.seen.texts() == list("01"))

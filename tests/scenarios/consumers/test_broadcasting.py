@@ -65,8 +65,7 @@ class Members:
 
 
 async def _members(cluster: Cluster, *hosts: str, queues: int = 4) -> Members:
-    await cluster.broker(queues=queues)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=queues)
     members = Members(cluster)
     for host in hosts:
         await members.join(host)
@@ -132,8 +131,7 @@ async def test_a_member_goes_on_where_it_ended(cluster: Cluster) -> None:
 @scenario(INSTANT)
 async def test_the_file_is_written_after_10_s_and_then_each_5_s(cluster: Cluster) -> None:
     """The file is not written a millisecond earlier, and once more when the consumer shuts down."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     members = Members(cluster)
     await cluster.at(START_MS)
     await members.join("c1")

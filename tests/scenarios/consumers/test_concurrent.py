@@ -39,8 +39,7 @@ QUIET: dict[str, Any] = {
 @scenario(INSTANT)
 async def test_the_number_of_threads_may_change(cluster: Cluster) -> None:
     """One call at a time, and three from the moment when the setting changes."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     consumer = await cluster.consumer("c1", ordering="none", work_ms=1000, consume_thread_count=1, **FIRST)
     await cluster.send(5, queue_id=0)
     await cluster.world.until(lambda: len(cluster.seen.all) == 2)
@@ -53,8 +52,7 @@ async def test_the_number_of_threads_may_change(cluster: Cluster) -> None:
 @scenario()
 async def test_no_lock_is_asked_for(cluster: Cluster) -> None:
     """Queues are allocated as usual, but the broker's lock table stays empty."""
-    await cluster.broker(queues=4)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4)
     await cluster.consumer("c1", ordering="none")
     await cluster.consumer("c2", ordering="none")
     await cluster.at(25_000)
@@ -78,8 +76,7 @@ async def test_retries_grow_through_the_delay_levels_to_the_dead_letters(cluster
         topics.append(message.topic)
         return LATER
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="none", answer=answer, **QUIET)
     await cluster.send(1, queue_id=0)
     await cluster.world.until(lambda: cluster.stored(topic=DEAD), timeout_ms=18_000_000, poll_ms=10_000)
@@ -103,8 +100,7 @@ async def test_a_listener_may_give_up_at_once(cluster: Cluster) -> None:
             context.delay_level_when_next_consume = -1
         return LATER
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="none", answer=answer, max_reconsume_times=2)
     await cluster.send(2, queue_id=0)
     await cluster.world.until(lambda: len(cluster.stored(topic=DEAD)) == 2, timeout_ms=50_000)
@@ -155,8 +151,7 @@ def _permit(cluster: Cluster, server: BrokerServer, permission: int) -> None:
 async def test_a_message_stuck_for_15_minutes_comes_again(cluster: Cluster) -> None:
     """The listener does not return. At the second check after 15 minutes the message is sent back, and another call
     handles it 10 s later. The stored offset moves on, and the late result is ignored."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     works_ms = {"0": 40 * MINUTE_MS}
     await cluster.consumer("c1", ordering="none", works_ms=works_ms, **QUIET)
     started_ms = cluster.world.elapsed_ms

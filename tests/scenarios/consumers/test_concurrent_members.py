@@ -20,8 +20,7 @@ FIRST: dict[str, Any] = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIR
 async def test_a_leaving_consumer_waits_for_running_listeners(cluster: Cluster) -> None:
     """Running calls end and their offsets are stored; the next member handles messages that waited for a thread,
     once."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="none", work_ms=3000, consume_thread_count=4, **FIRST)
     await cluster.send(10, queue_id=0)
     await cluster.world.until(lambda: len(cluster.seen.all) == 4)
@@ -39,8 +38,7 @@ async def test_a_stuck_listener_does_not_keep_its_consumer(cluster: Cluster) -> 
     """After 5 s the consumer leaves without waiting any longer. The next member handles the message again, and the late
     result is ignored."""
     cluster.expected.duplicates = {Cause.TAKEOVER}  # though its end comes after the other member's call
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="none", works_ms={"0": 20_000}, **FIRST)
     await cluster.send(3, queue_id=0)
     await cluster.world.until(lambda: len(cluster.seen.all) == 3)
@@ -59,8 +57,7 @@ async def test_a_stuck_listener_does_not_keep_its_consumer(cluster: Cluster) -> 
 async def test_a_killed_consumer_loses_no_message(cluster: Cluster) -> None:
     """Messages that were being handled, and handled messages above the offset of a slow one, are handled again."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", ordering="none", work_ms=20, works_ms={"3": 60_000}, **FIRST)
     await cluster.send(100)
     await cluster.world.until(lambda: len(cluster.seen.all) > 60)
@@ -77,8 +74,7 @@ async def test_what_a_queue_was_taken_from_answers_counts_for_nothing(cluster: C
     """A rebalance does not wait for running listeners: the next owner handles the same messages at the same time.
     RocketMQ does so too; orderly consumers have locks to prevent it."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", ordering="none", work_ms=5000)
     await cluster.at(12_000)
     await cluster.send(2, keys=1, queue_id=1)

@@ -158,8 +158,7 @@ def test_what_counts_as_success(status: ConsumeOrderlyStatus, success: bool, mod
     them."""
 
     async def story(cluster: Cluster) -> None:
-        await cluster.broker(queues=1)
-        await cluster.producer()
+        await cluster.broker_and_producer(queues=1)
         hook, answers = Recorder(), [status]
 
         def listen(_messages: list[MessageExt], context: Any) -> ConsumeOrderlyStatus:
@@ -196,8 +195,7 @@ def test_times_and_answers(outcome: Outcome[Any], took_ms: int, expected: Consum
 @scenario()
 async def test_a_filter_hook_takes_messages_out(cluster: Cluster) -> None:
     """The hook runs after the tags. A message that it removes is never consumed, and counts as handled."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     seen: list[str] = []
     offered: list[int] = []
 

@@ -40,8 +40,7 @@ async def play(cluster: Cluster, ordering: OrderingName) -> None:
         return DONE[ordering]
 
     cluster.expected.duplicates = set() if ordering == "none" else {Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.at(STARTED_MS)
     consumer = await cluster.consumer("c1", ordering=ordering, work_ms=CALL_MS, answer=answer)
     await cluster.at(SENT_MS)

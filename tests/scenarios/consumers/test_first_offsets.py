@@ -59,8 +59,7 @@ class NewGroups:
 async def _old_queue(cluster: Cluster) -> tuple[int, int]:
     """A queue that has lost its first messages; its least and next offset. The messages are 2 minutes apart, the last
     one is new."""
-    await cluster.broker(queues=1, **SMALL)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, **SMALL)
     for _ in range(50):
         await cluster.world.sleep_ms(2 * MINUTE_MS)
         await cluster.world.host(PRODUCER).run(cluster.send_one(queue_id=0, padding_bytes=PADDING_BYTES))
@@ -73,8 +72,7 @@ async def _old_queue(cluster: Cluster) -> tuple[int, int]:
 async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
     """While no message of the queue has expired the broker answers 0 for "no offset", and ConsumeFromWhere is not
     used."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(3, queue_id=0)
     groups = NewGroups(cluster)
     for where in ConsumeFromWhere:

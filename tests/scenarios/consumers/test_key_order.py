@@ -54,8 +54,7 @@ def in_turn(key: int, keys: int, count: int) -> list[str]:
 @scenario(INSTANT, also_fenced=True)
 async def test_keys_of_a_queue_are_handled_at_once(cluster: Cluster) -> None:
     """Eight keys of one queue, five messages each, a listener of 1 s: 5 s for all 40, each key in order."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(40, keys=8, queue_id=0)
     await cluster.consumer("c1", ordering="key", work_ms=1000, consume_from_where=FIRST)
     await cluster.all_seen()
@@ -104,8 +103,7 @@ async def test_the_key_that_a_consumer_names(cluster: Cluster) -> None:
 @scenario(INSTANT, also_fenced=True)
 async def test_so_many_calls_and_no_more(cluster: Cluster) -> None:
     """With key_concurrency 2 eight keys take turns, two at a time; none gets two calls before all got one."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(24, keys=8, queue_id=0)
     await cluster.consumer("c1", ordering="key", work_ms=1000, key_concurrency=2, consume_from_where=FIRST)
     await cluster.all_seen()
@@ -122,8 +120,7 @@ async def test_so_many_calls_and_no_more(cluster: Cluster) -> None:
 async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
     """It is tried again each 1 000 ms. The other keys go on, and the commit waits for the failing message."""
     cluster.expected.duplicates = {Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="key", answer=poisoned("key3", times=20))
     await cluster.send(80, keys=8, queue_id=0)
     await cluster.world.sleep_ms(PERSIST_MS + 10_000)
@@ -156,8 +153,7 @@ async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> No
             return SUSPEND
         return None
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="key", answer=answer)
     await cluster.send()
     await cluster.world.until(lambda: len(cluster.seen.all) == 5)
@@ -171,8 +167,7 @@ async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> No
 async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None:
     """Parked messages do not count for pull_threshold_for_queue: other keys go on beyond that number."""
     cluster.expected.duplicates = {Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     healed: list[bool] = []
 
     def answer(message: MessageExt, _: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
@@ -192,8 +187,7 @@ async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None
 async def test_after_max_reconsume_times_the_key_goes_on(cluster: Cluster) -> None:
     """The message becomes a dead letter, the next of its key follows, and nothing is lost."""
     cluster.expected.duplicates = {Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer(
         "c1", ordering="key", max_reconsume_times=2, answer=lambda message, _: SUSPEND if message.body == b"2" else None
     )
@@ -215,8 +209,7 @@ async def test_after_max_reconsume_times_the_key_goes_on(cluster: Cluster) -> No
 async def test_a_dead_letter_that_cannot_be_sent_stays(cluster: Cluster) -> None:
     """Without a broker it is tried again at the head of its key, and sent when the broker is back."""
     cluster.expected.duplicates = {Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="key", max_reconsume_times=1, answer=poisoned("key0"))
     await cluster.send(4, keys=2, queue_id=0)
     await cluster.world.until(lambda: len(cluster.seen.all) == 3)
@@ -246,8 +239,7 @@ async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None
         text = message.body.decode()
         return SUSPEND if text in ("2", "120") and text not in healed else None
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="key", answer=answer, key_span_max=50, pull_batch_size=7)
     await cluster.send(200, keys=4, queue_id=0)
     await cluster.world.sleep_ms(5000)
@@ -277,8 +269,7 @@ async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
     def answer(message: MessageExt, _: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
         return SUSPEND if message.sharding_key == "key0" and not healed else None
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="key", answer=answer, pull_threshold_bytes_for_queue=2000, pull_batch_size=5)
     for _ in range(60):
         await cluster.world.host("producer").run(cluster.send_one(3, 0, padding_bytes=150))
@@ -299,8 +290,7 @@ async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
     """SIGKILL while a key is parked: the next owner begins at the commit, repeats what was handled above it, in
     order."""
     cluster.expected.duplicates = {Cause.TAKEOVER, Cause.SUSPEND}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", ordering="key", work_ms=50, answer=poisoned("key5"))
     await cluster.consumer("c2", ordering="key", work_ms=50)
     await cluster.at(45_000)
@@ -319,8 +309,7 @@ async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
 async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
     """The commit is at the parked message: only messages that were handled above it are repeated."""
     cluster.expected.duplicates = {Cause.TAKEOVER, Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="key", answer=poisoned("key2"))
     await cluster.send(20, keys=4, queue_id=0)
     await cluster.world.sleep_ms(2000)
@@ -335,8 +324,7 @@ async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
 @scenario(also_fenced=True)
 async def test_calls_at_work_are_awaited_when_an_owner_leaves(cluster: Cluster) -> None:
     """A shutdown waits for all eight calls, commits them, and then releases the queue."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="key", work_ms=3000)
     await cluster.send(16, keys=8, queue_id=0)
     await cluster.world.until(lambda: len(cluster.seen.all) == 8)
@@ -352,8 +340,7 @@ async def test_calls_at_work_are_awaited_when_an_owner_leaves(cluster: Cluster) 
 async def test_a_queue_that_is_given_away_waits_for_its_calls(cluster: Cluster) -> None:
     """A member joins: running calls end before the next owner's begin, and are not committed."""
     cluster.expected.possible = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", ordering="key", work_ms=4000)
     await cluster.send(80, keys=40)
     await cluster.world.until(lambda: len(cluster.seen.all) >= 30)
@@ -366,8 +353,7 @@ async def test_a_queue_that_is_given_away_waits_for_its_calls(cluster: Cluster) 
 async def test_a_lost_lock_stops_new_messages(cluster: Cluster) -> None:
     """Cut off, the holder trusts its lock for 30 s; then no call begins, and the next owner goes on in order."""
     cluster.expected.duplicates = {Cause.TAKEOVER, Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering="key", work_ms=2000, answer=poisoned("key1"), strategy=take_all)
     await cluster.consumer("c2", ordering="key", strategy=take_all)
     await cluster.at(41_500)

@@ -26,8 +26,7 @@ async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
     def answer(message: MessageExt, _: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
         return SUSPEND if message.body == b"3" and message.reconsume_times < 3 else None
 
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", answer=answer)
     await cluster.send(10, queue_id=0)
     await cluster.send(10, queue_id=1)
@@ -43,8 +42,7 @@ async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
 async def test_a_suspended_queue_is_left_cleanly(cluster: Cluster) -> None:
     """A consumer that leaves with a suspended queue hands over the suspended message and all later ones, in order."""
     cluster.expected.duplicates = {Cause.SUSPEND, Cause.TAKEOVER}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", answer=lambda message, _: SUSPEND if message.body == b"3" else None)
     await cluster.send(6, queue_id=0)
     await cluster.at(4_300)
@@ -62,8 +60,7 @@ async def test_a_suspended_queue_is_left_cleanly(cluster: Cluster) -> None:
 async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> None:
     """Without auto-commit SUCCESS commits nothing, however long it takes, and COMMIT commits all messages handled so
     far."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", answer=by_hand({"4": COMMIT}))
     await cluster.send(4, queue_id=0)
     await cluster.world.sleep_ms(3 * PERSIST_MS)
@@ -92,8 +89,7 @@ async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> N
 async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None:
     """A consumer dies before COMMIT: the next owner begins at the last COMMIT and handles those messages again."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", answer=by_hand({"1": COMMIT}))
     await cluster.consumer("c2", answer=by_hand({"4": COMMIT}))
     await cluster.send(5, queue_id=0)
@@ -120,8 +116,7 @@ async def test_a_dead_letter_may_be_there_at_once(cluster: Cluster) -> None:
 
 async def _give_up(cluster: Cluster, waited_ms: int, **settings: Any) -> None:
     cluster.expected.duplicates = {Cause.SUSPEND}
-    await cluster.broker(queues=1, **settings)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, **settings)
     poison = b"2"
     await cluster.consumer(
         "c1", max_reconsume_times=2, answer=lambda message, _: SUSPEND if message.body == poison else None

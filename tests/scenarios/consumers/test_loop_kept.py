@@ -30,8 +30,7 @@ async def _keeps(cluster: Cluster, ordering: OrderingName) -> None:
             await asyncio.sleep(0)
         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS if ordering == "none" else None
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering=ordering, listener=listen)
     await cluster.send(1)
     await cluster.run_for("10s")

@@ -80,8 +80,7 @@ class Puller:
 
 async def polled_after(cluster: Cluster, wait_ms: int) -> int:
     """What is stored at 10 s, when 10 of 20 messages were handed out and the next call came after `wait_ms`."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(20, queue_id=0)
     puller = await Puller(cluster, "p1").start()
     await cluster.at(puller.started_ms + PERSIST_FIRST_MS - AUTO_COMMIT_MS - 100)
@@ -124,8 +123,7 @@ async def test_the_commit_is_not_due_before(cluster: Cluster) -> None:
 @scenario(INSTANT)
 async def test_a_commit_is_sent_with_the_next_5_s(cluster: Cluster) -> None:
     """Offsets are sent 10 s after the start and then every 5 s; commit_sync does not wait for that."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(30, queue_id=0)
     puller = await Puller(cluster, "p1").start()
     await cluster.at(puller.started_ms + PERSIST_FIRST_MS + 500)
@@ -148,8 +146,7 @@ async def test_a_commit_is_sent_with_the_next_5_s(cluster: Cluster) -> None:
 async def test_queues_are_handed_over_with_their_offsets(cluster: Cluster) -> None:
     """A second member gets half of the queues at the first member's commit, and gives them back when it leaves: every
     message once, without a manual commit."""
-    await cluster.broker(queues=4)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4)
     await cluster.send(80)
     first = await Puller(cluster, "p1").start()
     await first.poll_all()
@@ -176,8 +173,7 @@ async def test_queues_are_handed_over_with_their_offsets(cluster: Cluster) -> No
 @scenario()
 async def test_a_crash_repeats_what_was_not_committed(cluster: Cluster) -> None:
     """The next member begins at the stored offset: delivery at least once."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(30, queue_id=0)
     first = await Puller(cluster, "p1").start()
     await first.poll()
@@ -194,8 +190,7 @@ async def test_a_crash_repeats_what_was_not_committed(cluster: Cluster) -> None:
 async def test_an_iteration_commits_message_by_message(cluster: Cluster) -> None:
     """A consumer that leaves the loop in the middle of a message gets that message again, and none before it; a
     shutdown ends a waiting iteration."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(30, queue_id=0)
     first = await Puller(cluster, "p1").start()
 
@@ -220,8 +215,7 @@ async def test_an_iteration_commits_message_by_message(cluster: Cluster) -> None
 @scenario()
 async def test_a_queue_without_messages_for_us_keeps_its_place(cluster: Cluster) -> None:
     """Messages that match no tag are passed: the group's offset moves over them, although none was returned."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.send(5, queue_id=0)
     puller = await Puller(cluster, "p1").start("somebody-elses")
     assert await puller.poll(1000) == []
@@ -262,8 +256,7 @@ async def test_changes_of_a_topic_are_seen_within_30_s(cluster: Cluster) -> None
 @scenario()
 async def test_broadcasting_pollers_read_everything(cluster: Cluster) -> None:
     """Each has every queue, and goes on from its own file after a restart; the broker stores no offsets for them."""
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.send(20)
     pollers = [await Puller(cluster, name, MessageModel.BROADCASTING).start() for name in ("p1", "p2")]
     for poller in pollers:
@@ -301,8 +294,7 @@ class ByHand:
 async def test_pull_consumers_share_the_queues(cluster: Cluster) -> None:
     """Each is notified when its queues change; an offset is stored on the broker before its queue goes to another
     member."""
-    await cluster.broker(queues=4)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4)
     await cluster.send(40)
     first, second = ByHand(cluster, "p1"), ByHand(cluster, "p2")
     told: list[tuple[int, int]] = []
@@ -327,8 +319,7 @@ async def test_pull_consumers_share_the_queues(cluster: Cluster) -> None:
 async def test_a_pull_waits_for_a_message_or_20_s(cluster: Cluster) -> None:
     """pull_block_if_not_found returns with a message that arrives meanwhile, else after 20 s at the broker's next 5 s
     sweep. pull does not wait."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     by_hand = ByHand(cluster, "p1")
     await by_hand.do(by_hand.consumer.start())
     began_ms = cluster.world.elapsed_ms

@@ -10,8 +10,7 @@ SUSPEND_MS = 1000
 @scenario(INSTANT)
 async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
     """Messages that are sent meanwhile stay on the broker; after resume the consumer gets them within a second."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     consumer = await cluster.consumer("c1")
     await cluster.send(3, queue_id=0)
     await cluster.all_seen()
@@ -28,8 +27,7 @@ async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
 @scenario()
 async def test_what_lies_behind_all_queues(cluster: Cluster) -> None:
     """The last pull of each queue knows how many messages are left; the application is told the sum."""
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.send(100, queue_id=0)
     await cluster.send(70, queue_id=1)
     consumer = await cluster.consumer(

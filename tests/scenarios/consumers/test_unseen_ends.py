@@ -34,8 +34,7 @@ async def goes_on(
 ) -> None:
     """Each kind of end, at one place: it is said once more, and all that is sent is handled within a minute."""
     cluster.expected.possible = {Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     consumer = await cluster.consumer("c1", ordering=ordering)
     await cluster.send(3, keys=2)
     await cluster.all_seen()
@@ -114,8 +113,7 @@ async def _listener_ends(cluster: Cluster, ordering: OrderingName) -> None:
             raise ends.pop(0)
         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS if ordering == "none" else None
 
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", ordering=ordering, answer=answer)
     await cluster.send(5, keys=1)
     await cluster.all_seen(timeout_ms=60_000)

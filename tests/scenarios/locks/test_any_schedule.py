@@ -104,8 +104,7 @@ class Disorder:
 
 async def _hold(cluster: Cluster, schedule: list[Step]) -> None:
     """Play a schedule, and judge by what it excuses."""
-    await cluster.broker(queues=3)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=3)
     disorder = Disorder(cluster)
     await disorder.play(schedule)
     report = await cluster.end(judge=False)

@@ -79,8 +79,7 @@ async def test_a_joiner_is_named_with_its_queues(cluster: Cluster) -> None:
 async def test_a_busy_queue_is_refused_first(cluster: Cluster) -> None:
     """While a call runs the owner is draining, and the joiner is refused. Then the lock is free."""
     cluster.expected.possible = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", work_ms=6_000)
     await cluster.send(1, queue_id=1)
     await cluster.at(2_000)

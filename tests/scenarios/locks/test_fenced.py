@@ -22,8 +22,7 @@ PLANNED_MS = 250  # with a network of at most 2 ms each way
 
 async def _two(cluster: Cluster, *, queues: int = 1, **first: Any) -> None:
     """A fenced broker and producer, and c1, which wants all queues; c2 may follow."""
-    await cluster.broker(queues=queues, **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=queues, **FENCED)
     await cluster.consumer("c1", fenced=True, **{"strategy": take_all, **first})
 
 
@@ -38,8 +37,7 @@ def _the_newest(
 async def test_a_planned_handover_is_quick_and_repeats_nothing(cluster: Cluster) -> None:
     """A member joins while all queues are busy, then the first one leaves: each message is handled once, and a queue
     rests for milliseconds."""
-    await cluster.broker(queues=4, **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4, **FENCED)
     await cluster.consumer("c1", fenced=True, work_ms=5)
     await cluster.send(400)
     await cluster.consumer("c2", fenced=True, work_ms=5)
@@ -57,8 +55,7 @@ async def test_a_planned_handover_is_quick_and_repeats_nothing(cluster: Cluster)
 @scenario()
 async def test_a_handover_waits_for_the_running_call(cluster: Cluster) -> None:
     """However long it runs, its lease is renewed; the next owner begins behind it."""
-    await cluster.broker(queues=1, **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, **FENCED)
     await cluster.consumer("c1", fenced=True, works_ms={"0": 90_000}, strategy=_the_newest)
     await cluster.send(3, keys=1)
     await cluster.at(2_000)
@@ -150,8 +147,7 @@ async def test_a_dead_machine_is_missed_when_its_lease_ends(cluster: Cluster) ->
     """A machine that vanishes sends no FIN. RocketMQ keeps its member for 120 s; here the others get its queues when
     its last lease ends."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2, **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2, **FENCED)
     for name in ("c1", "c2"):
         await cluster.consumer(name, fenced=True, work_ms=100)
     await cluster.at(45_000)
@@ -168,8 +164,7 @@ async def test_a_dead_machine_is_missed_when_its_lease_ends(cluster: Cluster) ->
 @scenario()
 async def test_order_by_key_is_handed_over_too(cluster: Cluster) -> None:
     """All running calls end first, and nothing is handled twice."""
-    await cluster.broker(queues=2, **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2, **FENCED)
     await cluster.consumer("c1", fenced=True, work_ms=20, ordering="key")
     await cluster.send(400, keys=40)
     await cluster.consumer("c2", fenced=True, work_ms=20, ordering="key")
@@ -181,8 +176,7 @@ async def test_order_by_key_is_handed_over_too(cluster: Cluster) -> None:
 @scenario()
 async def test_a_broker_that_restarts_keeps_its_owners(cluster: Cluster) -> None:
     """With a data directory: nobody else gets a queue, epochs stay, and consumption goes on within a second."""
-    await cluster.broker(queues=2, data_dir="data", **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2, data_dir="data", **FENCED)
     await cluster.consumer("c1", fenced=True)
     await cluster.consumer("c2", fenced=True)
     await cluster.send(8)
@@ -290,8 +284,7 @@ async def test_a_partition_that_outlasts_the_lease(cluster: Cluster) -> None:
 @scenario()
 async def test_a_faithful_broker_if_the_broker_can(cluster: Cluster) -> None:
     """It is used with its locks, and the log says so once."""
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", fenced="if the broker can")
     await cluster.send(8)
     await cluster.all_seen()
@@ -320,8 +313,7 @@ async def test_the_user_is_called_before_and_after_a_period(cluster: Cluster) ->
         if queue.topic == TOPIC:
             order.append(f"lost {epoch} {why}")
 
-    await cluster.broker(queues=1, **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, **FENCED)
     await cluster.send(1, keys=1)
     await cluster.consumer("c1", fenced=True, listener=listen, on_acquired=on_acquired, on_lost=on_lost)
     await cluster.at(10_000)
@@ -347,8 +339,7 @@ async def test_a_shutdown_waits_for_on_acquired(cluster: Cluster) -> None:
             ends.append(f"{queue.topic}:{queue.queue_id} cancelled")
             raise
 
-    await cluster.broker(queues=3, **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=3, **FENCED)
     await cluster.send(3, keys=3)
     await cluster.consumer("c1", fenced=True, on_acquired=on_acquired)
     await cluster.at(1_000)
@@ -367,8 +358,7 @@ async def test_a_shutdown_waits_for_on_acquired(cluster: Cluster) -> None:
 @scenario()
 async def test_a_notice_of_another_group_is_ignored(cluster: Cluster) -> None:
     """A member asks for nothing when LOCKS_RELEASED names another group, or a queue that it owns."""
-    await cluster.broker(queues=1, **FENCED)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, **FENCED)
     consumer = await cluster.consumer("c1", fenced=True, strategy=take_all)
     await cluster.at(5_000)
     asked = len(cluster.request_log.of("c1", "LOCK_BATCH_MQ"))

@@ -17,8 +17,7 @@ def _numbers(count: int) -> list[str]:
 async def test_one_queue_is_in_global_order(cluster: Cluster) -> None:
     """One producer, one queue, three consumers: one of them has the queue and the others wait. One listener at a time
     handles all messages in the order of the sends, over all keys."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     for name in ("c1", "c2", "c3"):
         await cluster.consumer(name, work_ms=20)
     await cluster.at(30_000)
@@ -36,8 +35,7 @@ async def test_global_order_survives_its_owner(cluster: Cluster) -> None:
     """The owner is killed. When its lock has expired another member begins at the committed offset, and each message is
     first handled in the order of the sends."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", work_ms=50)
     await cluster.consumer("c2", work_ms=50)
     await cluster.at(10_000)

@@ -34,8 +34,7 @@ def _owned(cluster: Cluster, host: str, topic: str = TOPIC) -> list[int]:
 
 async def _three_members(cluster: Cluster, strategy: AllocateMessageQueueStrategy) -> list[list[int]]:
     """The queues of three members of one strategy, when all have settled and handled everything in order."""
-    await cluster.broker(queues=8)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=8)
     hosts = ["c1", "c2", "c3"]
     for host in hosts:
         await cluster.consumer(host, strategy=strategy)

@@ -14,8 +14,7 @@ WORK_MS, QUEUES = 50_000, 4
 async def _one_thread(cluster: Cluster, *, strategy: AllocateMessageQueueStrategy = allocate_averagely) -> None:
     """c1 has one thread, four queues and calls of 50 s; at 2 s it has a message in each queue."""
     listener = cluster.seen.plain_listener(cluster.world.host("c1"), WORK_MS)
-    await cluster.broker(queues=QUEUES)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=QUEUES)
     await cluster.consumer("c1", listener=listener, consume_thread_count=1, strategy=strategy)
     await cluster.at(2_000)
     for queue_id in range(QUEUES):
@@ -83,8 +82,7 @@ async def test_a_shutdown_begins_no_call_that_waits(cluster: Cluster) -> None:
     """The running call is awaited and committed; calls that wait for its thread are never made, and the next owner
     handles their messages once."""
     listener = cluster.seen.plain_listener(cluster.world.host("c1"), 3_000)
-    await cluster.broker(queues=QUEUES)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=QUEUES)
     await cluster.consumer("c1", listener=listener, consume_thread_count=1)
     await cluster.at(2_000)
     for queue_id in range(QUEUES):

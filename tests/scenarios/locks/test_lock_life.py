@@ -61,8 +61,7 @@ async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) 
 @scenario(INSTANT)
 async def test_a_holder_believes_30_000_ms(cluster: Cluster) -> None:
     """Cut off from the broker, a holder handles its messages until 30 000 ms after its last renewal, not longer."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("holder", work_ms=100)
     await cluster.send(700)
     await cluster.at(22_050)

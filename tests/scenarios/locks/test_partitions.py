@@ -15,8 +15,7 @@ ROUND_TRIPS_MS = 100
 
 async def _cut_off(cluster: Cluster, duration_ms: int) -> None:
     """Two consumers of two queues with work enough; c1, renewed at 41 s, is cut off from 42 s on."""
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", work_ms=250)
     await cluster.consumer("c2", work_ms=250)
     await cluster.at(30_000)
@@ -93,8 +92,7 @@ async def test_clients_live_without_the_name_server(cluster: Cluster) -> None:
     """While the name server is away running clients lock, pull, send and rebalance; a client that starts must wait."""
     cluster.expected.possible = {Cause.TAKEOVER}
     await cluster.start_name_server("names")
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", work_ms=50)
     await cluster.consumer("c2", work_ms=50)
     await cluster.send(10)

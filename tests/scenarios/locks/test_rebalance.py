@@ -25,8 +25,7 @@ async def test_members_come_and_go_without_overlap(cluster: Cluster) -> None:
     """A second and a third consumer join a busy one, and the second leaves. All is in order, and of each queue at most
     the message that was handled when the queue was dropped is repeated."""
     cluster.expected.possible = {Cause.TAKEOVER}
-    await cluster.broker(queues=6)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=6)
     await cluster.consumer("c1", work_ms=50)
     sending = cluster.world.start(_send_steadily(cluster, 170_000), name="send steadily")
     await cluster.at(5_000)
@@ -87,8 +86,7 @@ async def test_a_queue_that_comes_back_is_not_unlocked(cluster: Cluster) -> None
     """A busy queue is dropped for a joiner that leaves at once. Its owner takes it again and keeps the lock when the 20
     s of the delayed unlock are over."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", work_ms=300)
     await cluster.send(200, queue_id=1)
     await cluster.at(10_000)

@@ -20,8 +20,7 @@ async def _asleep_between_two_attempts(cluster: Cluster, ordering: OrderingName)
     commits all 60. When c1 woke."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     cluster.expected.possible = {Cause.TAKEOVER}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", answer=_fail_the_fourth, strategy=take_all, ordering=ordering)
     await cluster.at(5_000)
     await cluster.consumer("c2", strategy=take_all, ordering=ordering)

@@ -18,8 +18,7 @@ async def test_a_killed_consumer_is_succeeded_after_its_locks_expire(cluster: Cl
     """After SIGKILL the other members have its queues within a round after 60 s. They lose nothing, and repeat only
     messages that it had not committed."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=4)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4)
     await cluster.consumer("c1", work_ms=100)
     await cluster.consumer("c2", work_ms=100)
     await cluster.at(45_000)
@@ -45,8 +44,7 @@ async def test_a_dead_machine_is_missed_by_its_heartbeats(cluster: Cluster) -> N
     """A machine that vanishes sends no FIN: its group learns of it when its last heartbeat is 120 s old, and gets its
     queues at once, because their locks have expired."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", work_ms=100)
     await cluster.consumer("c2", work_ms=100)
     await cluster.at(45_000)
@@ -65,8 +63,7 @@ async def test_a_restarted_consumer_is_another(cluster: Cluster) -> None:
     """A consumer that restarts a second after it was killed has a new identity and must wait until its old locks
     expire."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=2)
     await cluster.consumer("c1", work_ms=100)
     await cluster.at(22_000)
     await cluster.send(100)
@@ -99,8 +96,7 @@ async def test_a_stalled_consumer_finds_its_lease_gone(cluster: Cluster) -> None
     lock expires. Afterwards the stalled one handles and commits nothing until it has the lock again; then it handles
     new messages."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
 
     def hold_the_fourth(message: MessageExt, context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
         context.suspend_current_queue_time_ms = 30_000
@@ -131,8 +127,7 @@ async def test_a_stall_inside_a_listener_overlaps(cluster: Cluster) -> None:
     cluster.expected.duplicates = {Cause.UNEXPLAINED}
     cluster.expected.violations = {Kind.OVERLAP: 1, Kind.STALE_REPEAT: 1}
     cluster.expected.overlaps = 1
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.consumer("c1", work_ms=1000, strategy=take_all)
     await cluster.at(5_000)
     await cluster.consumer("c2", work_ms=5000, strategy=take_all)

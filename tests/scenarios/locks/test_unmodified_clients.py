@@ -76,8 +76,7 @@ async def reset(cluster: Cluster) -> None:
 
 async def stopped_owner(cluster: Cluster, ms: int) -> tuple[Java, Java]:
     """An owner that is stopped in a held pull, and wakes up when another one owns its queue."""
-    await cluster.broker(queues=1, lock_mode="fenced")
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, lock_mode="fenced")
     await cluster.send(5)
     stopped, owner = Java(cluster, "stopped"), Java(cluster, "owner")
     await stopped.heartbeat()
@@ -137,8 +136,7 @@ async def test_an_owner_stopped_for_150_s_is_no_owner_on_its_next_connection(clu
 @scenario()
 async def test_unmodified_consumers_are_refused_nothing_in_an_ordinary_life(cluster: Cluster) -> None:
     """They join, handle messages, give queues to each other and leave: no pull and no commit is refused."""
-    await cluster.broker(queues=4, lock_mode="fenced")
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4, lock_mode="fenced")
     await cluster.consumer("c1", work_ms=20)
     await cluster.send(200)
     await cluster.all_seen()
@@ -159,8 +157,7 @@ async def test_a_stopped_consumer_takes_nothing_back(cluster: Cluster) -> None:
     """Lockstep's own consumer without fencing, stopped between two calls for 70 s. The next owner goes on from the last
     commit; the offsets never go back."""
     cluster.expected.possible = {Cause.TAKEOVER}
-    await cluster.broker(queues=1, lock_mode="fenced")
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, lock_mode="fenced")
     await cluster.consumer("c1")
     await cluster.send(50)
     await cluster.all_seen()
@@ -181,8 +178,7 @@ async def test_a_stopped_consumer_takes_nothing_back(cluster: Cluster) -> None:
 async def test_a_reset_of_unmodified_owners_is_stored_by_the_broker(cluster: Cluster) -> None:
     """At once, and what the owner commits until it has heard of it is not stored over it."""
     cluster.expected.duplicates = {Cause.RESET}
-    await cluster.broker(queues=1, lock_mode="fenced")
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, lock_mode="fenced")
     await cluster.consumer("c1")
     await cluster.send(50)
     await cluster.all_seen()
@@ -196,8 +192,7 @@ async def test_a_reset_of_unmodified_owners_is_stored_by_the_broker(cluster: Clu
 @scenario()
 async def test_a_group_of_both_kinds_shares_its_queues(cluster: Cluster) -> None:
     """One member presents epochs and the other does not; queues go both ways, and no request is refused."""
-    await cluster.broker(queues=4, lock_mode="fenced")
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=4, lock_mode="fenced")
     await cluster.consumer("c1", work_ms=5)
     await cluster.send(100)
     await cluster.all_seen()
@@ -217,8 +212,7 @@ async def test_a_group_of_both_kinds_shares_its_queues(cluster: Cluster) -> None
 async def test_a_reset_of_an_owner_with_epochs_begins_a_new_one(cluster: Cluster) -> None:
     """The broker stores the offset, and its owner answers the notice with a request of its own."""
     cluster.expected.duplicates = {Cause.RESET}
-    await cluster.broker(queues=1, lock_mode="fenced")
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1, lock_mode="fenced")
     await cluster.consumer("c1", fenced=True)
     await cluster.send(50)
     await cluster.all_seen()

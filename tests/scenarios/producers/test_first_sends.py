@@ -32,8 +32,7 @@ async def test_sends_called_in_one_instant_with_the_route_keep_their_order(clust
 
 
 async def _first_sends(cluster: Cluster, gap_ms: float) -> None:
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     await cluster.world.host(PRODUCER).run(_send_on_the_way(cluster, gap_ms))
     assert [int(message.body) for message in cluster.stored()] == list(range(SENDS))
     await cluster.consumer("c1", consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
@@ -44,8 +43,7 @@ async def _first_sends(cluster: Cluster, gap_ms: float) -> None:
 async def test_sends_called_while_nobody_knows_the_topic_fail_together(cluster: Cluster) -> None:
     """All waiting calls share one request to a name server that does not answer; they do not ask one after the
     other."""
-    await cluster.broker(queues=1)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=1)
     cluster.crash("broker", silently=True)
     begin_ms = cluster.world.elapsed_ms
 

@@ -58,8 +58,7 @@ def _stored_numbers(cluster: Cluster) -> list[list[int]]:
 async def test_a_cut_leaves_a_prefix_of_each_queue(cluster: Cluster) -> None:
     """Of 64 keyed sends in flight each queue stores the first ones in call order, and all report an unknown outcome.
     Sends called before the failure was known do not overtake them; later sends are stored after them."""
-    await cluster.broker(queues=QUEUES)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=QUEUES)
     first, second = await _64_in_flight(cluster)
     third = await _sends(cluster, 8, then=lambda: _cut(cluster))
     assert _outcomes(await first) == {SendOutcome.UNKNOWN: 32}
@@ -149,8 +148,7 @@ async def test_what_follows_a_refused_send_may_be_repeated(cluster: Cluster) -> 
 async def test_a_late_arrival_does_not_overtake(cluster: Cluster) -> None:
     """A partition of 5 s delays sends past their timeout. They are stored when it ends, before sends that were called
     later."""
-    await cluster.broker(queues=QUEUES)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=QUEUES)
     await _sends(cluster, 8)
     cluster.world.partition(PRODUCER, BROKER)
     late = cluster.world.start(_sends(cluster, 16), name="late")
@@ -168,8 +166,7 @@ async def test_a_late_arrival_does_not_overtake(cluster: Cluster) -> None:
 async def test_cuts_at_any_moment_keep_each_queue_in_order(cluster: Cluster) -> None:
     """Ten bursts of 64 sends, each cut at a random moment: each queue stores the acknowledged sends and the first of
     those with an unknown outcome, and never one that was not sent."""
-    await cluster.broker(queues=QUEUES)
-    await cluster.producer()
+    await cluster.broker_and_producer(queues=QUEUES)
     heard = await _sends(cluster, 64)
     for _ in range(10):
         burst = cluster.world.start(_sends(cluster, 64), name="burst")
