@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.cli_inside import Inside
-from tests.commands import END_S, Lockstep, running_broker
+from tests.commands import Lockstep, running_broker
 from tests.rows import by_row
 
 LINES = [
@@ -116,16 +116,6 @@ def test_tail_goes_on_with_what_comes(lockstep: Lockstep, inside: Inside) -> Non
         assert (counted.status, counted.out) == (0, "one\ntwo\n")
         result = running.stop(signal.SIGINT)
     assert (result.status, result.out, result.err) == (130, "", "")
-
-
-def test_nobody_reading_ends_tail_quietly(lockstep: Lockstep) -> None:
-    """As SIGPIPE would: status 141, no complaint."""
-    with lockstep.start("message", "tail", "-t", "orders", "--from", "first") as running:
-        assert running.popen.stdout is not None
-        running.popen.stdout.close()
-        assert running.popen.wait(END_S) == 141
-        assert running.popen.stderr is not None
-        assert running.popen.stderr.read() == b""
 
 
 @by_row(

@@ -25,6 +25,7 @@ def lockstep() -> Iterator[Lockstep]:
         ("group watch g --interval 1h", 1),
         ("group watch g --interval 1h -o json", 1),
         ("message tail -t orders --follow", 1),
+        ("message tail -t orders --from first", 0),
         ("message tail -t empty --follow -q 0", 0),
         ("consume orders -g other", 1),
         ("consume empty -g empty", 0),

@@ -152,19 +152,6 @@ def test_an_owner_that_reclaims_its_queue_undoes_no_reset(world: World) -> None:
     assert committed(world) == 1
 
 
-def test_another_owner_ends_a_reset(world: World) -> None:
-    """It begins at the stored offset."""
-    member(world)
-    assert reset(world, START).code == C.SUCCESS
-    world.wait(LEASE_MS)
-    other = world.java("b")
-    other.heartbeat()
-    assert other.lock()
-    other.commit(2)
-    assert committed(world) == 2
-    assert refused(world) == {}
-
-
 def test_a_forward_reset_is_not_taken_back(world: World) -> None:
     """The owner is behind the new offset; what it commits until it knows is lower."""
     java = member(world)

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.limits.rates import SPARED
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.errors import BodyError, HeaderError, LocalProtocolError
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
@@ -144,8 +143,3 @@ def test_a_frame_with_too_many_commits(peer: Peer) -> None:
         commit(peer, *many)
     assert peer.broker.offsets.stored("G", "T", 0) is None
     assert commit(peer, *many[:COMMITS_MAX]) == ([0] * COMMITS_MAX, [])
-
-
-def test_limits_of_requests_spare_them() -> None:
-    """As single commits: they are one-way, so a refusal would be lost."""
-    assert {CODE, RequestCode.UPDATE_CONSUMER_OFFSET} <= SPARED

@@ -18,12 +18,6 @@ def arrive(sequences: SendSequences, generation: int, sequence: int, *, stored: 
     return stored
 
 
-def test_sends_in_sequence_are_stored() -> None:
-    """0, 1, 2 pass."""
-    sequences = SendSequences(100)
-    assert [arrive(sequences, 0, sequence) for sequence in range(3)] == [True, True, True]
-
-
 def test_nothing_overtakes_a_send_that_was_not_stored() -> None:
     """With 1 refused for another reason, 2 and 3 of its generation are refused too, and a retried 1 passes."""
     sequences = SendSequences(100)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -26,7 +25,6 @@ __all__ = [
     "ConsumerProcess",
     "Process",
     "Processes",
-    "reserved_port",
     "rss_bytes",
     "until",
 ]
@@ -106,14 +104,6 @@ class Broker(BrokerProcess, Process):
 class ConsumerProcess(Process):
     client_id: str
     trace: Path
-
-
-def reserved_port() -> socket.socket:
-    """A free port, bound and not listened on: a program that is told its number may listen beside."""
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("127.0.0.1", 0))
-    return reserved
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """Bytes that are no requests, on both ports of a broker: the connection is closed and other clients are served."""
 
-import asyncio
 import json
 import random
 import struct
@@ -10,8 +9,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType
-from lockstep.testing.peer import frame, json_request, msgpack_request
+from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
+from lockstep.testing.peer import frame, json_request
 from tests.integration.harness.attacked import BOTH_PORTS, Attack, Attacked
 from tests.integration.harness.bystander import BYSTANDER_TOPIC, bystander
 from tests.integration.harness.processes import until
@@ -142,38 +141,5 @@ def test_a_peer_that_says_goodbye_early_gets_its_answer(attack: Attack) -> None:
                 peer.write_eof()
                 assert (await peer.read()).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
                 assert await peer.is_closed()
-
-    attack(story, *OPTIONS)
-
-
-def test_a_frame_may_come_byte_by_byte(attack: Attack) -> None:
-    """Each byte is a segment; there is one answer, after the last byte."""
-
-    async def story(target: Attacked) -> None:
-        for request in (json_request(NO_SUCH_CODE), msgpack_request(NO_SUCH_CODE)):
-            for port in BOTH_PORTS:
-                async with bystander(target) as other, target.peer(port) as peer:
-                    for place in range(len(request)):
-                        peer.write(request[place : place + 1])
-                        await asyncio.sleep(0.001)
-                        if place == len(request) // 2:
-                            await other.is_served()
-                    reply = await peer.read()
-                assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 7)
-
-    attack(story, *OPTIONS)
-
-
-def test_replies_that_nobody_asked_for_are_ignored(attack: Attack) -> None:
-    """A reply without a request is not answered, and the connection stays open."""
-
-    async def story(target: Attacked) -> None:
-        for port in BOTH_PORTS:
-            async with bystander(target), target.peer(port) as peer:
-                for code in (0, 1, 11, NO_SUCH_CODE):
-                    reply_flag = int(RemotingFlag.REPLY)
-                    peer.write(json_request(code, {"topic": BYSTANDER_TOPIC}, flag=reply_flag, opaque=code))
-                reply = await peer.ask(json_request(NO_SUCH_CODE, opaque=12))
-                assert reply.opaque == 12
 
     attack(story, *OPTIONS)

@@ -10,7 +10,6 @@ import pytest
 
 from lockstep.broker.options import parse_options
 from lockstep.broker.state.topics import QUEUE_NUMS_MAX
-from tests.integration.harness.processes import reserved_port
 from tests.rows import each_row
 
 MODULE = (sys.executable, "-m", "lockstep.broker")
@@ -139,15 +138,6 @@ def test_a_taken_port_ends_with_status_1(option: str, other: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         check_one_line(run(*MODULE, option, port, other, "0"), 1, (f"port {port} on 127.0.0.1 is in use", option))
-
-
-@pytest.mark.long
-def test_the_same_port_twice_ends_with_status_1() -> None:
-    """Broker and name server cannot share one."""
-    with reserved_port() as free:
-        port = str(free.getsockname()[1])
-        words = (f"port {port} on 127.0.0.1 is in use", "--name-server-port")
-        check_one_line(run(*MODULE, "--port", port, "--name-server-port", port), 1, words)
 
 
 @pytest.mark.long
