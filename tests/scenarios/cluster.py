@@ -1,13 +1,14 @@
 """A cluster on simulated hosts: real brokers, producers and consumers, and the order checker at the end."""
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.client import SerializeType
+from lockstep.client import ConsumerConfig, Producer, ProducerConfig, PushConsumer, SerializeType
 from lockstep.order import Cause, Kind, OrderReport
-from lockstep.simulation import World
+from lockstep.remoting.logs import EventLog
+from lockstep.simulation import SimRuntime, World
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER, TRACE
 from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.recorded_cluster import GROUP, TOPIC, RecordedCluster, take_all
@@ -41,6 +42,35 @@ class Cluster(RecordedCluster):
         """A broker with these settings, and a producer that has sent nothing yet."""
         await self.broker(**settings)
         await self.producer()
+
+    async def own_consumer(
+        self,
+        host: str,
+        group: str,
+        listener: Any,
+        *,
+        topics: Iterable[str] = (TOPIC,),
+        prepare: Callable[[PushConsumer], object] = lambda _: None,
+        settings: Mapping[str, Any] | None = None,
+        **given: Any,
+    ) -> PushConsumer:
+        """A consumer with the test's own listener, settings and arguments. `prepare` gets it before its start."""
+        config = ConsumerConfig(serialize_type=self.serialize_type, **(settings or {}))
+        given |= {"name_server": self.name_server, "config": config, "listener": listener}
+
+        def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
+            consumer = PushConsumer(group, runtime=runtime, log=log, **given)
+            for topic in topics:
+                consumer.subscribe(topic)
+            prepare(consumer)
+            return consumer
+
+        return await self.start_client(host, make)
+
+    async def own_producer(self, host: str, group: str, **given: Any) -> Producer:
+        config = ProducerConfig(serialize_type=self.serialize_type)
+        given |= {"name_server": self.name_server, "config": config}
+        return await self.start_client(host, lambda runtime, log: Producer(group, runtime=runtime, log=log, **given))
 
     # The end -------------------------------------------------------------------------------------------------
 

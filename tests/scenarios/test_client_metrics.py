@@ -1,7 +1,6 @@
 """What consumers and producers tell Prometheus through a registry, in every kind of order."""
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +12,10 @@ from lockstep.client import (
     CommunicationMode,
     ConsumeConcurrentlyStatus,
     ConsumeOrderlyStatus,
-    ConsumerConfig,
     Message,
     MessageExt,
     MessageQueue,
     MessageType,
-    Producer,
-    ProducerConfig,
     PushConsumer,
     SendMessageContext,
 )
@@ -30,8 +26,6 @@ from lockstep.client.producer.metrics import OTHER_TOPICS, SendTimes
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.host.runtime import AsyncioRuntime
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import Mode, Scenario, scenario
 
@@ -68,23 +62,8 @@ async def measured(
             return ConsumeConcurrentlyStatus.RECONSUME_LATER if bad else ConsumeConcurrentlyStatus.CONSUME_SUCCESS
         return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT if bad else ConsumeOrderlyStatus.SUCCESS
 
-    def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-        config = ConsumerConfig(serialize_type=cluster.serialize_type)
-        consumer = PushConsumer(
-            GROUP, name_server=cluster.name_server, config=config, listener=listener, ordering=ordering,
-            trace="trace.jsonl", metrics=registry, runtime=runtime, log=log,
-        )  # fmt: skip
-        consumer.subscribe(TOPIC)
-        return consumer
-
-    return await cluster.start_client(name, make)
-
-
-def producer(cluster: Cluster, registry: CollectorRegistry, runtime: SimRuntime, log: EventLog) -> Producer:
-    config = ProducerConfig(serialize_type=cluster.serialize_type)
-    return Producer(
-        "writers", name_server=cluster.name_server, config=config, metrics=registry, runtime=runtime, log=log
-    )
+    trace = "trace.jsonl"
+    return await cluster.own_consumer(name, GROUP, listener, ordering=ordering, trace=trace, metrics=registry)
 
 
 def story(ordering: Ordering, waits: dict[str, int]) -> Scenario:
@@ -93,7 +72,7 @@ def story(ordering: Ordering, waits: dict[str, int]) -> Scenario:
     async def play(cluster: Cluster) -> None:
         await cluster.broker(queues=1)
         registry = CollectorRegistry()
-        writer = await cluster.start_client("p", partial(producer, cluster, registry))
+        writer = await cluster.own_producer("p", "writers", metrics=registry)
         await measured(cluster, "c1", registry, ordering)
         await cluster.world.sleep_ms(30_000)
         for body in (b"a", b"bad", b"c"):

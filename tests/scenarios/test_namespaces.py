@@ -9,17 +9,13 @@ from lockstep.client import (
     ConsumeMessageContext,
     ConsumeOrderlyContext,
     ConsumeOrderlyStatus,
-    ConsumerConfig,
     Message,
     MessageExt,
     MessageQueue,
     Producer,
-    ProducerConfig,
     PushConsumer,
     SendMessageContext,
 )
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.scenario import scenario
 
@@ -28,36 +24,16 @@ Seen = list[tuple[str, str, MessageQueue, int]]  # topic, body, the context's qu
 
 
 async def _producer(cluster: Cluster, namespace: str | None) -> Producer:
-    config = ProducerConfig(serialize_type=cluster.serialize_type)
-
-    def make(runtime: SimRuntime, log: EventLog) -> Producer:
-        return Producer(
-            "clerks", name_server=cluster.name_server, namespace=namespace, config=config, runtime=runtime, log=log
-        )
-
-    return await cluster.start_client(f"{namespace}-producer", make)
+    return await cluster.own_producer(f"{namespace}-producer", "clerks", namespace=namespace)
 
 
 async def _consumer(
     cluster: Cluster, namespace: str, listener: Any, *, ordering: Any = "queue", **settings: Any
 ) -> PushConsumer:
-    config = ConsumerConfig(serialize_type=cluster.serialize_type, **settings)
-
-    def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-        consumer = PushConsumer(
-            "desk",
-            name_server=cluster.name_server,
-            namespace=namespace,
-            config=config,
-            listener=listener,
-            ordering=ordering,
-            runtime=runtime,
-            log=log,
-        )
-        consumer.subscribe(TOPIC)
-        return consumer
-
-    return await cluster.start_client(f"{namespace}-consumer", make)
+    given = {"namespace": namespace, "ordering": ordering}
+    return await cluster.own_consumer(
+        f"{namespace}-consumer", "desk", listener, topics=[TOPIC], settings=settings, **given
+    )
 
 
 def _note(seen: Seen, messages: list[MessageExt], queue: MessageQueue) -> None:

@@ -6,8 +6,6 @@ from lockstep.client import (
     LitePullConsumerConfig,
     Message,
     MessageQueue,
-    Producer,
-    ProducerConfig,
     PullConsumer,
     PullConsumerConfig,
 )
@@ -30,14 +28,7 @@ class DropsOdd:
 
 
 async def _send(cluster: Cluster, count: int) -> None:
-    config = ProducerConfig(serialize_type=cluster.serialize_type)
-
-    def make(runtime: SimRuntime, log: EventLog) -> Producer:
-        return Producer(
-            "clerks", name_server=cluster.name_server, namespace="red", config=config, runtime=runtime, log=log
-        )
-
-    producer = await cluster.start_client("p", make)
+    producer = await cluster.own_producer("p", "clerks", namespace="red")
     sends = [producer.send(Message(TOPIC, b"%d" % i), queue=QUEUES[i % 4]) for i in range(count)]
     for send in sends:
         await cluster.world.host("p").run(send)

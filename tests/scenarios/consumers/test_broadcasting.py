@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lockstep.client import ConsumerConfig, MessageExt, MessageModel, PushConsumer, SerializeType
+from lockstep.client import MessageExt, MessageModel, PushConsumer, SerializeType
 from lockstep.client.consumer.offsets.local_file import LocalOffsets
 from lockstep.protocol.bodies.codec import decode_body
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
@@ -29,21 +27,9 @@ class Members:
         def listen(messages: list[MessageExt], _context: Any) -> None:
             seen.extend((message.queue_id, message.body.decode()) for message in messages)
 
-        def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-            config = ConsumerConfig(serialize_type=self._cluster.serialize_type, local_offset_folder=FOLDER, **settings)
-            consumer = PushConsumer(
-                GROUP,
-                name_server=self._cluster.name_server,
-                config=config,
-                listener=listen,
-                message_model=MessageModel.BROADCASTING,
-                runtime=runtime,
-                log=log,
-            )
-            consumer.subscribe(TOPIC)
-            return consumer
-
-        return await self._cluster.start_client(host, make)
+        settings["local_offset_folder"] = FOLDER
+        model = MessageModel.BROADCASTING
+        return await self._cluster.own_consumer(host, GROUP, listen, settings=settings, message_model=model)
 
     def texts(self, host: str, queue_id: int | None = None) -> list[str]:
         return [text for of_queue, text in self._seen[host] if queue_id in (None, of_queue)]

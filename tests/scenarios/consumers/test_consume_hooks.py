@@ -17,13 +17,9 @@ from lockstep.client import (
     Message,
     MessageExt,
     MessageQueue,
-    Producer,
-    ProducerConfig,
     PushConsumer,
 )
 from lockstep.client.consumer.listener import Outcome, return_type
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import MODES, Mode, Scenario, scenario
 
@@ -67,33 +63,15 @@ class Raising:
         raise ValueError("filter")
 
 
-def _producer(cluster: Cluster, runtime: SimRuntime, log: EventLog) -> Producer:
-    config = ProducerConfig(serialize_type=cluster.serialize_type)
-    return Producer("writers", name_server=cluster.name_server, config=config, runtime=runtime, log=log)
-
-
 async def _consumer(cluster: Cluster, listener: Any, *hooks: Any, ordering: Any, **settings: Any) -> PushConsumer:
-    config = ConsumerConfig(serialize_type=cluster.serialize_type, **settings)
-
-    def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-        consumer = PushConsumer(
-            GROUP,
-            name_server=cluster.name_server,
-            config=config,
-            listener=listener,
-            ordering=ordering,
-            runtime=runtime,
-            log=log,
-        )
-        consumer.subscribe(TOPIC)
+    def prepare(consumer: PushConsumer) -> None:
         for hook in hooks:
             if hasattr(hook, "before"):
                 consumer.register_consume_message_hook(hook)
             if hasattr(hook, "filter_message"):
                 consumer.register_filter_message_hook(hook)
-        return consumer
 
-    return await cluster.start_client("hooked", make)
+    return await cluster.own_consumer("hooked", GROUP, listener, prepare=prepare, settings=settings, ordering=ordering)
 
 
 @pytest.mark.by_turns("mode", MODES)
@@ -127,7 +105,7 @@ def test_what_a_call_came_to(ordering: str, mode: Mode) -> None:
             return step
 
         await _consumer(cluster, listen, Raising(), hook, ordering=ordering, consume_timeout_ms=TIMEOUT_MS)
-        producer = await cluster.start_client("p", partial(_producer, cluster))
+        producer = await cluster.own_producer("p", "writers")
         for text, (_, expected) in first.items():
             sending = producer.send(Message(TOPIC, text.encode()), queue=MessageQueue(TOPIC, BROKER, 0))
             await cluster.world.host("p").run(sending)

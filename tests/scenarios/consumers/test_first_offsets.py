@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from lockstep.client import ConsumeFromWhere, ConsumerConfig, MessageExt, PushConsumer
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
+from lockstep.client import ConsumeFromWhere, MessageExt
 from tests.scenarios.cluster import PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
@@ -31,22 +29,9 @@ class NewGroups:
         def listen(messages: list[MessageExt], _context: Any) -> None:
             offsets.append(messages[0].queue_offset)
 
-        def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-            config = ConsumerConfig(
-                serialize_type=self._cluster.serialize_type, consume_from_where=where, **settings
-            )  # fmt: skip
-            consumer = PushConsumer(
-                self._prefix + where.name,
-                name_server=self._cluster.name_server,
-                config=config,
-                listener=listen,
-                runtime=runtime,
-                log=log,
-            )
-            consumer.subscribe(TOPIC)
-            return consumer
-
-        await self._cluster.start_client(self._prefix + where.name, make)
+        settings["consume_from_where"] = where
+        name = self._prefix + where.name
+        await self._cluster.own_consumer(name, name, listen, settings=settings)
 
     async def firsts(self) -> dict[ConsumeFromWhere, int]:
         """The first offset each handled, when all have settled and another message has come."""

@@ -8,15 +8,11 @@ from lockstep.client import (
     ConsumeFromWhere,
     ConsumeOrderlyContext,
     ConsumeOrderlyStatus,
-    ConsumerConfig,
     Message,
     MessageExt,
     MessageQueue,
-    PushConsumer,
 )
 from lockstep.order import Cause
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
 from lockstep.simulation.lab.calls import Answer
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, TRACE, Cluster, take_all
 from tests.scenarios.scenario import INSTANT, scenario
@@ -76,20 +72,12 @@ async def test_the_key_that_a_consumer_names(cluster: Cluster) -> None:
         await asyncio.sleep(1)
         texts[messages[0].keys].append(messages[0].body)
 
-    def consumer(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-        config = ConsumerConfig(consume_from_where=FIRST)
-        made = PushConsumer(
-            "by-keys", name_server=cluster.name_server, config=config, listener=listen, ordering="key", key="KEYS",
-            trace=TRACE, runtime=runtime, log=log,
-        )  # fmt: skip
-        made.subscribe(TOPIC)
-        return made
-
     for number in range(20):
         message = Message(TOPIC, b"%d" % number, keys=f"k{number % 4}")
         await cluster.world.host(PRODUCER).run(producer.send(message, queue=MessageQueue(TOPIC, BROKER, 0)))
     began_ms = cluster.world.elapsed_ms
-    await cluster.start_client("c9", consumer)
+    settings = {"consume_from_where": FIRST}
+    await cluster.own_consumer("c9", "by-keys", listen, settings=settings, ordering="key", key="KEYS", trace=TRACE)
     cluster._traced["c9"] = None  # its trace is judged
     await cluster.world.until(lambda: sum(map(len, texts.values())) == 20)
     assert cluster.world.elapsed_ms - began_ms < 10_000

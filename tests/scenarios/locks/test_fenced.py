@@ -1,7 +1,7 @@
 """Consumers with fenced locks at a broker with `--lock-mode fenced` (docs/fencing.md, docs/order.md 6)."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from lockstep.client import LockLostError, MessageQueue
@@ -218,18 +218,22 @@ async def test_a_machine_that_slept_begins_no_call(cluster: Cluster) -> None:
     assert cluster.seen.texts("c1") == ["5"]
 
 
-@scenario()
-async def test_a_connection_that_is_cut_stops_calls_until_it_is_back(cluster: Cluster) -> None:
-    """A reset connection: the client connects again, renews under its epoch within the lock delay, and goes on."""
+async def _cut_and_goes_on(cluster: Cluster, cut: Callable[[], int]) -> None:
     await _two(cluster)
     await cluster.consumer("c2", fenced=True, strategy=take_all)
     await cluster.at(10_000)
     epoch = cluster.locks()[0].epoch
-    assert cluster.world.cut("c1", BROKER)
+    assert cut()
     await cluster.send(5, keys=1)
     await cluster.all_seen()
     assert cluster.seen.owners(0) == ["c1"]
     assert cluster.locks()[0].epoch == epoch
+
+
+@scenario()
+async def test_a_connection_that_is_cut_stops_calls_until_it_is_back(cluster: Cluster) -> None:
+    """A reset connection: the client connects again, renews under its epoch within the lock delay, and goes on."""
+    await _cut_and_goes_on(cluster, lambda: cluster.world.cut("c1", BROKER))
 
 
 @scenario()
@@ -254,15 +258,7 @@ async def test_an_end_that_the_broker_alone_hears_of(cluster: Cluster) -> None:
 @scenario()
 async def test_an_end_that_the_owner_alone_hears_of(cluster: Cluster) -> None:
     """It begins no call until a renewal is answered on a new connection, and keeps its queue and its epoch."""
-    await _two(cluster)
-    await cluster.consumer("c2", fenced=True, strategy=take_all)
-    await cluster.at(10_000)
-    epoch = cluster.locks()[0].epoch
-    assert cluster.world.cut_one_side("c1", BROKER)
-    await cluster.send(5, keys=1)
-    await cluster.all_seen()
-    assert cluster.seen.owners(0) == ["c1"]
-    assert cluster.locks()[0].epoch == epoch
+    await _cut_and_goes_on(cluster, lambda: cluster.world.cut_one_side("c1", BROKER))
 
 
 @scenario()

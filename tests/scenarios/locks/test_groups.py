@@ -6,14 +6,11 @@ from lockstep.client import (
     AllocateByConsistentHash,
     AllocateMachineRoomNearby,
     AllocateMessageQueueStrategy,
-    ConsumerConfig,
     Message,
     MessageExt,
     Producer,
     PushConsumer,
 )
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 
@@ -86,16 +83,7 @@ class TwoTopics:
         def listen(messages: list[MessageExt], _context: Any) -> None:
             self.texts.extend((message.topic, message.body.decode()) for message in messages)
 
-        def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-            config = ConsumerConfig(serialize_type=self.cluster.serialize_type)
-            consumer = PushConsumer(
-                GROUP, name_server=self.cluster.name_server, config=config, listener=listen, runtime=runtime, log=log
-            )
-            for topic in topics:
-                consumer.subscribe(topic)
-            return consumer
-
-        return await self.cluster.start_client(host, make)
+        return await self.cluster.own_consumer(host, GROUP, listen, topics=topics)
 
     async def send(self, topic: str, text: str, *, tags: str | None = None) -> None:
         producer = self.cluster.client(PRODUCER)

@@ -7,20 +7,15 @@ import pytest
 from lockstep.client import (
     ClientError,
     ConsumeOrderlyContext,
-    ConsumerConfig,
     Message,
     MessageExt,
     MessageQueue,
     Producer,
-    ProducerConfig,
-    PushConsumer,
     RequestTimeoutError,
     SendError,
     reply_message,
 )
 from lockstep.protocol.messages.message import MessageExt as Answer
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 
@@ -29,12 +24,7 @@ BIG = b"0123456789" * 2000
 
 
 async def _caller(cluster: Cluster, name: str = CALLER) -> None:
-    config = ProducerConfig(serialize_type=cluster.serialize_type)
-
-    def make(runtime: SimRuntime, log: EventLog) -> Producer:
-        return Producer("callers", name_server=cluster.name_server, config=config, runtime=runtime, log=log)
-
-    await cluster.start_client(name, make)
+    await cluster.own_producer(name, "callers")
 
 
 async def _server(cluster: Cluster, *, work_ms: int = 0) -> None:
@@ -51,21 +41,7 @@ async def _server(cluster: Cluster, *, work_ms: int = 0) -> None:
             except SendError:
                 pass  # who asked is gone
 
-    def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
-        consumer = PushConsumer(
-            "servers",
-            name_server=cluster.name_server,
-            config=ConsumerConfig(serialize_type=cluster.serialize_type),
-            listener=answer,
-            runtime=runtime,
-            log=log,
-        )
-        consumer.subscribe(TOPIC)
-        return consumer
-
-    await cluster.start_client(f"{SERVER}-consumer", make)
-    consumer = cluster.client(f"{SERVER}-consumer")
-    assert isinstance(consumer, PushConsumer)
+    consumer = await cluster.own_consumer(f"{SERVER}-consumer", "servers", answer)
     await cluster.world.until(lambda: len(consumer.positions) > 3)
 
 
