@@ -162,6 +162,8 @@ class StderrLog:
 async def progress(runtime: Runtime, count: Callable[[], int], what: str) -> AsyncIterator[None]:
     """During the `with` block, print `count()` and its rate on stderr, after the first two seconds.
 
+    The rate is that since the line before: one since the start would not show that nothing moves any more.
+
     On a terminal the figures stay on one line.
     """
     began_ns = runtime.monotonic_ns()
@@ -170,10 +172,13 @@ async def progress(runtime: Runtime, count: Callable[[], int], what: str) -> Asy
 
     async def show() -> None:
         nonlocal shown
+        before, before_ns = 0, began_ns
         await asyncio.sleep(_PROGRESS_AFTER_S)
         while True:
-            rate = count() / ((runtime.monotonic_ns() - began_ns) / 1e9)
-            text = f"lockstep: {count():,} {what}, {rate:,.0f}/s"
+            now, now_ns = count(), runtime.monotonic_ns()
+            rate = (now - before) / ((now_ns - before_ns) / 1e9)
+            before, before_ns = now, now_ns
+            text = f"lockstep: {now:,} {what}, {rate:,.0f}/s"
             sys.stderr.write(f"\r\x1b[2K{text}" if on_terminal else text + "\n")
             sys.stderr.flush()
             shown = on_terminal

@@ -19,6 +19,7 @@ _new_frame = tuple.__new__
 _LENGTH = struct.Struct(">I")
 # Record type "handshake" and major version, where a frame's length would stand.
 _TLS_HELLO = 0x1603
+_HTTP = (b"HTTP", b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN")
 _TYPES = frozenset(int(t) for t in SerializeType)
 # Smaller pieces are joined: an object for each costs more than its bytes.
 _SMALL_PIECE_BYTES = 4096
@@ -133,6 +134,8 @@ class FrameDecoder:
     def _bad_total(self, total: int) -> FrameError:
         if total >> 16 == _TLS_HELLO:
             return FrameError("the peer begins a TLS handshake; TLS is not supported, only plain TCP")
+        if total.to_bytes(4, "big", signed=total < 0) in _HTTP:
+            return FrameError(f"the peer speaks HTTP, another protocol: its first bytes are a frame length of {total}")
         return FrameError(f"a frame length of {total} is outside 4..{self.frame_bytes_max}")
 
     def _bad_header(self, total: int, header_type: int, header_length: int) -> FrameError:

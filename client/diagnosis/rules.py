@@ -22,6 +22,8 @@ _SETTINGS: Final = (  # that all members of an ordered group should share
     "suspendCurrentQueueTimeMillis", "allocateMessageQueueStrategy",
 )  # fmt: skip
 _SHOWN_MAX: Final = 3
+_OF_GROUP: Final = "group "
+_GROUP: Final = "GROUP"  # in a cure: the name of the group
 _CLOCK_WARN_MS: Final = 1000
 _LIMIT_WINDOW_MS: Final = 900_000
 
@@ -64,11 +66,16 @@ class Rule(NamedTuple):
 def examine(facts: ClusterFacts) -> list[Finding]:
     """What all rules find, the worst first."""
     found = [
-        Finding(name, rule.severity, where, evidence, rule.consequence, rule.cure)
+        Finding(name, rule.severity, where, evidence, rule.consequence, _cure(rule, where))
         for name, rule in RULES.items()
         for where, evidence in rule.look(facts)
     ]
     return sorted(found, key=lambda finding: (-finding.severity, finding.where))
+
+
+def _cure(rule: Rule, where: str) -> str:
+    """With the name of the group, as a command needs it."""
+    return rule.cure.replace(_GROUP, where.removeprefix(_OF_GROUP))
 
 
 def not_looked_at(facts: ClusterFacts) -> tuple[str, ...]:
@@ -81,7 +88,7 @@ def _each_group(look: OfGroup) -> OfCluster:
     def of_cluster(facts: ClusterFacts) -> Evidence:
         for group in facts.groups:
             for evidence in look(group, facts):
-                yield f"group {group.name}", evidence
+                yield f"{_OF_GROUP}{group.name}", evidence
 
     return of_cluster
 

@@ -1,9 +1,11 @@
 """`lockstep-sim sweep`, `replay`, `shrink` and `explain`: many seeds of an experiment, and one of them."""
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -59,6 +61,20 @@ class _Progress:
         if time.monotonic() - self._last_s >= _PROGRESS_S:
             self._last_s = time.monotonic()
             typer.echo(text(), err=True)
+
+
+@contextmanager
+def _cut_off_as_interrupt() -> Iterator[None]:
+    """SIGTERM, as of `timeout`, is Ctrl-C meanwhile: what was found so far is told."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _is_json(output: OutputFormat) -> bool:
+    return output is OutputFormat.JSON
 
 
 # Many seeds --------------------------------------------------------------------------------------------------
@@ -191,7 +207,7 @@ def _shrink(
 ) -> None:
     """Find the simplest plan with the same kind of violation: fewest faults and members, shortest time.
 
-    After Ctrl-C the simplest plan so far is written. With both lock modes the fenced one is tried first.
+    After Ctrl-C or SIGTERM the simplest plan so far is written. With both lock modes the fenced one is tried first.
     """
     plans = chosen_plans(name, seed, lock_mode, plan)
     path = to or Path(f"{_short(plans[0].name)}-{plans[0].plan.seed}.plan")
@@ -205,7 +221,8 @@ def _shrink(
 
     interrupted = False
     try:
-        best[0] = shrink(shown.experiment, shown.plan, found.kind, runs_max=runs, on_progress=on_progress)
+        with _cut_off_as_interrupt():
+            best[0] = shrink(shown.experiment, shown.plan, found.kind, runs_max=runs, on_progress=on_progress)
     except KeyboardInterrupt:
         interrupted = True
     shrunk = best[0]
@@ -252,18 +269,29 @@ def _explain(
     """Say why a violation happens: the faults that it needs, the last of them, and when it became inevitable.
 
     The seed is run again and again, each time with something changed. With both lock modes the fenced one is tried
-    first.
+    first. After Ctrl-C or SIGTERM it says which faults are enough.
     """
     shown, found = _with_violation(chosen_plans(name, seed, lock_mode, plan), kind)
-    progress = _Progress()
+    progress, enough, runs = _Progress(), [shown.plan.events], 0
 
     def on_progress(what: str, count: int) -> None:
+        nonlocal runs
+        runs = count
         progress.say(lambda: f"{count} runs, now {what}")
 
-    explanation = explain(shown.experiment, shown.plan, found.kind, on_progress=on_progress)
     where = f" in {found.queue}" if found.queue else ""
     run = f"{shown.name}, seed {shown.plan.seed}, {shown.plan.lock_mode} locks"
     head = f"{run}: {found.kind} at {found.at_ms / 1000:.3f} s{where}"
+    try:
+        with _cut_off_as_interrupt():
+            explanation = explain(
+                shown.experiment, shown.plan, found.kind, on_progress=on_progress, on_enough=enough.append
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"{head}\n\nCut off after {runs} runs. These faults are enough; fewer may be:", err=_is_json(output))
+        for event in enough[-1]:
+            typer.echo(f"  {event.at_ms / 1000:10.3f} s  {event_words(event)}", err=_is_json(output))
+        raise typer.Exit(_INTERRUPTED) from None
     tell(
         output,
         lambda: [head, "", *words_of(explanation), "", f"{explanation.runs} runs"],

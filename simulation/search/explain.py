@@ -69,13 +69,15 @@ def explain(
     kind: str,
     *,
     on_progress: Callable[[str, int], object] = lambda _what, _runs: None,
+    on_enough: Callable[[tuple[FaultEvent, ...]], object] = lambda _events: None,
 ) -> Explanation:
     """Find out why the violation of a kind happens. `plan` must have one.
 
     Args:
         on_progress: called with what is tried, and how many runs there were.
+        on_enough: called with the faults that are enough, each time they are fewer.
     """
-    return _Questions(experiment, plan, kind, on_progress).answers()
+    return _Questions(experiment, plan, kind, on_progress, on_enough).answers()
 
 
 class Healed:
@@ -101,12 +103,18 @@ class Healed:
 
 class _Questions:
     def __init__(
-        self, experiment: Experiment[Any], plan: Any, kind: str, on_progress: Callable[[str, int], object]
+        self,
+        experiment: Experiment[Any],
+        plan: Any,
+        kind: str,
+        on_progress: Callable[[str, int], object],
+        on_enough: Callable[[tuple[FaultEvent, ...]], object],
     ) -> None:
         self._experiment = experiment
         self._plan = plan
         self._trials = Trials(experiment, kind, runs_max=_RUNS_MAX)
         self._on_progress = on_progress
+        self._on_enough = on_enough
 
     def answers(self) -> Explanation:
         needed = self._needed()
@@ -133,6 +141,7 @@ class _Questions:
                 fewer = events[:place] + events[place + 1 :]
                 if self._happens("without one fault", replace(self._plan, events=fewer)):
                     events, removed = fewer, True
+                    self._on_enough(events)
         return events
 
     def _length(self, plan: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from lockstep.simulation.lab.names import Names
 from lockstep.simulation.lab.runner import Run
 from lockstep.simulation.search.explain import Explanation
 from lockstep.simulation.search.facts import Fact, at, facts_of
+from lockstep.simulation.search.violation import violation_of
 
 __all__ = ["story_of", "words_of"]
 
@@ -17,6 +18,8 @@ _NOT_PLAYED = "not played: its hosts were not in a state for it"
 
 def story_of(run: Run, *, everything: bool = False) -> list[str]:
     """The story of one seed: its settings, then faults, log events and violations in the order of time.
+
+    With a violation also what happened to its messages, as `explain` tells it.
 
     Args:
         everything: also log events of level debug.
@@ -36,6 +39,9 @@ def story_of(run: Run, *, everything: bool = False) -> list[str]:
         named = Names(played.findings.world, played.cluster).in_text  # c1 says more than 10.0.0.3@1003#1000012757396
         moments.sort(key=lambda one: one[:2])
         lines += [f"{at_ms / 1000:10.3f} s  {named(text)}" for at_ms, _, text in moments]
+        found = violation_of(run)
+        if found is not None:
+            lines += ["", "What happened", *map(_told, facts_of(run, found)), ""]
         lines += ["happened: " + ", ".join(f"{name} {n}" for name, n in sorted(played.findings.sometimes.items()))]
     if run.error is not None:
         lines.append(f"ERROR  {type(run.error).__name__}: {run.error}")
@@ -61,8 +67,12 @@ def words_of(explanation: Explanation) -> list[str]:
         *(f"  {line}" for line in _why(explanation)),
         "",
         "What happened",
-        *(f"  {at(fact.at_ms):>11}  {fact.text}" for fact in facts),
+        *map(_told, facts),
     ]
+
+
+def _told(fact: Fact) -> str:
+    return f"  {at(fact.at_ms):>11}  {fact.text}"
 
 
 def _why(explanation: Explanation) -> Iterator[str]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from lockstep.cli.format import format_json, parse_format
 from lockstep.cli.lock.changes import Change, ChangeKind, journal_changes, table_changes
 from lockstep.cli.lock.live import LiveLocks
-from lockstep.cli.output import UsageError, seconds
+from lockstep.cli.output import UsageError, progress, seconds
 from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
@@ -19,6 +19,7 @@ from lockstep.protocol.messages.message import MessageExt, Record, decode_messag
 from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.remoting.host.runtime import AsyncioRuntime
+from lockstep.simulation import World, simulate
 from tests.rows import by_row
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -296,3 +297,18 @@ def test_the_live_table_shows_owner_age_and_time_left() -> None:
         live.show([lock("client-b", age_ms=60_500)], [], 10_001)
     assert "expired 0.5 s ago" in screen.getvalue()
     assert "moved" not in screen.getvalue()
+
+
+def test_the_rate_of_progress_is_that_since_the_line_before(capsys: pytest.CaptureFixture[str]) -> None:
+    """One since the start would hide that nothing moves any more."""
+
+    async def story(world: World) -> None:
+        sent = 1000
+        async with progress(world.host("a"), lambda: sent, "sent"):
+            await world.sleep_ms(2_100)
+            sent = 5000
+            await world.sleep_ms(4_000)
+
+    simulate(story)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [f"lockstep: {line}" for line in ("1,000 sent, 500/s", "5,000 sent, 2,000/s", "5,000 sent, 0/s")]

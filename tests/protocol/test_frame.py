@@ -208,6 +208,15 @@ def test_a_tls_handshake_is_named(hello: str) -> None:
             decoder.next_frame()
 
 
+@by_row("said", [b"HTTP/1.1 400 Bad Request\r\n", b"GET / HTTP/1.1\r\n", b"POST"])
+def test_http_is_named(said: bytes) -> None:
+    """Of a wrong port the other protocol helps more than a number."""
+    decoder = FrameDecoder()
+    decoder.feed(said)
+    with pytest.raises(FrameError, match="the peer speaks HTTP"):
+        decoder.next_frame()
+
+
 def test_a_header_over_its_limit_is_refused_before_it_has_arrived() -> None:
     """Eight bytes tell: nobody waits for a header of 15 MiB, and the largest that RocketMQ's clients make passes."""
     decoder = FrameDecoder(header_bytes_max=HEADER_BYTES_MAX)

@@ -131,6 +131,15 @@ def test_what_was_seen_is_named() -> None:
     assert seen["clocks-apart"] == "its clock is 4.0 s behind this machine's"
 
 
+def test_a_cure_can_be_pasted() -> None:
+    """It has the group's name where a command needs it."""
+    found = [finding for facts in BAD.values() for finding in examine(facts)]
+    cures = {finding.rule: finding.cure for finding in found}
+    assert cures["dead-letters"] == f"`lockstep message tail -t '%DLQ%{GROUP}'` shows them."
+    assert cures["group-not-ordered"] == f"`mqadmin updateSubGroup -g {GROUP} -o true`."
+    assert not any("GROUP" in finding.cure for finding in found)
+
+
 def test_a_queue_that_is_handed_over_has_no_owner_for_a_while() -> None:
     """A change of owners within the life of a lock is no finding yet."""
     freed = LockChange(0, NOW_MS - 5000, GROUP, QUEUES[0], "a", None, None, "unlocked")

@@ -14,6 +14,7 @@ from lockstep.simulation.commands.app import app, main
 from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.search.summary import Summary, report
+from lockstep.simulation.search.violation import Trials
 from tests.simulation.search.test_explain import stop_inside_a_call
 
 RUN = "from lockstep.simulation.commands.app import main; main()"
@@ -67,6 +68,29 @@ def test_a_state_of_another_experiment_is_refused(tmp_path: Path) -> None:
     assert "has outcomes of 'takeover', not of 'worlds'" in " ".join(ended.output.replace("│", "").split())
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_explain_that_is_cut_off_says_what_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The violation, and the faults with which it still happens; the exit status is 130."""
+    plan = tmp_path / "plan"
+    write_plan(plan, "worlds", stop_inside_a_call(), "overlap")
+    answers = iter([object(), None])
+
+    def find(*_: object) -> object:
+        answer = next(answers, "cut off")
+        if answer == "cut off":
+            signal.raise_signal(number)
+        return answer
+
+    monkeypatch.setattr(Trials, "find", find)
+    ended = CliRunner().invoke(app, ["explain", "--plan", str(plan)])
+    assert ended.exit_code == 130
+    assert "Cut off after" in ended.output
+    # The last of three was taken out, and it happened all the same.
+    assert [word in ended.output for word in ("3.000 s", "5.000 s", "30.000 s")] == [True, True, False]
+
+
 @pytest.mark.long
 @pytest.mark.long
 def test_ctrl_c_leaves_what_there_is(tmp_path: Path) -> None:
@@ -106,6 +130,8 @@ def test_a_plan_is_shrunk_explained_and_replayed(tmp_path: Path) -> None:
     told = run(app, ["replay", "--plan", str(small)])
     assert told.exit_code == 1, "it has a violation"
     assert "WRONG  overlap" in told.output
+    story = run(app, ["explain", "--plan", str(small)]).output.partition("What happened\n")[2]
+    assert story.splitlines()[0] in told.output, "it tells what explain tells"
 
 
 def test_a_sweep_in_which_nothing_happened_says_so() -> None:
