@@ -106,7 +106,11 @@ def _register_consumer(broker: Broker, connection: Connection, consumer: Consume
         broker.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
     if broker.config.property_filter:  # compiling costs time
         broker.filters.register(group, consumer.subscriptions, now_ms)
-    if not broker.consumers.register(consumer, connection, channel):
+    changed = broker.consumers.register(consumer, connection, channel)
+    if broker.consumers.groups[group].newly_different(connection, consumer.subscriptions, now_ms):
+        why = "the members subscribe to different topics or tags: they miss messages, and queues may have no owner"
+        broker.log.warning("subscriptions_differ", group=group, client_id=channel.client_id, why=why)
+    if not changed:
         return False
     subscribed = [subscription.topic for subscription in consumer.subscriptions[:_TOPICS_LOGGED_MAX]]
     broker.log.info("consumer_group_changed", group=group, client_id=channel.client_id, topics=subscribed)

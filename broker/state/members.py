@@ -6,6 +6,7 @@ All tables are in order of arrival, so that equal histories give equal answers.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from lockstep.broker.connection import Connection
 from lockstep.protocol.bodies.heartbeat import (
@@ -15,9 +16,12 @@ from lockstep.protocol.bodies.heartbeat import (
     MessageModel,
     SubscriptionData,
 )
+from lockstep.protocol.filter import is_tag_type
 
 # As which the hash of a tag counts.
 _CODE_CHARACTERS: Final = 8
+_DIFFERENT_MS: Final = 30_000  # the heartbeat interval of RocketMQ's clients: by then each has said what it wants
+_SAID: Final = -1
 
 __all__ = ["ClientChannel", "ConsumerGroup", "ConsumerManager", "Departure", "ProducerManager"]
 
@@ -39,10 +43,33 @@ class ConsumerGroup:
     channels: dict[Connection, ClientChannel] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     characters: int = 0  # of the subscriptions
+    texts: dict[Connection, int] = field(default_factory=dict)  # a checksum of what each member subscribes to
+    different_ms: int | None = None  # since when members subscribe to different things; _SAID: it was said
 
     def client_ids(self) -> tuple[str, ...]:
         """Each id once: a client that reconnects may have two channels for a moment."""
         return tuple(dict.fromkeys(channel.client_id for channel in self.channels.values()))
+
+    def newly_different(self, connection: Connection, subscriptions: Iterable[SubscriptionData], now_ms: int) -> bool:
+        """Note what a member subscribes to. Returns True once if members differ for longer than a heartbeat interval.
+
+        Members that change one after the other differ for a moment only. When all are equal, it begins anew.
+        """
+        # A filter by tags has three names.
+        wanted = sorted(
+            f"{one.topic} {one.sub_string} {not is_tag_type(one.expression_type) and one.expression_type}"
+            for one in subscriptions
+        )
+        self.texts[connection] = crc32("\n".join(wanted).encode("utf-8", "replace"))
+        if len(set(self.texts.values())) < 2:
+            self.different_ms = None
+            return False
+        if self.different_ms is None:
+            self.different_ms = now_ms
+        if self.different_ms < 0 or now_ms - self.different_ms < _DIFFERENT_MS:
+            return False
+        self.different_ms = _SAID
+        return True
 
 
 class Departure(NamedTuple):
@@ -129,6 +156,7 @@ class ConsumerManager:
         channel = group.channels.pop(connection, None) if group is not None else None
         if group is None or channel is None:
             return None
+        group.texts.pop(connection, None)
         self.memberships.discard(connection, consumer_group)
         if not group.channels:
             del self._groups[consumer_group]

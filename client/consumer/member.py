@@ -97,6 +97,7 @@ class GroupMember(ABC):
         self._round = asyncio.Lock()
         self._rebalancing: asyncio.Task[None] | None = None
         self._stopping = False
+        self._left = False  # the group, because nothing is subscribed any more
         self.instance = MQClientInstance(
             settings.runtime,
             settings.name_servers,
@@ -249,7 +250,14 @@ class GroupMember(ABC):
     def topics(self) -> Iterable[str]:
         return self._subscriptions
 
-    def _consumer_data(self) -> ConsumerData:
+    @property
+    def _has_topics(self) -> bool:
+        """Whether it may own a queue. A member that may not leaves the group, or its share would have no owner."""
+        return True
+
+    def _consumer_data(self) -> ConsumerData | None:
+        if self._left:
+            return None
         return ConsumerData(
             self._settings.group,
             self.consume_type,
@@ -261,8 +269,14 @@ class GroupMember(ABC):
 
     def subscriptions_changed(self) -> None:
         """Tell the brokers of all topics, those of new topics too, and rebalance; does not wait for it."""
-        if not self._stopping:
+        if self._stopping:
+            return
+        if self._has_topics:
+            self._left = False
             self.runtime.create_task(self._announce_subscriptions(), name="announce subscriptions")
+        else:
+            # Not announced: the brokers would refuse the pulls of the other members until their next heartbeat.
+            self._wake.set()
 
     async def _announce_subscriptions(self) -> None:
         try:
@@ -287,6 +301,15 @@ class GroupMember(ABC):
         async with self._round:
             if self.balances and not self._stopping:
                 await self._rebalance.run()
+                if not self._has_topics and not self.table and not self._left:
+                    await self._leave_group()
+
+    async def _leave_group(self) -> None:
+        """Its queues are given up; without this, the other members would go on to count it for the topics it left."""
+        self._left = True
+        why = "no topic is subscribed any more: the other members share its queues"
+        self.log.info("group_left", group=self._settings.group, why=why)
+        await self.instance.leave(self._settings.group)
 
     async def take_released(self, queues: Iterable[MessageQueue]) -> None:
         """Ask for queues that a broker says have no owner any more."""

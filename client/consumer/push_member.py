@@ -1,5 +1,6 @@
 """PushMember: a running PushConsumer, which pulls, locks queues and calls the listener (wire.md 12.2)."""
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from lockstep.client.config import Fenced
@@ -22,14 +23,17 @@ from lockstep.client.consumer.pull_loop import FlowControl, PullLoop
 from lockstep.client.consumer.pull_request import PullCalls, PullResult
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData
-from lockstep.protocol.codes import PullSysFlag
+from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import is_retry_topic
 from lockstep.protocol.selector import KeyOf
 from lockstep.remoting.connections.endpoint import Endpoint
+from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["Consumption", "PushMember"]
 
+_ANNOUNCE_AGAIN_MS: Final = 5_000  # two members with other topics must not announce them all the time
 _SUSPEND = int(PullSysFlag.SUSPEND)
 _SUSPEND_AND_TEXT = _SUSPEND | int(PullSysFlag.SUBSCRIPTION)
 _CONSEQUENCE: Final = {
@@ -64,6 +68,8 @@ class PushMember(GroupMember):
         config, member = self.config, self.membership
         self._make_process_queue = ordering.process_queues(config, consumption.key_of)
         self._suspended = False
+        self._announced_ms = 0
+        self._said_others = False
         self._pool = self.runtime.new_worker_pool(f"{settings.group} listener", config.consume_threads)
         around = AroundListener(settings.hooks, settings.tenant, config, self.runtime)
         call = ListenerCall(consumption.listener, self._pool, self.log, ordering.contract, around, self.runtime.now_ms)
@@ -240,6 +246,30 @@ class PushMember(GroupMember):
         # lost.
         super()._persist([pq for pq in owned if not pq.epoch and self.membership.holds_lock(pq)])
 
+    # Subscriptions -------------------------------------------------------------------------------------------
+
+    def topics(self) -> Iterable[str]:
+        return self._subscriptions if self._has_topics else ()
+
+    @property
+    def _has_topics(self) -> bool:
+        return any(not is_retry_topic(topic) for topic in self._subscriptions)
+
+    def _subscription_unknown(self, topic: str) -> None:
+        """Another member announced other topics, and a broker keeps what was announced last: announce ours again.
+
+        Without this the topic would stand still until the next heartbeat, for up to 30 s.
+        """
+        now_ms = self.runtime.now_ms()
+        if now_ms - self._announced_ms < _ANNOUNCE_AGAIN_MS:
+            return
+        self._announced_ms = now_ms
+        if not self._said_others:
+            self._said_others = True
+            why = "a broker does not know this subscription: all members of a group must have the same ones"
+            self.log.warning("subscriptions_differ", group=self._settings.group, topic=topic, why=why)
+        self.subscriptions_changed()
+
     # Pulls (PullOwner) ---------------------------------------------------------------------------------------
 
     @property
@@ -253,6 +283,8 @@ class PushMember(GroupMember):
         return self.config.pull_delay_when_exception_ms
 
     def refused(self, process_queue: ProcessQueue, error: Exception) -> bool:
+        if isinstance(error, RequestRefused) and error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
+            self._subscription_unknown(process_queue.queue.topic)
         return self._locks.refused(process_queue, error)
 
     def subscription(self, topic: str) -> SubscriptionData | None:

@@ -64,7 +64,7 @@ class ClientRole(NamedTuple):
 
     Args:
         producer_group: The group of a producer.
-        consumer_data: The group and subscriptions of a consumer; called for each heartbeat.
+        consumer_data: The group and subscriptions of a consumer; called for each heartbeat. None: it left its group.
         instance_name: A name to use as it is. Without one the setting counts, and DEFAULT becomes a unique name.
         on_ids_changed: `on_ids_changed(group)` is called when a broker notifies of changed members.
         on_broker_connected: `on_broker_connected(address, endpoint)` is awaited on each new connection to a broker,
@@ -73,7 +73,7 @@ class ClientRole(NamedTuple):
     """
 
     producer_group: str | None = None
-    consumer_data: Callable[[], ConsumerData] | None = None
+    consumer_data: Callable[[], ConsumerData | None] | None = None
     instance_name: str | None = None
     on_ids_changed: Callable[[str], None] | None = None
     on_broker_connected: Callable[[str, Endpoint], Awaitable[None]] | None = None
@@ -173,6 +173,13 @@ class MQClientInstance:
     async def shutdown(self, consumer_group: str | None = None) -> None:
         """Unregister from the brokers with an open connection, and close."""
         await self.schedule.stop()
+        await self.leave(consumer_group)
+        self.dialer.close()
+        if self._unpacking is not None:
+            self._unpacking.close()
+
+    async def leave(self, consumer_group: str | None) -> None:
+        """Unregister from the brokers with an open connection."""
         header = UnregisterClientRequestHeader(self.client_id, self._role.producer_group, consumer_group)
         for address in self.routes.broker_addresses(masters_only=False):
             endpoint = self.dialer.open_endpoint(address)
@@ -182,9 +189,6 @@ class MQClientInstance:
                 await endpoint.request(RemotingCommand(RequestCode.UNREGISTER_CLIENT, header), _UNREGISTER_TIMEOUT_MS)
             except RemotingError as error:
                 self.log.warning("unregister_failed", broker=address, error=str(error))
-        self.dialer.close()
-        if self._unpacking is not None:
-            self._unpacking.close()
 
     # Brokers -------------------------------------------------------------------------------------------------
 
@@ -279,7 +283,8 @@ class MQClientInstance:
     async def _heartbeat(self, endpoint: Endpoint) -> None:
         producer_group, consumer_data = self._role.producer_group, self._role.consumer_data
         producers = (ProducerData(producer_group),) if producer_group else ()
-        consumers = (consumer_data(),) if consumer_data else ()
+        consumer = consumer_data() if consumer_data else None
+        consumers = () if consumer is None else (consumer,)
         beat = HeartbeatData(self.client_id, producers, consumers), endpoint.serialize_type
         if beat != self._last_beat[0]:
             # Nearly all repeat the last one.

@@ -21,6 +21,7 @@ from lockstep.remoting.errors import RemotingError
 __all__ = ["QueueOwner", "Rebalance"]
 
 _LISTENER_WAIT_MS = 1000
+_NOT_SUBSCRIBED = "the topic is not subscribed any more"
 _MOVED = "allocated to another consumer"
 _UNKNOWN = Refused("not granted")
 
@@ -66,6 +67,8 @@ class Rebalance:
         self._owner = owner
         self._strategy = strategy
         self._periods = 0
+        self._missing: set[str] = set()  # topics without queues; the log says each once
+        self._left: set[str] = set()  # topics that are not subscribed any more, and whose queues are being given up
         self._refused: dict[MessageQueue, Refused] = {}  # queues of this member that it has no lock of
         self._members_at: dict[str, tuple[str, ...]] = {}  # by broker, in this round
         self._last_answer: tuple[tuple[int, bytes], tuple[str, ...]] = ((-1, b""), ())
@@ -84,20 +87,38 @@ class Rebalance:
             except BaseException as error:
                 # For example of the user's strategy. The other topics must still be rebalanced.
                 log_or_raise(self._log, "rebalance_failed", error, topic=topic, consequence="queues unchanged")
-        for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
+        left = [entry for entry in self._table.items() if entry[0].topic not in topics]
+        self._say_left({queue.topic for queue, _ in left})
+        for queue, process_queue in left:
             # RocketMQ only forgets such a queue: up to 5 s of offsets are lost, and the lock stays for 60 s.
-            await self._remove(queue, process_queue, "the topic is not subscribed any more")
+            await self._remove(queue, process_queue, _NOT_SUBSCRIBED)
         self._refused = {queue: one for queue, one in self._refused.items() if queue.topic in topics}
         self.explanations.keep(topics)
 
+    def _say_left(self, topics: set[str]) -> None:
+        """The other members go on to share the queues out to this one: members are of a group, not of a topic."""
+        members = max(map(len, self._members_at.values()), default=0)
+        self._left &= topics
+        for topic in sorted(topics - self._left):
+            self._left.add(topic)
+            if members > 1 and not is_retry_topic(topic):
+                why = (
+                    "this member left the topic, and the others still count it: all members must subscribe to the same"
+                )
+                self._log.warning("queues_without_owner", topic=topic, group=self._member.group, why=why)
+
     async def _rebalance(self, topic: str) -> None:
         route = await self._instance.routes.get(topic)
+        queues = [] if route is None else route.readable_queues(topic)
+        # A retry topic is created with the first heartbeat, and its route comes later (wire.md 10.4).
+        if not queues and topic not in self._missing and not is_retry_topic(topic):
+            self._missing.add(topic)
+            why = "it does not exist" if route is None else "it has no readable queue"
+            self._log.warning("topic_route_missing", topic=topic, group=self._member.group, why=why)
         if route is None:
-            # A retry topic is created with the first heartbeat, and its route comes later (wire.md 10.4).
-            if not is_retry_topic(topic):
-                self._log.warning("topic_route_missing", topic=topic)
             return
-        queues = route.readable_queues(topic)
+        if queues:
+            self._missing.discard(topic)
         if self._strategy is None:
             mine: list[MessageQueue] | None = queues
             self.explanations.begin(topic, queues, ())
@@ -262,7 +283,8 @@ class Rebalance:
         self._offsets.forget(queue)
         if self._table.get(queue) is process_queue:
             del self._table[queue]
-        if process_queue.is_empty and not stays:
+        # What is cached of a topic that is not subscribed is not handled here any more: nothing speaks for a delay.
+        if (process_queue.is_empty or why == _NOT_SUBSCRIBED) and not stays:
             self._locks.unlock(queue)
             did = Did.DROPPED
         else:

@@ -8,10 +8,11 @@ from lockstep.client import (
     AllocateMessageQueueStrategy,
     Message,
     MessageExt,
+    MessageQueue,
     Producer,
     PushConsumer,
 )
-from tests.scenarios.cluster import GROUP, PRODUCER, TOPIC, Cluster
+from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 
 OTHER = "Weather"
@@ -192,4 +193,81 @@ async def test_several_consumers_in_one_process(cluster: Cluster) -> None:
     await two.have(*texts)
     assert sorted(two.texts) == texts
     await runtime.run(first.shutdown())
+    await cluster.end(judge=False)
+
+
+@scenario(also_fenced=True)
+async def test_a_member_that_leaves_its_last_topic_leaves_the_group(cluster: Cluster) -> None:
+    """The other member has all queues, and handles what was cached, within a second. When it subscribes again, they
+    share them again."""
+    two = await _two_topics(cluster)
+    await two.start(TOPIC)
+    leaves = await two.start(TOPIC, host="c2")
+    await cluster.run_for("45s")
+    assert len(_owned(cluster, "c2")) == 1
+    await two.on_host(lambda: leaves.unsubscribe(TOPIC), "c2")
+    await cluster.run_for("1s")
+    assert (_owned(cluster, "c1"), _owned(cluster, "c2")) == ([0, 1], [])
+    assert cluster.events("group_left", host="c2")
+    for text in "abcd":
+        await two.send(TOPIC, text)
+    await two.have(*((TOPIC, text) for text in "abcd"), within_ms=1_000)
+    assert not cluster.events("subscriptions_differ")
+    await two.on_host(lambda: leaves.subscribe(TOPIC), "c2")
+    await cluster.world.until(lambda: len(_owned(cluster, "c1")) == len(_owned(cluster, "c2")) == 1)
+    await cluster.end(judge=False)
+
+
+@scenario(also_fenced=True)
+async def test_a_member_that_leaves_one_of_two_topics(cluster: Cluster) -> None:
+    """RocketMQ's members go on to count it: both say so. The other member stands still for a second, not until its next
+    heartbeat."""
+    two = await _two_topics(cluster)
+    await two.start(TOPIC, OTHER)
+    leaves = await two.start(TOPIC, OTHER, host="c2")
+    await cluster.run_for("45s")
+    await two.on_host(lambda: leaves.unsubscribe(OTHER), "c2")
+    began_ms = cluster.world.elapsed_ms
+    [queue_id, *_] = _owned(cluster, "c1", OTHER)
+    producer = cluster.client(PRODUCER)
+    assert isinstance(producer, Producer)
+    for number in range(20):
+        queue = MessageQueue(OTHER, BROKER, queue_id)
+        await cluster.world.host(PRODUCER).run(producer.send(Message(OTHER, b"%d" % number), queue=queue))
+        await cluster.run_for("1s")
+        await two.have((OTHER, str(number)), within_ms=3_000)
+    assert len(cluster.events("queues_without_owner", host="c2", topic=OTHER)) == 1
+    assert len(cluster.events("subscriptions_differ", host="c1", since_ms=began_ms)) == 1
+    await cluster.run_for("60s")
+    assert len(cluster.events("subscriptions_differ", host=BROKER)) == 1
+    await cluster.end(judge=False)
+
+
+@scenario()
+async def test_members_with_other_tags(cluster: Cluster) -> None:
+    """The broker says it once; members that become equal within a heartbeat are no event."""
+    two = await _two_topics(cluster)
+    first, second = await two.start(TOPIC), await two.start(TOPIC, host="c2")
+    for consumer, host in ((first, "c1"), (second, "c2")):
+        await two.on_host(lambda consumer=consumer: consumer.subscribe(TOPIC, "red"), host)
+        await cluster.run_for("2s")
+    await cluster.run_for("120s")
+    assert not cluster.events("subscriptions_differ")
+    await two.on_host(lambda: second.subscribe(TOPIC, "blue"), "c2")
+    await cluster.run_for("180s")
+    (line,) = cluster.events("subscriptions_differ")
+    assert (line.host, line.level, line.fields["group"]) == (BROKER, "warning", GROUP)
+    await cluster.end(judge=False)
+
+
+@scenario()
+async def test_a_topic_that_does_not_exist(cluster: Cluster) -> None:
+    """One warning at once, and none in each round."""
+    two = await _two_topics(cluster)
+    await two.start(TOPIC, "Nowhere")
+    await cluster.run_for("1s")
+    (line,) = cluster.events("topic_route_missing")
+    await cluster.run_for("120s")
+    assert cluster.events("topic_route_missing") == [line]
+    assert (line.level, line.fields["topic"], line.fields["why"]) == ("warning", "Nowhere", "it does not exist")
     await cluster.end(judge=False)
