@@ -88,21 +88,17 @@ def is_not_read(it: Command) -> None:
     ],
     ids=["pulls fail", "offsets fail", "nothing there", "stdout", "the broker is silent"],
 )  # fmt: skip
-def test_ten_seconds_without_a_message(
-    trouble: Callable[[Command], None], said: list[str], capsys: pytest.CaptureFixture[str]
+@on_stage
+async def test_ten_seconds_without_a_message(
+    stage: Stage, trouble: Callable[[Command], None], said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line then, with the request that fails and how; the same reason is not said again."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await command(stage)
-        trouble(it)
-        await it.run(25_500)
-        (line,) = [line for line in capsys.readouterr().err.splitlines() if "no message" in line]
-        assert line.startswith("lockstep: no message for 10 s: ")
-        assert [text for text in said if text not in line] == []
-
-    play()
+    it = await command(stage)
+    trouble(it)
+    await it.run(25_500)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "no message" in line]
+    assert line.startswith("lockstep: no message for 10 s: ")
+    assert [text for text in said if text not in line] == []
 
 
 @on_stage

@@ -1,6 +1,7 @@
 """Parts of a client on virtual time, with brokers whose answers a test chooses."""
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -190,22 +191,26 @@ class Stage:
             broker.stop()
 
 
-def on_stage(test: Callable[[Stage], Awaitable[None]]) -> Callable[[], None]:
-    """A test on virtual time: `test` runs on the client's host, and nothing may be left running after it."""
+def on_stage(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A test on virtual time: `test` runs on the client's host, and nothing may be left running after it.
 
-    async def play(stage: Stage) -> None:
-        try:
-            await test(stage)
-        finally:
-            await stage.close()
-
-    async def scenario(world: World) -> None:
-        stage = Stage(world)
-        await stage.client.run(play(stage))
+    What the test takes besides the stage is given by `parametrize` or `by_row` above.
+    """
 
     @functools.wraps(test)
-    def run() -> None:
+    def run(**given: Any) -> None:
+        async def play(stage: Stage) -> None:
+            try:
+                await test(stage, **given)
+            finally:
+                await stage.close()
+
+        async def scenario(world: World) -> None:
+            stage = Stage(world)
+            await stage.client.run(play(stage))
+
         simulate(scenario)
 
     del run.__wrapped__  # pytest would look for a fixture named "stage"
+    run.__dict__["__signature__"] = inspect.Signature(list(inspect.signature(test).parameters.values())[1:])
     return run

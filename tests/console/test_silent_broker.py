@@ -71,22 +71,18 @@ async def with_console(
 
 
 @by_row("path", PAGES)
-def test_a_page_waits_once_for_a_silent_broker(path: str) -> None:
+@on_stage
+async def test_a_page_waits_once_for_a_silent_broker(stage: Stage, path: str) -> None:
     """However many questions it has, it comes after about 2 s, and says whose messages are missing."""
+    await two_brokers(stage)
 
-    @on_stage
-    async def play(stage: Stage) -> None:
-        await two_brokers(stage)
+    async def look(console: Console) -> None:
+        page = await ask(console, path)
+        assert page.status == 200
+        assert "broker-b:0" in page.text
+        assert "Broker broker-a is left out: no answer within 2 s." in page.text
 
-        async def look(console: Console) -> None:
-            page = await ask(console, path)
-            assert page.status == 200
-            assert "broker-b:0" in page.text
-            assert "Broker broker-a is left out: no answer within 2 s." in page.text
-
-        assert await with_console(stage, look) < 2500
-
-    play()
+    assert await with_console(stage, look) < 2500
 
 
 def gone_a() -> Collector:
@@ -96,68 +92,56 @@ def gone_a() -> Collector:
 
 
 @by_row("path", PAGES)
-def test_a_page_does_not_wait_for_a_broker_that_is_known_to_be_gone(path: str) -> None:
+@on_stage
+async def test_a_page_does_not_wait_for_a_broker_that_is_known_to_be_gone(stage: Stage, path: str) -> None:
     """The console has asked it all the time: the page names it without one question more."""
+    silent, _ = await two_brokers(stage)
 
-    @on_stage
-    async def play(stage: Stage) -> None:
-        silent, _ = await two_brokers(stage)
+    async def look(console: Console) -> None:
+        page = await ask(console, path)
+        assert "broker-b:0" in page.text
+        assert "What broker broker-a has is missing here." in page.text
+        assert page.text.count("stopped") == 1, "the top of each page says why, and since when"
 
-        async def look(console: Console) -> None:
-            page = await ask(console, path)
-            assert "broker-b:0" in page.text
-            assert "What broker broker-a has is missing here." in page.text
-            assert page.text.count("stopped") == 1, "the top of each page says why, and since when"
-
-        assert await with_console(stage, look, gone_a()) < 500
-        assert not silent.requests(STATS) + silent.requests(RequestCode.QUERY_MESSAGE)
-
-    play()
+    assert await with_console(stage, look, gone_a()) < 500
+    assert not silent.requests(STATS) + silent.requests(RequestCode.QUERY_MESSAGE)
 
 
 @by_row("path", PAGES)
-def test_a_page_without_a_gap_names_no_broker(path: str) -> None:
+@on_stage
+async def test_a_page_without_a_gap_names_no_broker(stage: Stage, path: str) -> None:
     """When both brokers answer."""
+    silent, _ = await two_brokers(stage)
+    silent.answers(STATS, TopicStatsTable({}))
+    silent.answers(RequestCode.QUERY_MESSAGE, ResponseCode.QUERY_NOT_FOUND)
 
-    @on_stage
-    async def play(stage: Stage) -> None:
-        silent, _ = await two_brokers(stage)
-        silent.answers(STATS, TopicStatsTable({}))
-        silent.answers(RequestCode.QUERY_MESSAGE, ResponseCode.QUERY_NOT_FOUND)
+    async def look(console: Console) -> None:
+        assert "is missing here" not in (await ask(console, path)).text
 
-        async def look(console: Console) -> None:
-            assert "is missing here" not in (await ask(console, path)).text
-
-        assert await with_console(stage, look) < 500
-
-    play()
+    assert await with_console(stage, look) < 500
 
 
 @pytest.mark.parametrize("path", PAGES[:2])
-def test_when_no_broker_answers_there_is_nothing_to_show(path: str) -> None:
+@on_stage
+async def test_when_no_broker_answers_there_is_nothing_to_show(stage: Stage, path: str) -> None:
     """The error of the first broker is the page."""
+    silent, answering = await two_brokers(stage)
+    answering.answers(STATS, ResponseCode.NO_PERMISSION)
 
-    @on_stage
-    async def play(stage: Stage) -> None:
-        silent, answering = await two_brokers(stage)
-        answering.answers(STATS, ResponseCode.NO_PERMISSION)
+    async def look(console: Console) -> None:
+        page = await ask(console, path)
+        assert page.status == 502
+        assert "no answer within 2 s" in page.text
 
-        async def look(console: Console) -> None:
-            page = await ask(console, path)
-            assert page.status == 502
-            assert "no answer within 2 s" in page.text
+    await with_console(stage, look)
+    silent.answers(STATS, ResponseCode.SYSTEM_ERROR)
 
-        await with_console(stage, look)
-        silent.answers(STATS, ResponseCode.SYSTEM_ERROR)
+    async def look_again(console: Console) -> None:
+        page = await ask(console, path)
+        assert page.status == 502
+        assert silent.address in page.text
 
-        async def look_again(console: Console) -> None:
-            page = await ask(console, path)
-            assert page.status == 502
-            assert silent.address in page.text
-
-        await with_console(stage, look_again)
-
-    play()
+    await with_console(stage, look_again)
 
 
 @on_stage

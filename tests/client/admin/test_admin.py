@@ -139,19 +139,15 @@ def test_a_time_finds_the_first_message_from_then_on(asked: int, found: int) -> 
 
 
 @by_row("status, low, high, found", [("PULL_NOT_FOUND", 0, 0, 0), ("PULL_OFFSET_MOVED", 9, 9, 9)])
-def test_a_time_in_an_empty_queue_is_its_end(status: str, low: int, high: int, found: int) -> None:
+@on_stage
+async def test_a_time_in_an_empty_queue_is_its_end(stage: Stage, status: str, low: int, high: int, found: int) -> None:
     """A new one, and one whose messages have all expired."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker, _ = await two_brokers(stage)
-        bounds = PullMessageResponseHeader(0, high, low, high)
-        broker.on[RequestCode.PULL_MESSAGE] = lambda command: command.reply(ResponseCode[status], bounds)
-        broker.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(0))
-        async with stage.admin() as admin:
-            assert await admin.search_offset(queue_at(1), 77) == found
-
-    play()
+    broker, _ = await two_brokers(stage)
+    bounds = PullMessageResponseHeader(0, high, low, high)
+    broker.on[RequestCode.PULL_MESSAGE] = lambda command: command.reply(ResponseCode[status], bounds)
+    broker.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(0))
+    async with stage.admin() as admin:
+        assert await admin.search_offset(queue_at(1), 77) == found
 
 
 @on_stage

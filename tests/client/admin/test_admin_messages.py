@@ -166,25 +166,21 @@ OFFLINE, BROKEN = ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR
         (BROKEN, at(9), T.UNKNOWN),
     ],
 )
-def test_what_a_group_did_with_a_message(
-    members: ConsumerConnection | int, progress: ConsumeStats | int, expected: TrackType
+@on_stage
+async def test_what_a_group_did_with_a_message(
+    stage: Stage, members: ConsumerConnection | int, progress: ConsumeStats | int, expected: TrackType
 ) -> None:
     """By its members and its offset: the message at 5 is consumed by whoever is at 6."""
-
-    @on_stage
-    async def track(stage: Stage) -> None:
-        broker = await stage.broker(queues=1)
-        broker.answers(R.QUERY_TOPIC_CONSUME_BY_WHO, GroupList(("g",)))
-        broker.answers(R.GET_CONSUMER_CONNECTION_LIST, members)
-        broker.answers(R.GET_CONSUME_STATS, progress)
-        message = message_at(5, TAGS="red")
-        message.topic = TOPIC
-        async with stage.admin() as admin:
-            (found,) = await track_message(admin, message)
-        assert found[:2] == MessageTrack("g", expected)[:2]
-        assert (found.reason is not None) == (expected is T.UNKNOWN)
-
-    track()
+    broker = await stage.broker(queues=1)
+    broker.answers(R.QUERY_TOPIC_CONSUME_BY_WHO, GroupList(("g",)))
+    broker.answers(R.GET_CONSUMER_CONNECTION_LIST, members)
+    broker.answers(R.GET_CONSUME_STATS, progress)
+    message = message_at(5, TAGS="red")
+    message.topic = TOPIC
+    async with stage.admin() as admin:
+        (found,) = await track_message(admin, message)
+    assert found[:2] == MessageTrack("g", expected)[:2]
+    assert (found.reason is not None) == (expected is T.UNKNOWN)
 
 
 # Resets ------------------------------------------------------------------------------------------------------

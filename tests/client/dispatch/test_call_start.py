@@ -98,23 +98,19 @@ async def test_by_key_nothing_begins_for_a_queue_that_was_given_away(stage: Stag
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_without_order_nothing_begins_for_another_s_messages(stops: bool) -> None:
+@on_stage
+async def test_without_order_nothing_begins_for_another_s_messages(stage: Stage, stops: bool) -> None:
     """Nor after the consumer has stopped: nothing is committed or sent back, and all messages come again."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        service = await Concurrent.on(stage, lambda *_: SUCCESS, plain=True, consume_thread_count=1)
-        keep_busy(stage.client, service.service._pool, 1)
-        service.put(0, 1, 2)
-        await service.quiet()
-        if stops:
-            await service.service.stop(100)
-        else:
-            service.queue.dropped = True
-        await service.quiet(BUSY_MS)
-        assert (service.calls, service.commits, service.sent_back) == ([], [], [])
-
-    play()
+    service = await Concurrent.on(stage, lambda *_: SUCCESS, plain=True, consume_thread_count=1)
+    keep_busy(stage.client, service.service._pool, 1)
+    service.put(0, 1, 2)
+    await service.quiet()
+    if stops:
+        await service.service.stop(100)
+    else:
+        service.queue.dropped = True
+    await service.quiet(BUSY_MS)
+    assert (service.calls, service.commits, service.sent_back) == ([], [], [])
 
 
 @on_stage

@@ -45,18 +45,14 @@ async def test_batches(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("status", [S.COMMIT, S.ROLLBACK])
-def test_commit_and_rollback_need_manual_commit(status: S) -> None:
+@on_stage
+async def test_commit_and_rollback_need_manual_commit(stage: Stage, status: S) -> None:
     """With auto_commit on they count as success, and the log says so (wire.md 12.7)."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        service = Service(stage, answers(status, None))
-        service.put(0, 1)
-        await service.quiet()
-        assert service.offsets == [1, 2]
-        assert stage.events("warning") == ["manual_commit_not_enabled"]
-
-    play()
+    service = Service(stage, answers(status, None))
+    service.put(0, 1)
+    await service.quiet()
+    assert service.offsets == [1, 2]
+    assert stage.events("warning") == ["manual_commit_not_enabled"]
 
 
 @on_stage
@@ -75,19 +71,15 @@ async def test_suspension_repeats_the_call_and_blocks_the_queue(stage: Stage) ->
 
 
 @pytest.mark.parametrize(("wanted_ms", "waited_ms"), [(-1, 1000), (0, 10), (9, 10), (500, 500), (60_000, 30_000)])
-def test_how_long_a_queue_is_suspended(wanted_ms: int, waited_ms: int) -> None:
+@on_stage
+async def test_how_long_a_queue_is_suspended(stage: Stage, wanted_ms: int, waited_ms: int) -> None:
     """As the context says, from 10 ms to 30 s; -1 is the consumer's setting."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        service = Service(stage, answers(SUSPEND, None, suspend_ms=wanted_ms), suspend_current_queue_time_ms=1000)
-        service.put(0)
-        await service.quiet(25_000)
-        service.queue.granted(stage.client.now_ms())
-        await service.quiet(10_000)
-        assert service.times[1] - service.times[0] == waited_ms
-
-    play()
+    service = Service(stage, answers(SUSPEND, None, suspend_ms=wanted_ms), suspend_current_queue_time_ms=1000)
+    service.put(0)
+    await service.quiet(25_000)
+    service.queue.granted(stage.client.now_ms())
+    await service.quiet(10_000)
+    assert service.times[1] - service.times[0] == waited_ms
 
 
 # Giving up ---------------------------------------------------------------------------------------------------
@@ -202,15 +194,13 @@ async def test_given_up_under_manual_commit_commits_nothing(stage: Stage) -> Non
         (SUSPEND, False, 0, 2),
     ],
 )
-def test_what_counts_as_consumed_and_as_failed(status: S | None, auto_commit: bool, ok: int, failed: int) -> None:
+@on_stage
+async def test_what_counts_as_consumed_and_as_failed(
+    stage: Stage, status: S | None, auto_commit: bool, ok: int, failed: int
+) -> None:
     """A call's time always; its messages as RocketMQ counts them: a commit or a rollback by hand is neither."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        service = Service(stage, answers(status, auto_commit=auto_commit), consume_message_batch_max_size=2)
-        service.put(0, 1)
-        await service.quiet(500)
-        totals = service.stats.of(service.queue.queue.topic)
-        assert (totals.calls, totals.ok, totals.failed) == (1, ok, failed)
-
-    play()
+    service = Service(stage, answers(status, auto_commit=auto_commit), consume_message_batch_max_size=2)
+    service.put(0, 1)
+    await service.quiet(500)
+    totals = service.stats.of(service.queue.queue.topic)
+    assert (totals.calls, totals.ok, totals.failed) == (1, ok, failed)

@@ -105,23 +105,19 @@ async def test_it_is_recorded(stage: Stage) -> None:
     [("refused", SendOutcome.REFUSED), ("silent", SendOutcome.UNKNOWN), ("gone", SendOutcome.UNKNOWN),
      ("no route", SendOutcome.NOT_SENT)],
 )  # fmt: skip
-def test_what_the_broker_did_not_take_stays(failure: str, outcome: SendOutcome) -> None:
+@on_stage
+async def test_what_the_broker_did_not_take_stays(stage: Stage, failure: str, outcome: SendOutcome) -> None:
     """Every way of failing is a SendError: the message stays where it is, and nothing is recorded."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker, letters, queue = await dead_letters(stage)
-        if failure == "refused":
-            broker.answers(SEND, ResponseCode.SYSTEM_ERROR)
-        elif failure == "silent":
-            broker.answers(SEND, None)
-        elif failure == "gone":
-            broker.stop()
-        else:
-            queue = ProcessQueue(queue_at(0, "broker-z"), 1, 0)
-        with pytest.raises(SendError) as caught:
-            await letters.send(queue, message(), 3)
-        assert caught.value.outcome is outcome
-        assert stage.client.disk.read("trace") == b""
-
-    play()
+    broker, letters, queue = await dead_letters(stage)
+    if failure == "refused":
+        broker.answers(SEND, ResponseCode.SYSTEM_ERROR)
+    elif failure == "silent":
+        broker.answers(SEND, None)
+    elif failure == "gone":
+        broker.stop()
+    else:
+        queue = ProcessQueue(queue_at(0, "broker-z"), 1, 0)
+    with pytest.raises(SendError) as caught:
+        await letters.send(queue, message(), 3)
+    assert caught.value.outcome is outcome
+    assert stage.client.disk.read("trace") == b""

@@ -70,171 +70,140 @@ class Calls:
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_running_calls_are_cancelled(ordering: str) -> None:
+@on_stage
+async def test_running_calls_are_cancelled(stage: Stage, ordering: str) -> None:
     """Their messages are not handled, nobody counts an attempt, and no other call begins."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        calls = Calls(stage, ordering, max_reconsume_times=0)
-        calls.service.put(0, 1, 2)
-        await stage.world.sleep_ms(1000)
-        began = len(calls.service.handled)
-        assert calls.queue.listener_running
-        calls.lose()
-        assert await calls.queue.listener_idle(100)
-        await stage.world.sleep_ms(2 * WORK_MS)
-        assert calls.ended == began * ["cancelled"]
-        assert len(calls.service.handled) == began
-        assert calls.handled() == []
-        assert not any(offset > 0 for offset in calls.service.offsets)
-        assert (calls.stats.calls_cancelled, calls.stats.calls_outlived) == (began, 0)
-        assert stage.events("warning") == began * ["listener_cancelled"]
-        assert [task for task in asyncio.all_tasks() if task.cancelling()] == []
-
-    play()
+    calls = Calls(stage, ordering, max_reconsume_times=0)
+    calls.service.put(0, 1, 2)
+    await stage.world.sleep_ms(1000)
+    began = len(calls.service.handled)
+    assert calls.queue.listener_running
+    calls.lose()
+    assert await calls.queue.listener_idle(100)
+    await stage.world.sleep_ms(2 * WORK_MS)
+    assert calls.ended == began * ["cancelled"]
+    assert len(calls.service.handled) == began
+    assert calls.handled() == []
+    assert not any(offset > 0 for offset in calls.service.offsets)
+    assert (calls.stats.calls_cancelled, calls.stats.calls_outlived) == (began, 0)
+    assert stage.events("warning") == began * ["listener_cancelled"]
+    assert [task for task in asyncio.all_tasks() if task.cancelling()] == []
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_running_calls_may_finish(ordering: str) -> None:
+@on_stage
+async def test_running_calls_may_finish(stage: Stage, ordering: str) -> None:
     """With on_lock_lost="finish". They are counted, and their records say how long they ran beyond the lease."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        calls = Calls(stage, ordering, on_lock_lost="finish")
-        begin_ms = stage.client.now_ms()
-        calls.service.put(0)
-        await stage.world.sleep_ms(LEASE_MS + 1000)
-        calls.lose()
-        await stage.world.sleep_ms(WORK_MS)
-        assert calls.ended == ["finished"]
-        [record] = calls.handled()
-        late_ms = begin_ms + WORK_MS - calls.queue.lease_end_ms
-        assert (record["epoch"], record["outlived_ms"]) == ("1700000000000-7", late_ms)
-        assert (calls.stats.calls_cancelled, calls.stats.calls_outlived) == (0, 1)
-
-    play()
+    calls = Calls(stage, ordering, on_lock_lost="finish")
+    begin_ms = stage.client.now_ms()
+    calls.service.put(0)
+    await stage.world.sleep_ms(LEASE_MS + 1000)
+    calls.lose()
+    await stage.world.sleep_ms(WORK_MS)
+    assert calls.ended == ["finished"]
+    [record] = calls.handled()
+    late_ms = begin_ms + WORK_MS - calls.queue.lease_end_ms
+    assert (record["epoch"], record["outlived_ms"]) == ("1700000000000-7", late_ms)
+    assert (calls.stats.calls_cancelled, calls.stats.calls_outlived) == (0, 1)
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_a_call_within_its_lease_is_not_counted(ordering: str) -> None:
+@on_stage
+async def test_a_call_within_its_lease_is_not_counted(stage: Stage, ordering: str) -> None:
     """It was renewed meanwhile; its record has the epoch."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        calls = Calls(stage, ordering)
-        calls.service.put(0)
-        await stage.world.sleep_ms(LEASE_MS // 3)
-        calls.queue.granted(stage.client.now_ms(), LEASE_MS)
-        await stage.world.sleep_ms(WORK_MS)
-        [record] = calls.handled()
-        assert record["epoch"] == "1700000000000-7"
-        assert "outlived_ms" not in record
-        assert calls.stats.calls_outlived == 0
-        assert calls.service.offsets[-1] == 1
-
-    play()
+    calls = Calls(stage, ordering)
+    calls.service.put(0)
+    await stage.world.sleep_ms(LEASE_MS // 3)
+    calls.queue.granted(stage.client.now_ms(), LEASE_MS)
+    await stage.world.sleep_ms(WORK_MS)
+    [record] = calls.handled()
+    assert record["epoch"] == "1700000000000-7"
+    assert "outlived_ms" not in record
+    assert calls.stats.calls_outlived == 0
+    assert calls.service.offsets[-1] == 1
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_a_failure_under_a_lost_lock_makes_no_dead_letter(ordering: str) -> None:
+@on_stage
+async def test_a_failure_under_a_lost_lock_makes_no_dead_letter(stage: Stage, ordering: str) -> None:
     """The next owner gets the message again, whatever the limit of attempts is."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        calls = Calls(stage, ordering, answer=SUSPEND, max_reconsume_times=0, on_lock_lost="finish")
-        calls.service.put(0)
-        await stage.world.sleep_ms(1000)
-        calls.lose()
-        await stage.world.sleep_ms(2 * WORK_MS)
-        assert getattr(calls.service, "dead", []) == []
-        assert stage.events("warning") == []
-
-    play()
+    calls = Calls(stage, ordering, answer=SUSPEND, max_reconsume_times=0, on_lock_lost="finish")
+    calls.service.put(0)
+    await stage.world.sleep_ms(1000)
+    calls.lose()
+    await stage.world.sleep_ms(2 * WORK_MS)
+    assert getattr(calls.service, "dead", []) == []
+    assert stage.events("warning") == []
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_a_dead_letter_that_is_refused(ordering: str) -> None:
+@on_stage
+async def test_a_dead_letter_that_is_refused(stage: Stage, ordering: str) -> None:
     """Perhaps under the epoch: the locks are told, and they know whether the period ends."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        calls = Calls(stage, ordering, answer=SUSPEND, max_reconsume_times=0)
-        told: list[tuple[ProcessQueue, type[Exception]]] = []
-        calls.service.refused = lambda process_queue, error: told.append((process_queue, type(error)))
-        calls.service.not_taken = [0]
-        calls.service.put(0)
-        await stage.world.sleep_ms(WORK_MS + 500)
-        assert told == [(calls.queue, SendError)]
-        calls.lose()
-
-    play()
+    calls = Calls(stage, ordering, answer=SUSPEND, max_reconsume_times=0)
+    told: list[tuple[ProcessQueue, type[Exception]]] = []
+    calls.service.refused = lambda process_queue, error: told.append((process_queue, type(error)))
+    calls.service.not_taken = [0]
+    calls.service.put(0)
+    await stage.world.sleep_ms(WORK_MS + 500)
+    assert told == [(calls.queue, SendError)]
+    calls.lose()
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_no_call_begins_at_the_end_of_a_lease(ordering: str) -> None:
+@on_stage
+async def test_no_call_begins_at_the_end_of_a_lease(stage: Stage, ordering: str) -> None:
     """In its last twentieth; when it is renewed, consumption goes on at once, without a lock request of its own."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        calls = Calls(stage, ordering)
-        await stage.world.sleep_ms(LEASE_MS - MARGIN_MS + 1)
-        calls.service.put(0)
-        await stage.world.sleep_ms(1000)
-        assert calls.service.handled == []
-        calls.queue.granted(stage.client.now_ms(), LEASE_MS)
-        await stage.world.sleep_ms(1)
-        assert calls.service.handled == [0]
-        assert calls.service.lock_asked == []
-        calls.lose()
-        await stage.world.sleep_ms(1)
-
-    play()
+    calls = Calls(stage, ordering)
+    await stage.world.sleep_ms(LEASE_MS - MARGIN_MS + 1)
+    calls.service.put(0)
+    await stage.world.sleep_ms(1000)
+    assert calls.service.handled == []
+    calls.queue.granted(stage.client.now_ms(), LEASE_MS)
+    await stage.world.sleep_ms(1)
+    assert calls.service.handled == [0]
+    assert calls.service.lock_asked == []
+    calls.lose()
+    await stage.world.sleep_ms(1)
 
 
-def test_a_plain_call_is_looked_at_on_its_thread() -> None:
+@on_stage
+async def test_a_plain_call_is_looked_at_on_its_thread(stage: Stage) -> None:
     """It waited for a thread until its lease had ended: it does not begin, and its message goes back."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        service = QueueService(stage, lambda _messages, _context: None, plain=True)
-        service.queue.set_epoch(EPOCH, epoch_text(EPOCH))
-        service.queue.granted(stage.client.now_ms(), LEASE_MS)
-        await stage.world.sleep_ms(LEASE_MS - MARGIN_MS - 1000)
-        service.pool.submit(lambda: stage.client.block_ms(2000))
-        service.put(0)
-        await service.quiet(5000)
-        assert service.handled == []
-        assert stage.events("warning") == ["call_not_begun"]
-        service.queue.granted(stage.client.now_ms(), LEASE_MS)
-        await service.quiet(10)
-        assert service.handled == [0]
-
-    play()
+    service = QueueService(stage, lambda _messages, _context: None, plain=True)
+    service.queue.set_epoch(EPOCH, epoch_text(EPOCH))
+    service.queue.granted(stage.client.now_ms(), LEASE_MS)
+    await stage.world.sleep_ms(LEASE_MS - MARGIN_MS - 1000)
+    service.pool.submit(lambda: stage.client.block_ms(2000))
+    service.put(0)
+    await service.quiet(5000)
+    assert service.handled == []
+    assert stage.events("warning") == ["call_not_begun"]
+    service.queue.granted(stage.client.now_ms(), LEASE_MS)
+    await service.quiet(10)
+    assert service.handled == [0]
 
 
-def test_a_listener_that_ignores_its_cancellation() -> None:
+@on_stage
+async def test_a_listener_that_ignores_its_cancellation(stage: Stage) -> None:
     """Its answer comes late; its task is not left cancelled, so the next period is consumed as usual."""
 
-    @on_stage
-    async def play(stage: Stage) -> None:
-        async def stubborn() -> None:
-            try:
-                await asyncio.sleep(1)
-            except asyncio.CancelledError:
-                await asyncio.sleep(1)
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(1)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
 
-        service = QueueService(stage, lambda _messages, _context: stubborn())
-        service.queue.set_epoch(EPOCH, epoch_text(EPOCH))
-        service.queue.granted(stage.client.now_ms(), LEASE_MS)
-        service.put(0)
-        await service.quiet(500)
-        service.queue.draining = service.queue.lost = True
-        service.service.cancel_calls(service.queue)
-        assert not await service.queue.listener_idle(900)
-        assert await service.queue.listener_idle(200)
-        service.queue = service.new_queue()
-        service.put(0)
-        await service.quiet(1500)
-        assert service.offsets == [1]
-
-    play()
+    service = QueueService(stage, lambda _messages, _context: stubborn())
+    service.queue.set_epoch(EPOCH, epoch_text(EPOCH))
+    service.queue.granted(stage.client.now_ms(), LEASE_MS)
+    service.put(0)
+    await service.quiet(500)
+    service.queue.draining = service.queue.lost = True
+    service.service.cancel_calls(service.queue)
+    assert not await service.queue.listener_idle(900)
+    assert await service.queue.listener_idle(200)
+    service.queue = service.new_queue()
+    service.put(0)
+    await service.quiet(1500)
+    assert service.offsets == [1]

@@ -76,54 +76,46 @@ async def test_what_the_broker_is_asked(stage: Stage) -> None:
 
 @pytest.mark.parametrize(("limit", "told"), [(-1, 16), (0, 0), (5, 5)])
 @pytest.mark.parametrize("level", [-1, 4])
-def test_limit_and_level_are_the_callers(limit: int, told: int, level: int) -> None:
+@on_stage
+async def test_limit_and_level_are_the_callers(stage: Stage, limit: int, told: int, level: int) -> None:
     """A level other than 0 is the level that the broker uses."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        scene = await Scene.on(stage, limit)
-        assert await scene.send_back.send(scene.queue, message(), level)
-        assert (scene.asked.delay_level, scene.asked.max_reconsume_times) == (level, told)
-
-    play()
+    scene = await Scene.on(stage, limit)
+    assert await scene.send_back.send(scene.queue, message(), level)
+    assert (scene.asked.delay_level, scene.asked.max_reconsume_times) == (level, told)
 
 
 @pytest.mark.parametrize("failure", ["refused", "silent", "gone"])
-def test_a_message_that_is_not_taken_back_is_sent_anew(failure: str) -> None:
+@on_stage
+async def test_a_message_that_is_not_taken_back_is_sent_anew(stage: Stage, failure: str) -> None:
     """To a broker that takes it: to the retry topic, at level 3 + the times it was tried, whatever was asked for."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        scene = await Scene.on(stage)
-        if failure == "refused":
-            scene.first.answers(BACK, ResponseCode.SYSTEM_ERROR)
-            scene.first.answers(SEND, ResponseCode.SYSTEM_ERROR)
-        elif failure == "silent":
-            scene.first.answers(BACK, None)
-            scene.first.answers(SEND, ResponseCode.SERVICE_NOT_AVAILABLE)
-        else:
-            scene.first.stop()
-        began_ms = stage.world.elapsed_ms
-        given = message(RECONSUME_TIME="9", MAX_RECONSUME_TIMES="9", TRAN_MSG="true", colour="red")
-        assert await scene.send_back.send(scene.queue, given, 9)
-        if failure == "silent":
-            assert stage.world.elapsed_ms - began_ms >= 5000
-        (command,) = scene.second.requests(SEND)
-        header = command.decode_header(SendMessageRequestHeaderV2)
-        assert (header.producer_group, header.topic, command.body) == ("CLIENT_INNER_PRODUCER", RETRY, b"body")
-        assert (header.flag, header.reconsume_times, header.max_reconsume_times) == (9, 3, 16)
-        assert decode_properties(header.properties or "") == {
-            "UNIQ_KEY": "UNIQ",
-            "KEYS": "k",
-            "__SHARDING_KEY": "N1",
-            "colour": "red",
-            "RETRY_TOPIC": TOPIC,
-            "ORIGIN_MESSAGE_ID": given.offset_message_id,
-            "DELAY": "5",  # 3 + reconsumeTimes
-        }
-        assert "send_back_fallback" in stage.events("warning")
-
-    play()
+    scene = await Scene.on(stage)
+    if failure == "refused":
+        scene.first.answers(BACK, ResponseCode.SYSTEM_ERROR)
+        scene.first.answers(SEND, ResponseCode.SYSTEM_ERROR)
+    elif failure == "silent":
+        scene.first.answers(BACK, None)
+        scene.first.answers(SEND, ResponseCode.SERVICE_NOT_AVAILABLE)
+    else:
+        scene.first.stop()
+    began_ms = stage.world.elapsed_ms
+    given = message(RECONSUME_TIME="9", MAX_RECONSUME_TIMES="9", TRAN_MSG="true", colour="red")
+    assert await scene.send_back.send(scene.queue, given, 9)
+    if failure == "silent":
+        assert stage.world.elapsed_ms - began_ms >= 5000
+    (command,) = scene.second.requests(SEND)
+    header = command.decode_header(SendMessageRequestHeaderV2)
+    assert (header.producer_group, header.topic, command.body) == ("CLIENT_INNER_PRODUCER", RETRY, b"body")
+    assert (header.flag, header.reconsume_times, header.max_reconsume_times) == (9, 3, 16)
+    assert decode_properties(header.properties or "") == {
+        "UNIQ_KEY": "UNIQ",
+        "KEYS": "k",
+        "__SHARDING_KEY": "N1",
+        "colour": "red",
+        "RETRY_TOPIC": TOPIC,
+        "ORIGIN_MESSAGE_ID": given.offset_message_id,
+        "DELAY": "5",  # 3 + reconsumeTimes
+    }
+    assert "send_back_fallback" in stage.events("warning")
 
 
 @on_stage

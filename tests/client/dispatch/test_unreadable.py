@@ -38,24 +38,20 @@ def reply_of(*records: bytes, next_offset: int) -> Callable[[RemotingCommand], A
 
 
 @pytest.mark.parametrize("sys_flag", [0x001, 0x101, 0x201, 0x301, 0x401])
-def test_a_body_that_cannot_be_unpacked(sys_flag: int) -> None:
+@on_stage
+async def test_a_body_that_cannot_be_unpacked(stage: Stage, sys_flag: int) -> None:
     """The messages before and after it are returned too, and the offset moves on. It is logged once, not at each
     pull."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await pulling(stage)
-        records = [stored_bytes(5), flagged(stored_bytes(6, b"no stream"), sys_flag), stored_bytes(7)]
-        again = reply_of(*records, next_offset=8)
-        it.broker.on[PULL] = in_turn(again, again)
-        await it.run(100)
-        messages = it.queue.take_messages(9)
-        assert [message.body for message in messages] == [b"5", b"no stream", b"7"]
-        assert [message.body_error is None for message in messages] == [True, False, True]
-        assert [pull.queue_offset for pull in it.pulls] == [5, 8, 8]
-        assert stage.events("error") == ["message_unreadable"]
-
-    play()
+    it = await pulling(stage)
+    records = [stored_bytes(5), flagged(stored_bytes(6, b"no stream"), sys_flag), stored_bytes(7)]
+    again = reply_of(*records, next_offset=8)
+    it.broker.on[PULL] = in_turn(again, again)
+    await it.run(100)
+    messages = it.queue.take_messages(9)
+    assert [message.body for message in messages] == [b"5", b"no stream", b"7"]
+    assert [message.body_error is None for message in messages] == [True, False, True]
+    assert [pull.queue_offset for pull in it.pulls] == [5, 8, 8]
+    assert stage.events("error") == ["message_unreadable"]
 
 
 @on_stage

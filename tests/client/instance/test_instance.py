@@ -214,24 +214,20 @@ async def test_rounds_of_a_schedule(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("vip", "port"), [(False, 10911), (True, 10909)])
-def test_messages_go_to_the_vip_channel_when_that_is_on(vip: bool, port: int) -> None:
+@on_stage
+async def test_messages_go_to_the_vip_channel_when_that_is_on(stage: Stage, vip: bool, port: int) -> None:
     """Two ports below the broker's; other calls stay where they are (wire.md 1.1)."""
-
-    @on_stage
-    async def story(stage: Stage) -> None:
-        server = await stage.broker()
-        host = server.runtime.address
-        server._listening.append(await server.runtime.create_server(server._accept, host, 10909))
-        stage.route_to({"broker-a": 1})
-        instance = stage.instance(ClientConfig(vip_channel_enabled=vip))
-        with pytest.raises(NoRouteError):
-            await instance.sender("broker-a")
-        assert instance.open_sender("broker-a") is None
-        await instance.routes.fetch(TOPIC)
-        assert instance.open_sender("broker-a") is None
-        endpoint = await instance.sender("broker-a")
-        assert endpoint.address == f"{host}:{port}"
-        assert instance.open_sender("broker-a") is endpoint
-        assert instance.address_of("broker-a") == f"{host}:10911"
-
-    story()
+    server = await stage.broker()
+    host = server.runtime.address
+    server._listening.append(await server.runtime.create_server(server._accept, host, 10909))
+    stage.route_to({"broker-a": 1})
+    instance = stage.instance(ClientConfig(vip_channel_enabled=vip))
+    with pytest.raises(NoRouteError):
+        await instance.sender("broker-a")
+    assert instance.open_sender("broker-a") is None
+    await instance.routes.fetch(TOPIC)
+    assert instance.open_sender("broker-a") is None
+    endpoint = await instance.sender("broker-a")
+    assert endpoint.address == f"{host}:{port}"
+    assert instance.open_sender("broker-a") is endpoint
+    assert instance.address_of("broker-a") == f"{host}:10911"

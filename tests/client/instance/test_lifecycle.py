@@ -56,28 +56,24 @@ async def with_a_broker(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("make", [consumer_on, producer_on, admin_on])
-def test_from_create_just_to_shutdown_already(make: Callable[[Stage], Lifecycle]) -> None:
+@on_stage
+async def test_from_create_just_to_shutdown_already(stage: Stage, make: Callable[[Stage], Lifecycle]) -> None:
     """Each client is started once and shut down once; more of either is refused, or does nothing."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        await with_a_broker(stage)
-        client = make(stage)
-        assert client.state is CREATE_JUST
-        await client.shutdown()
-        assert client.state is CREATE_JUST, "what never ran is not shut down"
+    await with_a_broker(stage)
+    client = make(stage)
+    assert client.state is CREATE_JUST
+    await client.shutdown()
+    assert client.state is CREATE_JUST, "what never ran is not shut down"
+    await client.start()
+    assert client.state is RUNNING
+    with pytest.raises(ClientError, match=r"is RUNNING: it was started before; make a new one"):
         await client.start()
-        assert client.state is RUNNING
-        with pytest.raises(ClientError, match=r"is RUNNING: it was started before; make a new one"):
-            await client.start()
-        assert client.state is RUNNING
-        await client.shutdown()
-        await client.shutdown()
-        assert client.state is SHUTDOWN_ALREADY
-        with pytest.raises(ClientError, match=r"is SHUTDOWN_ALREADY: it was started before and is shut down"):
-            await client.start()
-
-    play()
+    assert client.state is RUNNING
+    await client.shutdown()
+    await client.shutdown()
+    assert client.state is SHUTDOWN_ALREADY
+    with pytest.raises(ClientError, match=r"is SHUTDOWN_ALREADY: it was started before and is shut down"):
+        await client.start()
 
 
 @on_stage

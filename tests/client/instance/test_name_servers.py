@@ -193,25 +193,21 @@ async def test_they_are_asked_for_anew_every_two_minutes(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no address", "names-1"])
-def test_what_names_no_server_changes_nothing(text: str) -> None:
+@on_stage
+async def test_what_names_no_server_changes_nothing(stage: Stage, text: str) -> None:
     """A page that is empty or wrong, a server that is gone: the addresses stay, and the log says why."""
-
-    @on_stage
-    async def story(stage: Stage) -> None:
-        server = await stage.broker(queues=1)
-        web = await web_server(stage, server.name_server)
-        instance = stage.instance(DISCOVERS, name_server="")
-        await instance.routes.fetch(TOPIC)
-        web.says(text)
-        await instance.name_servers.discover()
-        web.says("server on fire", "500 Sorry")
-        await instance.name_servers.discover()
-        web.stop()
-        await instance.name_servers.discover()
-        assert await instance.routes.fetch(TOPIC) is not None
-        assert stage.events("warning") == ["name_servers_not_discovered"] * 3
-
-    story()
+    server = await stage.broker(queues=1)
+    web = await web_server(stage, server.name_server)
+    instance = stage.instance(DISCOVERS, name_server="")
+    await instance.routes.fetch(TOPIC)
+    web.says(text)
+    await instance.name_servers.discover()
+    web.says("server on fire", "500 Sorry")
+    await instance.name_servers.discover()
+    web.stop()
+    await instance.name_servers.discover()
+    assert await instance.routes.fetch(TOPIC) is not None
+    assert stage.events("warning") == ["name_servers_not_discovered"] * 3
 
 
 @on_stage

@@ -141,17 +141,13 @@ async def test_reading_from_the_broker(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.TOPIC_NOT_EXIST])
-def test_other_codes_are_errors(code: ResponseCode) -> None:
+@on_stage
+async def test_other_codes_are_errors(stage: Stage, code: ResponseCode) -> None:
     """Java takes any error code for "no offset", and jumps to the end when a broker is busy (wire.md 8.3)."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker, offsets = await store_on(stage)
-        broker.answers(QUERY, code)
-        with pytest.raises(RequestRefused):
-            await offsets.read(queue_at(0))
-
-    play()
+    broker, offsets = await store_on(stage)
+    broker.answers(QUERY, code)
+    with pytest.raises(RequestRefused):
+        await offsets.read(queue_at(0))
 
 
 @on_stage
@@ -262,37 +258,29 @@ async def test_the_time_to_consume_from(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("stored", "end", "offset"), [(-1, 7, 7), (-1, -1, None), (-2, 7, None), (-1, -(2**40), None)])
-def test_a_negative_first_offset_is_an_error(stored: int, end: int, offset: int | None) -> None:
+@on_stage
+async def test_a_negative_first_offset_is_an_error(stage: Stage, stored: int, end: int, offset: int | None) -> None:
     """Article 2: such a queue is not pulled. A stored -1 is none stored, as in RocketMQ; the end decides then."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(queues=4)
-        broker.answers(QUERY, OffsetResponseHeader(stored))
-        broker.answers(MAX, OffsetResponseHeader(end))
-        if offset is None:
-            with pytest.raises(ClientError, match=r"Aircraft@broker-a:0 begins at -\d+; an offset must not be below 0"):
-                await first_offset(stage, queue_at(0), ConsumerConfig())
-        else:
-            assert (await first_offset(stage, queue_at(0), ConsumerConfig()))[0] == offset
-
-    play()
+    broker = await stage.broker(queues=4)
+    broker.answers(QUERY, OffsetResponseHeader(stored))
+    broker.answers(MAX, OffsetResponseHeader(end))
+    if offset is None:
+        with pytest.raises(ClientError, match=r"Aircraft@broker-a:0 begins at -\d+; an offset must not be below 0"):
+            await first_offset(stage, queue_at(0), ConsumerConfig())
+    else:
+        assert (await first_offset(stage, queue_at(0), ConsumerConfig()))[0] == offset
 
 
 @pytest.mark.parametrize("asked", [QUERY, MAX])
-def test_an_error_is_no_offset(asked: RequestCode) -> None:
+@on_stage
+async def test_an_error_is_no_offset(stage: Stage, asked: RequestCode) -> None:
     """Neither a failed query nor a failed second question may make a consumer begin somewhere."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(queues=4)
-        broker.answers(QUERY, NONE)
-        broker.answers(MAX, OffsetResponseHeader(900))
-        broker.answers(asked, ResponseCode.SYSTEM_ERROR)
-        with pytest.raises(RemotingError):
-            await first_offset(stage, queue_at(0), ConsumerConfig())
-
-    play()
+    broker = await stage.broker(queues=4)
+    broker.answers(QUERY, NONE)
+    broker.answers(MAX, OffsetResponseHeader(900))
+    broker.answers(asked, ResponseCode.SYSTEM_ERROR)
+    with pytest.raises(RemotingError):
+        await first_offset(stage, queue_at(0), ConsumerConfig())
 
 
 @on_stage

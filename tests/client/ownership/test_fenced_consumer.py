@@ -60,24 +60,20 @@ def test_what_makes_no_sense_with_fenced(arguments: dict[str, Any], text: str) -
 
 
 @pytest.mark.parametrize("agrees", [True, False])
-def test_a_start_needs_brokers_with_fenced_locks(agrees: bool) -> None:
+@on_stage
+async def test_a_start_needs_brokers_with_fenced_locks(stage: Stage, agrees: bool) -> None:
     """With fenced=True it fails, names the broker, and leaves nothing behind."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker("broker-a", agrees=agrees)
-        stage.route_to({"broker-a": 1})
-        stage.route_to({"broker-a": 1}, "%RETRY%tower")
-        answer(broker, grant())
-        tower = PushConsumer(
-            "tower", name_server=stage.name_server, listener=nothing, fenced=True, runtime=stage.client, log=stage.log
-        )
-        tower.subscribe(TOPIC)
-        with pytest.raises(ConsumerError, match="these brokers have no fenced locks: broker-a"):
-            await tower.start()
-        assert [len(command.body) > 0 for command in broker.requests(LOCK)] == [True]
-
-    play()
+    broker = await stage.broker("broker-a", agrees=agrees)
+    stage.route_to({"broker-a": 1})
+    stage.route_to({"broker-a": 1}, "%RETRY%tower")
+    answer(broker, grant())
+    tower = PushConsumer(
+        "tower", name_server=stage.name_server, listener=nothing, fenced=True, runtime=stage.client, log=stage.log
+    )
+    tower.subscribe(TOPIC)
+    with pytest.raises(ConsumerError, match="these brokers have no fenced locks: broker-a"):
+        await tower.start()
+    assert [len(command.body) > 0 for command in broker.requests(LOCK)] == [True]
 
 
 class Clock:

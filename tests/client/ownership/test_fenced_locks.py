@@ -224,28 +224,24 @@ async def test_a_grant_under_another_epoch_begins_a_new_period(stage: Stage) -> 
 
 
 @pytest.mark.parametrize("name", ["FENCED", "NOT_HELD", "STALE"])
-def test_a_renewal_that_is_refused_ends_the_period(name: str) -> None:
+@on_stage
+async def test_a_renewal_that_is_refused_ends_the_period(stage: Stage, name: str) -> None:
     """With the broker's reason; the epoch is not presented again."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker, table, fenced = await fenced_on(stage)
-        queue = queue_at(0)
-        [owned] = await fenced.own(queue)
-        if name == "NOT_HELD":
-            del table.held[queue]
-        else:
-            table.take(queue, RIVAL if name == "FENCED" else fenced.instance.client_id)
-        await fenced.locks.lock_all()
-        assert fenced.causes(queue) == [EndCause[name]]
-        assert fenced.locks._of(queue).state is LockState.FREE
-        await stage.world.sleep_ms(10)
-        await fenced.own(queue)
-        assert requests(broker, LOCK)[-1] == {queue: 0}
-        assert owned.dropped
-        assert requests(broker, UNLOCK) == []
-
-    play()
+    broker, table, fenced = await fenced_on(stage)
+    queue = queue_at(0)
+    [owned] = await fenced.own(queue)
+    if name == "NOT_HELD":
+        del table.held[queue]
+    else:
+        table.take(queue, RIVAL if name == "FENCED" else fenced.instance.client_id)
+    await fenced.locks.lock_all()
+    assert fenced.causes(queue) == [EndCause[name]]
+    assert fenced.locks._of(queue).state is LockState.FREE
+    await stage.world.sleep_ms(10)
+    await fenced.own(queue)
+    assert requests(broker, LOCK)[-1] == {queue: 0}
+    assert owned.dropped
+    assert requests(broker, UNLOCK) == []
 
 
 @on_stage

@@ -67,37 +67,33 @@ def refused(code: int) -> RequestRefused:
 
 @by_row("state", STATES)
 @by_row("answer", ANSWERS.values())
-def test_each_answer_in_each_state(answer: EndCause, state: str) -> None:
+@on_stage
+async def test_each_answer_in_each_state(stage: Stage, answer: EndCause, state: str) -> None:
     """It ends the period of its epoch and no other one: no commit, no unlock, and on_lost is called once."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        period = await Period.begin(stage)
-        fenced, owned = period.fenced, period.owned
-        await period.enter(state)
-        before, commits, unlocks = fenced.table.get(QUEUE), period.commits, len(period.broker.requests(UNLOCK))
-        fenced.done.clear()
-        assert fenced.locks.refused(owned, refused(ResponseCode[answer.name]))
-        if state in ("over", "replaced"):
-            assert fenced.table.get(QUEUE) is before
-            assert before is None or not before.is_over
-            assert [entry for entry in fenced.done if entry[0] != "ends"] == []
-            return
-        assert owned.lost
-        assert owned.dropped
-        assert ("cancelled", QUEUE) in fenced.done
-        if owned.listener_running:
-            await period.quiet()
-            assert fenced.table[QUEUE] is owned, "the queue stays in the table until its call has ended"
-            owned.listener_returned()
+    period = await Period.begin(stage)
+    fenced, owned = period.fenced, period.owned
+    await period.enter(state)
+    before, commits, unlocks = fenced.table.get(QUEUE), period.commits, len(period.broker.requests(UNLOCK))
+    fenced.done.clear()
+    assert fenced.locks.refused(owned, refused(ResponseCode[answer.name]))
+    if state in ("over", "replaced"):
+        assert fenced.table.get(QUEUE) is before
+        assert before is None or not before.is_over
+        assert [entry for entry in fenced.done if entry[0] != "ends"] == []
+        return
+    assert owned.lost
+    assert owned.dropped
+    assert ("cancelled", QUEUE) in fenced.done
+    if owned.listener_running:
         await period.quiet()
-        assert QUEUE not in fenced.table
-        assert (period.commits, len(period.broker.requests(UNLOCK))) == (commits, unlocks)
-        assert fenced.done.count(("on_lost", QUEUE, owned.epoch)) == 1
-        asks = CAUSES[answer].asks or state == "is handed over"
-        assert (("rebalance",) in fenced.done) == asks
-
-    play()
+        assert fenced.table[QUEUE] is owned, "the queue stays in the table until its call has ended"
+        owned.listener_returned()
+    await period.quiet()
+    assert QUEUE not in fenced.table
+    assert (period.commits, len(period.broker.requests(UNLOCK))) == (commits, unlocks)
+    assert fenced.done.count(("on_lost", QUEUE, owned.epoch)) == 1
+    asks = CAUSES[answer].asks or state == "is handed over"
+    assert (("rebalance",) in fenced.done) == asks
 
 
 def _as(kind: str, code: int) -> Exception:
@@ -108,35 +104,27 @@ def _as(kind: str, code: int) -> Exception:
 
 @pytest.mark.parametrize("kind", ["request", "send"])
 @pytest.mark.parametrize("code", [ResponseCode.FENCED, ResponseCode.SYSTEM_ERROR, ResponseCode.QUERY_NOT_FOUND])
-def test_only_three_codes_end_a_period(kind: str, code: ResponseCode) -> None:
+@on_stage
+async def test_only_three_codes_end_a_period(stage: Stage, kind: str, code: ResponseCode) -> None:
     """Of a pull or a dead letter; any other error changes nothing."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        period = await Period.begin(stage)
-        assert period.fenced.locks.refused(period.owned, _as(kind, code)) == (code in ANSWERS)
-        assert period.owned.lost == (code in ANSWERS)
-        await period.quiet()
-
-    play()
+    period = await Period.begin(stage)
+    assert period.fenced.locks.refused(period.owned, _as(kind, code)) == (code in ANSWERS)
+    assert period.owned.lost == (code in ANSWERS)
+    await period.quiet()
 
 
 @pytest.mark.parametrize("code", ANSWERS)
-def test_none_of_them_is_no_offset(code: int) -> None:
+@on_stage
+async def test_none_of_them_is_no_offset(stage: Stage, code: int) -> None:
     """A query that is answered so is an error: consume_from_where is not asked."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        period = await Period.begin(stage)
-        member = period.fenced.member
-        period.broker.answers(RequestCode.QUERY_CONSUMER_OFFSET, code)
-        first_offset = FirstOffset(member.instance, member.group, member.config, member.offsets)
-        with pytest.raises(RequestRefused):
-            await first_offset(period.owned)
-        asked = {command.code for command in period.broker.seen}
-        assert not asked & {RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP}
-
-    play()
+    period = await Period.begin(stage)
+    member = period.fenced.member
+    period.broker.answers(RequestCode.QUERY_CONSUMER_OFFSET, code)
+    first_offset = FirstOffset(member.instance, member.group, member.config, member.offsets)
+    with pytest.raises(RequestRefused):
+        await first_offset(period.owned)
+    asked = {command.code for command in period.broker.seen}
+    assert not asked & {RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP}
 
 
 @on_stage
@@ -285,23 +273,19 @@ async def test_a_reset_that_is_fenced(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_a_queue_that_was_reset_is_given_back(answered: bool) -> None:
+@on_stage
+async def test_a_queue_that_was_reset_is_given_back(stage: Stage, answered: bool) -> None:
     """Its next round may give it to another member, which must not wait for the end of the lease."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        period = await Period.begin(stage)
-        if not answered:
-            period.broker.answers(RequestCode.RESET_OWN_OFFSET, None)
-        await period.fenced.locks.lock_all()  # from here on no timer of the first lock call unlocks it
-        period.owned.dropped = True
-        member, locks = period.fenced.member, period.fenced.locks
-        await OffsetReset(member, locks, cast("Rebalance", None), lambda: None).correct(period.owned, range(2, 2), 2, 0)
-        assert QUEUE not in period.fenced.table
-        await stage.world.sleep_ms(LEASE_MS // 2)
-        assert QUEUE not in period.table.held
-
-    play()
+    period = await Period.begin(stage)
+    if not answered:
+        period.broker.answers(RequestCode.RESET_OWN_OFFSET, None)
+    await period.fenced.locks.lock_all()  # from here on no timer of the first lock call unlocks it
+    period.owned.dropped = True
+    member, locks = period.fenced.member, period.fenced.locks
+    await OffsetReset(member, locks, cast("Rebalance", None), lambda: None).correct(period.owned, range(2, 2), 2, 0)
+    assert QUEUE not in period.fenced.table
+    await stage.world.sleep_ms(LEASE_MS // 2)
+    assert QUEUE not in period.table.held
 
 
 def test_two_causes_join() -> None:

@@ -206,22 +206,21 @@ class WatchedQueue(ProcessQueue):
 
 
 @pytest.mark.parametrize(("ends_after_ms", "unlock_tries"), [(999, 0), (1001, 1)])
-def test_a_rebalance_waits_1_000_ms_for_a_running_listener(ends_after_ms: int, unlock_tries: int) -> None:
+@on_stage
+async def test_a_rebalance_waits_1_000_ms_for_a_running_listener(
+    stage: Stage, ends_after_ms: int, unlock_tries: int
+) -> None:
     """A call that ends within that time loses its queue in this round, a later one in the next (wire.md 12.3)."""
 
-    @on_stage
-    async def play(stage: Stage) -> None:
-        def start_listener(it: Rebalancing) -> None:
-            now_ms = stage.client.now_ms()
-            held = it.table[queue_at(2)] = WatchedQueue(queue_at(2), 9, now_ms, locked_ms=now_ms)
-            held.ends_after_ms, held.listener_running = ends_after_ms, True
+    def start_listener(it: Rebalancing) -> None:
+        now_ms = stage.client.now_ms()
+        held = it.table[queue_at(2)] = WatchedQueue(queue_at(2), 9, now_ms, locked_ms=now_ms)
+        held.ends_after_ms, held.listener_running = ends_after_ms, True
 
-        it = await give_half_away(stage, start_listener)
-        left = it.table.get(queue_at(2))
-        assert (left.try_unlock_times if left else 0) == unlock_tries
-        assert (queue_at(2) in it.table) == bool(unlock_tries)
-
-    play()
+    it = await give_half_away(stage, start_listener)
+    left = it.table.get(queue_at(2))
+    assert (left.try_unlock_times if left else 0) == unlock_tries
+    assert (queue_at(2) in it.table) == bool(unlock_tries)
 
 
 @on_stage

@@ -31,24 +31,20 @@ def both(command: RemotingCommand) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("size", [4096, 16 * 1024, 16 * 1024 + 1, 4 * 1024 * 1024])
-def test_from_4096_bytes_on(size: int) -> None:
+@on_stage
+async def test_from_4096_bytes_on(stage: Stage, size: int) -> None:
     """zlib's own format, level 5, and the flag that names it; whether at once or on a thread."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(queues=1)
-        store(broker)
-        async with producer_for(stage) as producer:
-            for key in (None, "k"):
-                await producer.send(Message(TOPIC, text(size)), sharding_key=key)
-            await producer.send_one_way(Message(TOPIC, text(size)))
-            await producer.send_async(Message(TOPIC, text(size)))
-            await stage.world.sleep_ms(100)
-        sent = [both(command) for command in broker.requests(SEND)]
-        assert sent == [(ZLIB_4_9_8, zlib.compress(text(size), 5))] * 4
-        assert zlib.decompress(sent[0][1]) == text(size)
-
-    play()
+    broker = await stage.broker(queues=1)
+    store(broker)
+    async with producer_for(stage) as producer:
+        for key in (None, "k"):
+            await producer.send(Message(TOPIC, text(size)), sharding_key=key)
+        await producer.send_one_way(Message(TOPIC, text(size)))
+        await producer.send_async(Message(TOPIC, text(size)))
+        await stage.world.sleep_ms(100)
+    sent = [both(command) for command in broker.requests(SEND)]
+    assert sent == [(ZLIB_4_9_8, zlib.compress(text(size), 5))] * 4
+    assert zlib.decompress(sent[0][1]) == text(size)
 
 
 @on_stage
@@ -69,16 +65,13 @@ async def test_what_is_not_compressed(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("over", "size", "flag"), [(0, 100_000, 0), (100, 100, ZLIB_4_9_8), (100, 99, 0)])
-def test_the_setting(over: int, size: int, flag: int) -> None:
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(queues=1)
-        store(broker)
-        async with producer_for(stage, ProducerConfig(compress_msg_body_over_howmuch=over)) as producer:
-            await producer.send(Message(TOPIC, text(size)))
-        assert [header_of(command).sys_flag for command in broker.requests(SEND)] == [flag]
-
-    play()
+@on_stage
+async def test_the_setting(stage: Stage, over: int, size: int, flag: int) -> None:
+    broker = await stage.broker(queues=1)
+    store(broker)
+    async with producer_for(stage, ProducerConfig(compress_msg_body_over_howmuch=over)) as producer:
+        await producer.send(Message(TOPIC, text(size)))
+    assert [header_of(command).sys_flag for command in broker.requests(SEND)] == [flag]
 
 
 @pytest.mark.parametrize("size", [5000, 100_000])
@@ -95,20 +88,18 @@ def test_the_setting(over: int, size: int, flag: int) -> None:
     ],
     ids=["LZ4", "ZSTD", "ZLIB"],
 )
-def test_the_type_and_the_level(given: dict[str, str], flag: int, readers: Callable[[bytes], bytes], size: int) -> None:
+@on_stage
+async def test_the_type_and_the_level(
+    stage: Stage, given: dict[str, str], flag: int, readers: Callable[[bytes], bytes], size: int
+) -> None:
     """Under Java's names; whether at once or on a thread. The header's flag says how."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(queues=1)
-        store(broker)
-        async with producer_for(stage, with_properties(ProducerConfig(), given)) as producer:
-            await producer.send(Message(TOPIC, text(size)))
-        (sent,) = [both(command) for command in broker.requests(SEND)]
-        assert sent[0] == flag
-        assert readers(sent[1]) == text(size)
-
-    play()
+    broker = await stage.broker(queues=1)
+    store(broker)
+    async with producer_for(stage, with_properties(ProducerConfig(), given)) as producer:
+        await producer.send(Message(TOPIC, text(size)))
+    (sent,) = [both(command) for command in broker.requests(SEND)]
+    assert sent[0] == flag
+    assert readers(sent[1]) == text(size)
 
 
 @pytest.mark.parametrize(("kind", "level"), [("ZSTD", 0), ("ZSTD", 23), ("ZLIB", 10), ("ZLIB", -1)])
@@ -118,24 +109,20 @@ def test_a_level_that_the_type_does_not_have(kind: str, level: int) -> None:
 
 
 @pytest.mark.parametrize("agrees", [True, False])
-def test_a_large_body_is_not_overtaken(agrees: bool) -> None:
+@on_stage
+async def test_a_large_body_is_not_overtaken(stage: Stage, agrees: bool) -> None:
     """Sends of its key that were called later wait for it, whatever they weigh."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(agrees=agrees)
-        stage.route_to({"broker-a": 1})
-        stored = store(broker)
-        sizes = [10, 500_000, 10, 5000, 200_000, 20]
-        async with producer_for(stage) as producer:
-            await producer.send(Message(TOPIC, b"first"), queue=queue_at(0))
-            sends = [producer.send(Message(TOPIC, text(size)), sharding_key="k") for size in sizes]
-            results = await asyncio.gather(*sends)
-        assert [result.queue_offset for result in results] == [1, 2, 3, 4, 5, 6]
-        bodies = [zlib.decompress(body) if body.startswith(b"\x78") else body for body in stored[1:]]
-        assert [len(body) for body in bodies] == sizes
-
-    play()
+    broker = await stage.broker(agrees=agrees)
+    stage.route_to({"broker-a": 1})
+    stored = store(broker)
+    sizes = [10, 500_000, 10, 5000, 200_000, 20]
+    async with producer_for(stage) as producer:
+        await producer.send(Message(TOPIC, b"first"), queue=queue_at(0))
+        sends = [producer.send(Message(TOPIC, text(size)), sharding_key="k") for size in sizes]
+        results = await asyncio.gather(*sends)
+    assert [result.queue_offset for result in results] == [1, 2, 3, 4, 5, 6]
+    bodies = [zlib.decompress(body) if body.startswith(b"\x78") else body for body in stored[1:]]
+    assert [len(body) for body in bodies] == sizes
 
 
 @on_stage
@@ -150,21 +137,17 @@ async def test_a_repeat_is_compressed_too(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("key", ["k", None])
-def test_large_bodies_on_their_way_when_the_producer_leaves(key: str | None) -> None:
+@on_stage
+async def test_large_bodies_on_their_way_when_the_producer_leaves(stage: Stage, key: str | None) -> None:
     """Every send gets its result, also one that would be repeated."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(agrees=False, queues=1)
-        broker.answers(SEND, STORED, None)
-        producer = producer_for(stage, ProducerConfig(retry_keyed=True))
-        await producer.start()
-        await producer.send(Message(TOPIC, b"first"), queue=queue_at(0))
-        sends = [producer.send_async(Message(TOPIC, text(100_000)), sharding_key=key) for _ in range(3)]
-        await stage.world.sleep_ms(10)
-        await producer.shutdown()
-        done, left = await asyncio.wait(sends, timeout=60)
-        assert not left
-        assert None not in [await outcome_of(send) for send in done]
-
-    play()
+    broker = await stage.broker(agrees=False, queues=1)
+    broker.answers(SEND, STORED, None)
+    producer = producer_for(stage, ProducerConfig(retry_keyed=True))
+    await producer.start()
+    await producer.send(Message(TOPIC, b"first"), queue=queue_at(0))
+    sends = [producer.send_async(Message(TOPIC, text(100_000)), sharding_key=key) for _ in range(3)]
+    await stage.world.sleep_ms(10)
+    await producer.shutdown()
+    done, left = await asyncio.wait(sends, timeout=60)
+    assert not left
+    assert None not in [await outcome_of(send) for send in done]

@@ -84,26 +84,22 @@ def test_nothing_known() -> None:
     assert faults().pick_one_at_least(0) is None
 
 
-def test_a_failing_broker_is_avoided_by_later_sends() -> None:
+@on_stage
+async def test_a_failing_broker_is_avoided_by_later_sends(stage: Stage) -> None:
     """With the setting one failure is enough; without, every second send tries the broker that refuses."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        bad, good = await stage.broker("broker-a"), await stage.broker("broker-b")
-        stage.route_to({"broker-a": 2, "broker-b": 2})
-        bad.answers(SEND, ResponseCode.SERVICE_NOT_AVAILABLE)
-        stored = store(good)
-        async with producer_for(stage, ProducerConfig(send_latency_fault_enable=True)) as producer:
-            for i in range(8):
-                await producer.send(Message(TOPIC, b"%d" % i))
-            assert len(bad.requests(SEND)) == 1
-            await stage.world.sleep_ms(599_000)
-            await producer.send(Message(TOPIC, b"8"))
-            assert len(bad.requests(SEND)) == 1
-            await stage.world.sleep_ms(2000)
-            for _ in range(4):
-                await producer.send(Message(TOPIC, b"9"))
-            assert len(bad.requests(SEND)) == 2, "after ten minutes it is tried again"
-        assert len(stored) == 13
-
-    play()
+    bad, good = await stage.broker("broker-a"), await stage.broker("broker-b")
+    stage.route_to({"broker-a": 2, "broker-b": 2})
+    bad.answers(SEND, ResponseCode.SERVICE_NOT_AVAILABLE)
+    stored = store(good)
+    async with producer_for(stage, ProducerConfig(send_latency_fault_enable=True)) as producer:
+        for i in range(8):
+            await producer.send(Message(TOPIC, b"%d" % i))
+        assert len(bad.requests(SEND)) == 1
+        await stage.world.sleep_ms(599_000)
+        await producer.send(Message(TOPIC, b"8"))
+        assert len(bad.requests(SEND)) == 1
+        await stage.world.sleep_ms(2000)
+        for _ in range(4):
+            await producer.send(Message(TOPIC, b"9"))
+        assert len(bad.requests(SEND)) == 2, "after ten minutes it is tried again"
+    assert len(stored) == 13

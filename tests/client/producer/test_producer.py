@@ -41,46 +41,38 @@ async def test_queues_take_turns(stage: Stage) -> None:
         ResponseCode.NOT_IN_CURRENT_UNIT,
     ],
 )
-def test_codes_that_are_tried_on_another_broker(code: ResponseCode) -> None:
+@on_stage
+async def test_codes_that_are_tried_on_another_broker(stage: Stage, code: ResponseCode) -> None:
     """wire.md 12.11: the next attempt goes to the other broker, with the same id."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        bad, good = await stage.broker("broker-a"), await stage.broker("broker-b")
-        stage.route_to({"broker-a": 4, "broker-b": 4})
-        bad.answers(SEND, code)
-        stored = store(good)
-        async with producer_for(stage) as producer:
-            for i in range(8):
-                await producer.send(Message(TOPIC, b"%d" % i))
-        assert stored == [b"%d" % i for i in range(8)]
-        tried = {msg_id_of(command) for command in bad.requests(SEND)}
-        assert tried
-        assert tried <= {msg_id_of(command) for command in good.requests(SEND)}
-        assert len(tried) == len(bad.requests(SEND)), "never twice on the broker that failed"
-
-    play()
+    bad, good = await stage.broker("broker-a"), await stage.broker("broker-b")
+    stage.route_to({"broker-a": 4, "broker-b": 4})
+    bad.answers(SEND, code)
+    stored = store(good)
+    async with producer_for(stage) as producer:
+        for i in range(8):
+            await producer.send(Message(TOPIC, b"%d" % i))
+    assert stored == [b"%d" % i for i in range(8)]
+    tried = {msg_id_of(command) for command in bad.requests(SEND)}
+    assert tried
+    assert tried <= {msg_id_of(command) for command in good.requests(SEND)}
+    assert len(tried) == len(bad.requests(SEND)), "never twice on the broker that failed"
 
 
 @pytest.mark.parametrize(
     "code", [ResponseCode.SYSTEM_BUSY, ResponseCode.MESSAGE_ILLEGAL, ResponseCode.REQUEST_CODE_NOT_SUPPORTED]
 )
-def test_codes_that_are_final(code: ResponseCode) -> None:
+@on_stage
+async def test_codes_that_are_final(stage: Stage, code: ResponseCode) -> None:
     """SYSTEM_BUSY is not retried either (wire.md 12.11): one attempt, and its code."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        brokers = [await stage.broker("broker-a"), await stage.broker("broker-b")]
-        stage.route_to({"broker-a": 4, "broker-b": 4})
-        for broker in brokers:
-            broker.answers(SEND, code)
-        async with producer_for(stage) as producer:
-            with pytest.raises(SendError) as caught:
-                await producer.send(Message(TOPIC, b"x"))
-        assert (caught.value.code, caught.value.outcome) == (code, SendOutcome.REFUSED)
-        assert sum(len(broker.requests(SEND)) for broker in brokers) == 1
-
-    play()
+    brokers = [await stage.broker("broker-a"), await stage.broker("broker-b")]
+    stage.route_to({"broker-a": 4, "broker-b": 4})
+    for broker in brokers:
+        broker.answers(SEND, code)
+    async with producer_for(stage) as producer:
+        with pytest.raises(SendError) as caught:
+            await producer.send(Message(TOPIC, b"x"))
+    assert (caught.value.code, caught.value.outcome) == (code, SendOutcome.REFUSED)
+    assert sum(len(broker.requests(SEND)) for broker in brokers) == 1
 
 
 @on_stage

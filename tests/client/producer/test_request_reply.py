@@ -63,13 +63,10 @@ async def test_the_answer_is_a_message(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("text", ["/[::1]:10911", "host.example/10.0.0.1:1", "10.0.0.1:1", "/fe80::1:10911"])
-def test_addresses_as_java_prints_them(text: str) -> None:
-    @on_stage
-    async def play(stage: Stage) -> None:
-        answer, _ = await ask(stage, born_host=text)
-        assert answer.body == b"answer"
-
-    play()
+@on_stage
+async def test_addresses_as_java_prints_them(stage: Stage, text: str) -> None:
+    answer, _ = await ask(stage, born_host=text)
+    assert answer.body == b"answer"
 
 
 @on_stage
@@ -88,25 +85,21 @@ async def test_a_compressed_answer(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"born_host": "/nowhere:x"}, {"store_host": "?"}, {"topic": "T" * 256}])
-def test_an_answer_that_cannot_be_read(fields: dict[str, Any]) -> None:
+@on_stage
+async def test_an_answer_that_cannot_be_read(stage: Stage, fields: dict[str, Any]) -> None:
     """Is refused; the connection and later answers are none the worse."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(queues=1)
-        told = answering(broker)
-        async with producer_for(stage) as producer:
-            await producer.request(Message(TOPIC, b"first"))
-            await told
-            refused = await push(broker, "any", **fields)
-            assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "process reply message fail")
-            unknown = await push(broker, "nobody's")
-            assert unknown.code == ResponseCode.SUCCESS, "the broker has done its part"
-            answering(broker)
-            assert (await producer.request(Message(TOPIC, b"second"))).body == b"answer"
-        assert "reply_unexpected" in stage.events("warning")
-
-    play()
+    broker = await stage.broker(queues=1)
+    told = answering(broker)
+    async with producer_for(stage) as producer:
+        await producer.request(Message(TOPIC, b"first"))
+        await told
+        refused = await push(broker, "any", **fields)
+        assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "process reply message fail")
+        unknown = await push(broker, "nobody's")
+        assert unknown.code == ResponseCode.SUCCESS, "the broker has done its part"
+        answering(broker)
+        assert (await producer.request(Message(TOPIC, b"second"))).body == b"answer"
+    assert "reply_unexpected" in stage.events("warning")
 
 
 @on_stage

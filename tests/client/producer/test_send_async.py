@@ -123,32 +123,28 @@ async def test_the_order_of_calls_holds_among_all_kinds_of_sends(stage: Stage) -
 
 
 @pytest.mark.parametrize(("failures", "retries", "sent"), [(2, 2, 3), (2, 1, 2), (1, 0, 1)])
-def test_it_is_repeated_after_the_network_failed(failures: int, retries: int, sent: int) -> None:
+@on_stage
+async def test_it_is_repeated_after_the_network_failed(stage: Stage, failures: int, retries: int, sent: int) -> None:
     """retryTimesWhenSendAsyncFailed times; `retry_times` is for synchronous sends."""
+    broker = await stage.broker(queues=1)
+    left = [None] * failures
 
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker = await stage.broker(queues=1)
-        left = [None] * failures
+    def answer(command: RemotingCommand) -> RemotingCommand | None:
+        if left:
+            left.pop()
+            broker.endpoints[-1].abort("the test cuts it")
+            return None
+        return command.reply(0, STORED)
 
-        def answer(command: RemotingCommand) -> RemotingCommand | None:
-            if left:
-                left.pop()
-                broker.endpoints[-1].abort("the test cuts it")
-                return None
-            return command.reply(0, STORED)
-
-        broker.on[SEND] = answer
-        config = ProducerConfig(retry_times_when_send_async_failed=retries, retry_times=7)
-        async with producer_for(stage, config) as producer:
-            task = producer.send_async(Message(TOPIC, b"x"))
-            (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        assert isinstance(outcome, SendResult) == (retries >= failures)
-        if isinstance(outcome, SendError):
-            assert outcome.outcome is SendOutcome.UNKNOWN
-        assert len(broker.requests(SEND)) == sent
-
-    play()
+    broker.on[SEND] = answer
+    config = ProducerConfig(retry_times_when_send_async_failed=retries, retry_times=7)
+    async with producer_for(stage, config) as producer:
+        task = producer.send_async(Message(TOPIC, b"x"))
+        (outcome,) = await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(outcome, SendResult) == (retries >= failures)
+    if isinstance(outcome, SendError):
+        assert outcome.outcome is SendOutcome.UNKNOWN
+    assert len(broker.requests(SEND)) == sent
 
 
 @on_stage
@@ -164,45 +160,37 @@ async def test_a_refusal_is_final(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("another", [True, False])
-def test_stored_but_not_everywhere(another: bool) -> None:
+@on_stage
+async def test_stored_but_not_everywhere(stage: Stage, another: bool) -> None:
     """retryAnotherBrokerWhenNotStoreOK: another broker is tried, and when none does better, the last one's word
     counts; by default a stored message is a stored message."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        for name in ("broker-a", "broker-b"):
-            broker = await stage.broker(name)
-            broker.on[SEND] = lambda command: command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, STORED)
-        stage.route_to({"broker-a": 1, "broker-b": 1})
-        config = ProducerConfig(retry_another_broker_when_not_store_ok=another)
-        async with producer_for(stage, config) as producer:
-            result = await producer.send(Message(TOPIC, b"x"))
-        assert result.status == "FLUSH_SLAVE_TIMEOUT"
-        tried = [broker.name for broker in stage.brokers for _ in broker.requests(SEND)]
-        assert len(tried) == (3 if another else 1)
-        assert len(set(tried)) == (2 if another else 1)
-
-    play()
+    for name in ("broker-a", "broker-b"):
+        broker = await stage.broker(name)
+        broker.on[SEND] = lambda command: command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, STORED)
+    stage.route_to({"broker-a": 1, "broker-b": 1})
+    config = ProducerConfig(retry_another_broker_when_not_store_ok=another)
+    async with producer_for(stage, config) as producer:
+        result = await producer.send(Message(TOPIC, b"x"))
+    assert result.status == "FLUSH_SLAVE_TIMEOUT"
+    tried = [broker.name for broker in stage.brokers for _ in broker.requests(SEND)]
+    assert len(tried) == (3 if another else 1)
+    assert len(set(tried)) == (2 if another else 1)
 
 
 @pytest.mark.parametrize("another", [True, False])
-def test_what_may_not_be_on_a_disk_is_sent_again_only_when_told(another: bool) -> None:
+@on_stage
+async def test_what_may_not_be_on_a_disk_is_sent_again_only_when_told(stage: Stage, another: bool) -> None:
     """It may be stored twice then; its outcome stays unknown until a broker has it on its disk."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        brokers = [await stage.broker(name) for name in ("broker-a", "broker-b")]
-        for broker in brokers:
-            broker.on[SEND] = lambda command: command.reply(ResponseCode.FLUSH_DISK_TIMEOUT, STORED)
-        stage.route_to({"broker-a": 1, "broker-b": 1})
-        config = ProducerConfig(retry_another_broker_when_not_store_ok=another)
-        async with producer_for(stage, config) as producer:
-            with pytest.raises(SendError) as raised:
-                await producer.send(Message(TOPIC, b"x"))
-        assert (raised.value.outcome, raised.value.code) == (SendOutcome.UNKNOWN, ResponseCode.FLUSH_DISK_TIMEOUT)
-        assert sum(len(broker.requests(SEND)) for broker in brokers) == (3 if another else 1)
-
-    play()
+    brokers = [await stage.broker(name) for name in ("broker-a", "broker-b")]
+    for broker in brokers:
+        broker.on[SEND] = lambda command: command.reply(ResponseCode.FLUSH_DISK_TIMEOUT, STORED)
+    stage.route_to({"broker-a": 1, "broker-b": 1})
+    config = ProducerConfig(retry_another_broker_when_not_store_ok=another)
+    async with producer_for(stage, config) as producer:
+        with pytest.raises(SendError) as raised:
+            await producer.send(Message(TOPIC, b"x"))
+    assert (raised.value.outcome, raised.value.code) == (SendOutcome.UNKNOWN, ResponseCode.FLUSH_DISK_TIMEOUT)
+    assert sum(len(broker.requests(SEND)) for broker in brokers) == (3 if another else 1)
 
 
 @on_stage

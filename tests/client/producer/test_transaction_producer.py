@@ -91,48 +91,40 @@ def ends(broker: FakeBroker) -> list[EndTransactionRequestHeader]:
     [(S.COMMIT_MESSAGE, 8, S.COMMIT_MESSAGE), (S.ROLLBACK_MESSAGE, 12, S.ROLLBACK_MESSAGE), (None, 0, S.UNKNOWN),
      (S.UNKNOWN, 0, S.UNKNOWN), ("nonsense", 0, S.UNKNOWN), (ValueError("no stock"), 0, S.UNKNOWN)],
 )  # fmt: skip
-def test_the_end_of_a_transaction(arg: object, decision: int, state: LocalTransactionState) -> None:
+@on_stage
+async def test_the_end_of_a_transaction(stage: Stage, arg: object, decision: int, state: LocalTransactionState) -> None:
     """It is a one-way request with the half message's offsets; the listener's exception is its remark. A delay is
     dropped."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker, listener = await broker_on(stage), Listener()
-        async with make(stage, listener) as producer:
-            result = await producer.send_in_transaction(Message(TOPIC, b"x", delay_level=3, tags="A"), arg)
-            await stage.world.sleep_ms(10)
-        (executed,) = listener.executed
-        (command,) = broker.requests(END)
-        assert command.is_one_way
-        assert ends(broker) == [
-            EndTransactionRequestHeader("shop", 5, 77, decision, result.msg_id, False, result.transaction_id)
-        ]
-        assert ("no stock" in (command.remark or "")) == isinstance(arg, Exception)
-        assert result.local_transaction_state is state
-        assert (executed.transaction_id, executed.tags, executed.delay_level) == (result.msg_id, "A", 0)
-        (half,) = broker.requests(SEND)
-        assert "DELAY\x01" not in (header_of(half).properties or "")
-
-    play()
+    broker, listener = await broker_on(stage), Listener()
+    async with make(stage, listener) as producer:
+        result = await producer.send_in_transaction(Message(TOPIC, b"x", delay_level=3, tags="A"), arg)
+        await stage.world.sleep_ms(10)
+    (executed,) = listener.executed
+    (command,) = broker.requests(END)
+    assert command.is_one_way
+    assert ends(broker) == [
+        EndTransactionRequestHeader("shop", 5, 77, decision, result.msg_id, False, result.transaction_id)
+    ]
+    assert ("no stock" in (command.remark or "")) == isinstance(arg, Exception)
+    assert result.local_transaction_state is state
+    assert (executed.transaction_id, executed.tags, executed.delay_level) == (result.msg_id, "A", 0)
+    (half,) = broker.requests(SEND)
+    assert "DELAY\x01" not in (header_of(half).properties or "")
 
 
 @pytest.mark.parametrize("code", [10, 11, 12])
-def test_stored_but_not_everywhere_is_rolled_back(code: int) -> None:
+@on_stage
+async def test_stored_but_not_everywhere_is_rolled_back(stage: Stage, code: int) -> None:
     """Nothing is executed for a half message that a failing disk or slave may lose."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        broker, listener = await broker_on(stage), Listener()
-        header = SendMessageResponseHeader(ID_OF_OFFSET_77, 0, 5)
-        broker.on[SEND] = lambda command: command.reply(code, header)
-        async with make(stage, listener) as producer:
-            result = await producer.send_in_transaction(Message(TOPIC, b"x"), S.COMMIT_MESSAGE)
-            await stage.world.sleep_ms(10)
-        assert listener.executed == []
-        assert result.local_transaction_state is S.ROLLBACK_MESSAGE
-        assert [end.commit_or_rollback for end in ends(broker)] == [12]
-
-    play()
+    broker, listener = await broker_on(stage), Listener()
+    header = SendMessageResponseHeader(ID_OF_OFFSET_77, 0, 5)
+    broker.on[SEND] = lambda command: command.reply(code, header)
+    async with make(stage, listener) as producer:
+        result = await producer.send_in_transaction(Message(TOPIC, b"x"), S.COMMIT_MESSAGE)
+        await stage.world.sleep_ms(10)
+    assert listener.executed == []
+    assert result.local_transaction_state is S.ROLLBACK_MESSAGE
+    assert [end.commit_or_rollback for end in ends(broker)] == [12]
 
 
 @on_stage

@@ -213,45 +213,37 @@ async def test_a_shutdown_ends_a_waiting_poll(stage: Stage) -> None:
         ({"pull_threshold_for_all": 20}, 30),
     ],
 )
-def test_flow_control(settings: dict[str, Any], pulled: int) -> None:
+@on_stage
+async def test_flow_control(stage: Stage, settings: dict[str, Any], pulled: int) -> None:
     """Over a limit, not at it, nothing is pulled for 50 ms; a limit of the queue is logged."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await (await lite(stage, **settings)).assigned(0)
-        await stage.world.sleep_ms(500)
-        assert it.pulled() == list(range(0, pulled, 10))
-        assert ("pull_throttled" in stage.events("warning")) == ("pull_threshold_for_all" not in settings)
-        while it.pulled()[-1] < pulled:
-            await it.poll(0)
-            await stage.world.sleep_ms(51)
-        await it.consumer.shutdown()
-
-    play()
+    it = await (await lite(stage, **settings)).assigned(0)
+    await stage.world.sleep_ms(500)
+    assert it.pulled() == list(range(0, pulled, 10))
+    assert ("pull_throttled" in stage.events("warning")) == ("pull_threshold_for_all" not in settings)
+    while it.pulled()[-1] < pulled:
+        await it.poll(0)
+        await stage.world.sleep_ms(51)
+    await it.consumer.shutdown()
 
 
 @pytest.mark.parametrize(
     ("answer", "delay_ms"), [(ResponseCode.SYSTEM_ERROR, 1000), (ResponseCode.FLOW_CONTROL, 20), (None, 0)]
 )
-def test_after_a_failed_pull(answer: int | None, delay_ms: int) -> None:
+@on_stage
+async def test_after_a_failed_pull(stage: Stage, answer: int | None, delay_ms: int) -> None:
     """1000 ms, or 20 when the broker asks for slowness; a first offset that is not known costs 3000 ms."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await lite(stage)
-        if answer is None:
-            it.broker.answers(R.QUERY_CONSUMER_OFFSET, ResponseCode.SYSTEM_ERROR, OffsetResponseHeader(0))
-        else:
-            it.broker.answers(R.PULL_MESSAGE, answer)
-        await it.assigned(0)
-        began_ms = stage.world.elapsed_ms
-        code = R.QUERY_CONSUMER_OFFSET if answer is None else R.PULL_MESSAGE
-        await stage.world.until(lambda: len(it.broker.requests(code)) == 2, poll_ms=1)
-        expected_ms = delay_ms or 3000
-        assert expected_ms <= stage.world.elapsed_ms - began_ms <= expected_ms + 20
-        await it.consumer.shutdown()
-
-    play()
+    it = await lite(stage)
+    if answer is None:
+        it.broker.answers(R.QUERY_CONSUMER_OFFSET, ResponseCode.SYSTEM_ERROR, OffsetResponseHeader(0))
+    else:
+        it.broker.answers(R.PULL_MESSAGE, answer)
+    await it.assigned(0)
+    began_ms = stage.world.elapsed_ms
+    code = R.QUERY_CONSUMER_OFFSET if answer is None else R.PULL_MESSAGE
+    await stage.world.until(lambda: len(it.broker.requests(code)) == 2, poll_ms=1)
+    expected_ms = delay_ms or 3000
+    assert expected_ms <= stage.world.elapsed_ms - began_ms <= expected_ms + 20
+    await it.consumer.shutdown()
 
 
 @on_stage
@@ -342,22 +334,18 @@ async def test_seeks_forget_what_waits(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("offset", [19, 101])
-def test_a_seek_stays_within_the_queue(offset: int) -> None:
+@on_stage
+async def test_a_seek_stays_within_the_queue(stage: Stage, offset: int) -> None:
     """From the first offset to the one behind the last."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await (await lite(stage)).assigned(0)
-        it.broker.answers(R.GET_MIN_OFFSET, OffsetResponseHeader(20))
-        with pytest.raises(ConsumerError, match=f"has offsets from 20 to 100, not {offset}"):
-            await it.consumer.seek(queue_at(0), offset)
-        with pytest.raises(ConsumerError, match="not assigned"):
-            await it.consumer.seek(queue_at(1), 50)
-        for legal in (20, 100):
-            await it.consumer.seek(queue_at(0), legal)
-        await it.consumer.shutdown()
-
-    play()
+    it = await (await lite(stage)).assigned(0)
+    it.broker.answers(R.GET_MIN_OFFSET, OffsetResponseHeader(20))
+    with pytest.raises(ConsumerError, match=f"has offsets from 20 to 100, not {offset}"):
+        await it.consumer.seek(queue_at(0), offset)
+    with pytest.raises(ConsumerError, match="not assigned"):
+        await it.consumer.seek(queue_at(1), 50)
+    for legal in (20, 100):
+        await it.consumer.seek(queue_at(0), legal)
+    await it.consumer.shutdown()
 
 
 # Commits ----------------------------------------------------------------------------------------------------------

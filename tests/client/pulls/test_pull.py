@@ -131,21 +131,17 @@ async def test_the_first_offset_is_asked_once_and_until_it_is_known(stage: Stage
     ],
     ids=["on", "in place", "next goes back", "first is before", "all filtered, next goes back", "nothing matches"],
 )
-def test_a_result_from_before_the_request(
-    answer: Callable[[RemotingCommand], Answer], fields: dict[str, int | None] | None
+@on_stage
+async def test_a_result_from_before_the_request(
+    stage: Stage, answer: Callable[[RemotingCommand], Answer], fields: dict[str, int | None] | None
 ) -> None:
     """Article 3's "maybe data wrong": it is logged, and the loop continues at the broker's offset."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await pulling(stage, expression="A")
-        it.broker.on[PULL] = in_turn(found(5, TAGS="A"), answer)
-        await it.run(100)
-        told = [told for level, event, told in stage.log.events if event == "pull_result_before_request"]
-        assert told == ([] if fields is None else [{"queue": str(it.queue.queue), **fields}])
-        assert it.pulls[2].queue_offset == it.queue.next_offset
-
-    play()
+    it = await pulling(stage, expression="A")
+    it.broker.on[PULL] = in_turn(found(5, TAGS="A"), answer)
+    await it.run(100)
+    told = [told for level, event, told in stage.log.events if event == "pull_result_before_request"]
+    assert told == ([] if fields is None else [{"queue": str(it.queue.queue), **fields}])
+    assert it.pulls[2].queue_offset == it.queue.next_offset
 
 
 @on_stage
@@ -160,18 +156,14 @@ async def test_messages_know_the_bounds_of_their_queue(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("code", [ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY])
-def test_nothing_new_and_nothing_matching(code: ResponseCode) -> None:
+@on_stage
+async def test_nothing_new_and_nothing_matching(stage: Stage, code: ResponseCode) -> None:
     """Pull on at once from where the broker says; with nothing cached that is the offset to commit, upwards only."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await pulling(stage)
-        it.broker.on[PULL] = in_turn(says(code, 20), says(code, 15), found(20), says(code, 90))
-        await it.run(100)
-        assert [pull.queue_offset for pull in it.pulls] == [5, 20, 15, 21, 90]
-        assert it.offsets.in_memory(queue_at(0)) == 20, "message 20 is cached and not handled yet"
-
-    play()
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(says(code, 20), says(code, 15), found(20), says(code, 90))
+    await it.run(100)
+    assert [pull.queue_offset for pull in it.pulls] == [5, 20, 15, 21, 90]
+    assert it.offsets.in_memory(queue_at(0)) == 20, "message 20 is cached and not handled yet"
 
 
 @on_stage
@@ -220,20 +212,16 @@ def test_what_is_handled_reaches_the_next_pull(ordering: str) -> None:
 
 
 @pytest.mark.parametrize(("proposed", "begin"), [(7, 7), (3, 0)])
-def test_an_illegal_offset_takes_the_queue_out(proposed: int, begin: int) -> None:
+@on_stage
+async def test_an_illegal_offset_takes_the_queue_out(stage: Stage, proposed: int, begin: int) -> None:
     """It is dropped at once. Its next owner begins at the broker's offset, or at the first message if the log ended
     before: what was stored since is not skipped."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await pulling(stage)
-        it.broker.on[PULL] = in_turn(says(ResponseCode.PULL_OFFSET_MOVED, proposed), found(3))
-        await it.run(100)
-        assert it.corrected == [(range(1000), begin, 10_000)]
-        assert it.queue.dropped
-        assert len(it.pulls) == 1
-
-    play()
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(says(ResponseCode.PULL_OFFSET_MOVED, proposed), found(3))
+    await it.run(100)
+    assert it.corrected == [(range(1000), begin, 10_000)]
+    assert it.queue.dropped
+    assert len(it.pulls) == 1
 
 
 @on_stage
@@ -255,25 +243,21 @@ async def test_tags_are_compared_as_text(stage: Stage) -> None:
     ],
     ids=["an error", "flow control", "no header"],
 )
-def test_after_a_failure(trouble: Callable[[RemotingCommand], Answer], delay_ms: int) -> None:
+@on_stage
+async def test_after_a_failure(stage: Stage, trouble: Callable[[RemotingCommand], Answer], delay_ms: int) -> None:
     """The same offset again, 1000 ms later, 20 when the broker asks for slowness (wire.md 12.6)."""
+    it = await pulling(stage)
+    times: list[int] = []
+    answer = in_turn(trouble, found(5))
 
-    @on_stage
-    async def play(stage: Stage) -> None:
-        it = await pulling(stage)
-        times: list[int] = []
-        answer = in_turn(trouble, found(5))
+    def note(command: RemotingCommand) -> Answer:
+        times.append(stage.world.elapsed_ms)
+        return answer(command)
 
-        def note(command: RemotingCommand) -> Answer:
-            times.append(stage.world.elapsed_ms)
-            return answer(command)
-
-        it.broker.on[PULL] = note
-        await it.run(1500)
-        assert [pull.queue_offset for pull in it.pulls] == [5, 5, 6]
-        assert delay_ms <= times[1] - times[0] <= delay_ms + 10
-
-    play()
+    it.broker.on[PULL] = note
+    await it.run(1500)
+    assert [pull.queue_offset for pull in it.pulls] == [5, 5, 6]
+    assert delay_ms <= times[1] - times[0] <= delay_ms + 10
 
 
 @on_stage

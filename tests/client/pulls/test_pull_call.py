@@ -89,22 +89,18 @@ async def test_a_slave_that_cannot_be_reached(stage: Stage) -> None:
     [(ResponseCode.SYSTEM_ERROR, RequestRefused), (None, RequestTimeout)],
     ids=["refusal", "silence"],
 )
-def test_a_slave_that_does_not_serve(answer: int | None, error: type[Exception]) -> None:
+@on_stage
+async def test_a_slave_that_does_not_serve(stage: Stage, answer: int | None, error: type[Exception]) -> None:
     """One that refuses or says nothing is asked once, then the master again."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        master, slave = await replicated(stage, "slave")
-        serves(master, 1, suggests=1)
-        slave.answers(RequestCode.PULL_MESSAGE, answer)
-        it = await puller(stage)
-        await it.pull(0)
-        with pytest.raises(error):
-            await it.pull(1, timeout_ms=500)
-        await it.pull(1)
-        assert (len(pulls_of(slave)), len(pulls_of(master))) == (1, 2)
-
-    play()
+    master, slave = await replicated(stage, "slave")
+    serves(master, 1, suggests=1)
+    slave.answers(RequestCode.PULL_MESSAGE, answer)
+    it = await puller(stage)
+    await it.pull(0)
+    with pytest.raises(error):
+        await it.pull(1, timeout_ms=500)
+    await it.pull(1)
+    assert (len(pulls_of(slave)), len(pulls_of(master))) == (1, 2)
 
 
 @on_stage
@@ -168,15 +164,11 @@ async def test_the_subscription_goes_along_when_asked(stage: Stage) -> None:
         (ResponseCode.PULL_OFFSET_MOVED, PullStatus.OFFSET_ILLEGAL),
     ],
 )
-def test_answers_without_messages(code: int, status: PullStatus) -> None:
+@on_stage
+async def test_answers_without_messages(stage: Stage, code: int, status: PullStatus) -> None:
     """Each has its status and the three offsets."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        (master,) = await replicated(stage)
-        header = PullMessageResponseHeader(0, 7, 3, 9)
-        master.on[RequestCode.PULL_MESSAGE] = lambda command: command.reply(code, header)
-        it = await puller(stage)
-        assert await it.pull(5) == (status, 7, 3, 9, [])
-
-    play()
+    (master,) = await replicated(stage)
+    header = PullMessageResponseHeader(0, 7, 3, 9)
+    master.on[RequestCode.PULL_MESSAGE] = lambda command: command.reply(code, header)
+    it = await puller(stage)
+    assert await it.pull(5) == (status, 7, 3, 9, [])

@@ -225,26 +225,22 @@ async def test_offsets_are_kept_for_the_user(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("from_store", [True, False])
-def test_an_update_while_the_stored_offset_is_on_its_way(from_store: bool) -> None:
+@on_stage
+async def test_an_update_while_the_stored_offset_is_on_its_way(stage: Stage, from_store: bool) -> None:
     """The answer is the stored offset, and the update made meanwhile is stored next."""
-
-    @on_stage
-    async def play(stage: Stage) -> None:
-        consumer, broker = await pull_consumer(stage)
-        broker.answers(R.QUERY_CONSUMER_OFFSET, OffsetResponseHeader(3))
-        await consumer.pull(queue_at(0), "*", 0, 1)
-        if from_store:
-            consumer.update_consume_offset(queue_at(0), 5)
-        asking = asyncio.ensure_future(consumer.fetch_consume_offset(queue_at(0), from_store=from_store))
-        await asyncio.sleep(0)
-        assert not asking.done()
-        consumer.update_consume_offset(queue_at(0), 9)
-        assert await asking == 3
-        await consumer.persist(queue_at(0))
-        assert stored_offsets(broker) == [(0, 9)]
-        await consumer.shutdown()
-
-    play()
+    consumer, broker = await pull_consumer(stage)
+    broker.answers(R.QUERY_CONSUMER_OFFSET, OffsetResponseHeader(3))
+    await consumer.pull(queue_at(0), "*", 0, 1)
+    if from_store:
+        consumer.update_consume_offset(queue_at(0), 5)
+    asking = asyncio.ensure_future(consumer.fetch_consume_offset(queue_at(0), from_store=from_store))
+    await asyncio.sleep(0)
+    assert not asking.done()
+    consumer.update_consume_offset(queue_at(0), 9)
+    assert await asking == 3
+    await consumer.persist(queue_at(0))
+    assert stored_offsets(broker) == [(0, 9)]
+    await consumer.shutdown()
 
 
 @on_stage
