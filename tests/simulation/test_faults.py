@@ -6,165 +6,139 @@ import pytest
 
 from lockstep.simulation import DeadlockError, HostCrashedError, SimRuntime, SimulationOptions, World, simulate
 from tests.simulation.peers import Echo, Recorder, connect
+from tests.simulation.simulated import simulated
 
 SEEDS = range(20)
 
 
-def test_a_cut_resets_both_ends_and_loses_what_is_under_way() -> None:
+@simulated(seeds=SEEDS)
+async def test_a_cut_resets_both_ends_and_loses_what_is_under_way(world: World) -> None:
     """ConnectionResetError on both sides in the same instant, whatever had been written just before."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        client.transport.write(b"on its way")
-        before = world.elapsed_ms
-        assert world.cut("c1", "broker") == 1
-        assert client.events == ["made"], "connection_lost never comes from within"
-        errors = [await client.lost, await server.lost]
-        assert [type(error) for error in errors] == [ConnectionResetError] * 2
-        assert world.elapsed_ms == before
-        await world.sleep_ms(100)
-        assert server.received == b""
-        assert world.cut("c1", "broker") == 0
-
-    for seed in SEEDS:
-        simulate(scenario, seed=seed)
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    client.transport.write(b"on its way")
+    before = world.elapsed_ms
+    assert world.cut("c1", "broker") == 1
+    assert client.events == ["made"], "connection_lost never comes from within"
+    errors = [await client.lost, await server.lost]
+    assert [type(error) for error in errors] == [ConnectionResetError] * 2
+    assert world.elapsed_ms == before
+    await world.sleep_ms(100)
+    assert server.received == b""
+    assert world.cut("c1", "broker") == 0
 
 
-def test_a_cut_chooses_its_connections() -> None:
+@simulated()
+async def test_a_cut_chooses_its_connections(world: World) -> None:
     """One transport, all between two hosts, or all of a host; the others live on."""
-
-    async def scenario(world: World) -> None:
-        broker, one, two = world.host("broker"), world.host("c1"), world.host("c2")
-        (first, _), (second, _), (third, _) = [await connect(world, host, broker) for host in (one, one, two)]
-        assert world.connections("c1", "broker") == [first.transport, second.transport]
-        assert world.cut(first.transport) == 1
-        await first.lost
-        assert world.connections("c1", "broker") == [second.transport]
-        assert world.cut("broker", "c1") == 1
-        await second.lost
-        assert not third.transport.is_closing()
-        assert world.cut("broker") == 1
-        await third.lost
-
-    simulate(scenario)
+    broker, one, two = world.host("broker"), world.host("c1"), world.host("c2")
+    (first, _), (second, _), (third, _) = [await connect(world, host, broker) for host in (one, one, two)]
+    assert world.connections("c1", "broker") == [first.transport, second.transport]
+    assert world.cut(first.transport) == 1
+    await first.lost
+    assert world.connections("c1", "broker") == [second.transport]
+    assert world.cut("broker", "c1") == 1
+    await second.lost
+    assert not third.transport.is_closing()
+    assert world.cut("broker") == 1
+    await third.lost
 
 
-def test_a_connection_may_end_at_one_side_alone() -> None:
+@simulated(seeds=SEEDS)
+async def test_a_connection_may_end_at_one_side_alone(world: World) -> None:
     """One end is reset, with the bytes under way. The other stays open and hears nothing; what it writes is lost."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        client.transport.write(b"on its way")
-        assert world.cut_one_side("c1", "broker") == 1
-        assert type(await client.lost) is ConnectionResetError
-        server.transport.write(b"into the void")
-        await world.sleep_ms(60_000)
-        assert server.events == ["made"]
-        assert not server.transport.is_closing()
-        assert world.cut_one_side("broker", "c1") == 1
-        assert type(await server.lost) is ConnectionResetError
-
-    for seed in SEEDS:
-        simulate(scenario, seed=seed)
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    client.transport.write(b"on its way")
+    assert world.cut_one_side("c1", "broker") == 1
+    assert type(await client.lost) is ConnectionResetError
+    server.transport.write(b"into the void")
+    await world.sleep_ms(60_000)
+    assert server.events == ["made"]
+    assert not server.transport.is_closing()
+    assert world.cut_one_side("broker", "c1") == 1
+    assert type(await server.lost) is ConnectionResetError
 
 
-def test_a_world_that_heals_resets_the_ends_that_hear_nothing() -> None:
+@simulated()
+async def test_a_world_that_heals_resets_the_ends_that_hear_nothing(world: World) -> None:
     """Of a connection that ended at one side, and of one that a NAT has forgotten."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        assert world.cut_one_side("c1", "broker") == 1
-        await client.lost
-        ends = await connect(world, world.host("c2"), world.host("broker"))
-        world.forget_idle("c2", "broker", 1000)
-        await world.sleep_ms(1100)
-        ends[0].transport.write(b"lost")
-        await world.sleep_ms(1000)
-        assert [one.events for one in (server, *ends)] == [["made"]] * 3
-        world.heal()
-        errors = [await one.lost for one in (server, *ends)]
-        assert [type(error) for error in errors] == [ConnectionResetError] * 3
-
-    simulate(scenario)
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    assert world.cut_one_side("c1", "broker") == 1
+    await client.lost
+    ends = await connect(world, world.host("c2"), world.host("broker"))
+    world.forget_idle("c2", "broker", 1000)
+    await world.sleep_ms(1100)
+    ends[0].transport.write(b"lost")
+    await world.sleep_ms(1000)
+    assert [one.events for one in (server, *ends)] == [["made"]] * 3
+    world.heal()
+    errors = [await one.lost for one in (server, *ends)]
+    assert [type(error) for error in errors] == [ConnectionResetError] * 3
 
 
-def test_a_partition_holds_bytes_and_repairing_delivers_them() -> None:
+@simulated(seeds=SEEDS)
+async def test_a_partition_holds_bytes_and_repairing_delivers_them(world: World) -> None:
     """Nothing passes either way meanwhile, nothing is lost, and the order holds."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        client.transport.write(b"under way; ")
-        world.partition("broker", "c1")
-        for number in range(5):
-            client.transport.write(b"%d " % number)
-            server.transport.write(b"%d " % number)
-        await world.sleep_ms(60_000)
-        assert (client.received, server.received) == (b"", b"")
-        world.repair("c1", "broker")
-        client.transport.write(b"after")
-        await world.until(lambda: server.received.endswith(b"after") and len(client.received) == 10)
-        assert server.received == b"under way; 0 1 2 3 4 after"
-        client.transport.close()
-        await server.lost
-
-    for seed in SEEDS:
-        simulate(scenario, seed=seed)
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    client.transport.write(b"under way; ")
+    world.partition("broker", "c1")
+    for number in range(5):
+        client.transport.write(b"%d " % number)
+        server.transport.write(b"%d " % number)
+    await world.sleep_ms(60_000)
+    assert (client.received, server.received) == (b"", b"")
+    world.repair("c1", "broker")
+    client.transport.write(b"after")
+    await world.until(lambda: server.received.endswith(b"after") and len(client.received) == 10)
+    assert server.received == b"under way; 0 1 2 3 4 after"
+    client.transport.close()
+    await server.lost
 
 
-def test_connecting_into_a_partition_times_out() -> None:
+@simulated(options=SimulationOptions(connect_timeout_ms=20000))
+async def test_connecting_into_a_partition_times_out(world: World) -> None:
     """After connect_timeout_ms; or succeeds when the partition is repaired before."""
-
-    async def scenario(world: World) -> None:
-        broker, client = world.host("broker"), world.host("c1")
-        listening = await broker.create_server(Echo, "broker", 10911)
-        world.partition("c1", "broker")
-        with pytest.raises(TimeoutError):
-            await client.create_connection(Recorder, "broker", 10911)
-        assert world.elapsed_ms == 20_000
-        connecting = world.start(client.create_connection(Recorder, "broker", 10911), name="connect")
-        await world.sleep_ms(10_000)
-        world.repair("c1", "broker")
-        transport, _ = await connecting
-        assert 30_000 <= world.elapsed_ms < 30_020
-        transport.close()
-        listening.close()
-
-    simulate(scenario, options=SimulationOptions(connect_timeout_ms=20_000))
+    broker, client = world.host("broker"), world.host("c1")
+    listening = await broker.create_server(Echo, "broker", 10911)
+    world.partition("c1", "broker")
+    with pytest.raises(TimeoutError):
+        await client.create_connection(Recorder, "broker", 10911)
+    assert world.elapsed_ms == 20_000
+    connecting = world.start(client.create_connection(Recorder, "broker", 10911), name="connect")
+    await world.sleep_ms(10_000)
+    world.repair("c1", "broker")
+    transport, _ = await connecting
+    assert 30_000 <= world.elapsed_ms < 30_020
+    transport.close()
+    listening.close()
 
 
-def test_other_hosts_do_not_notice_a_partition() -> None:
+@simulated()
+async def test_other_hosts_do_not_notice_a_partition(world: World) -> None:
     """It is between two hosts."""
-
-    async def scenario(world: World) -> None:
-        broker = world.host("broker")
-        client, server = await connect(world, world.host("c1"), broker)
-        world.host("c2")
-        world.partition("c2", "broker")
-        client.transport.write(b"hello")
-        await world.until(lambda: server.received == b"hello", timeout_ms=100)
-        client.transport.close()
-        await server.lost
-
-    simulate(scenario)
+    broker = world.host("broker")
+    client, server = await connect(world, world.host("c1"), broker)
+    world.host("c2")
+    world.partition("c2", "broker")
+    client.transport.write(b"hello")
+    await world.until(lambda: server.received == b"hello", timeout_ms=100)
+    client.transport.close()
+    await server.lost
 
 
-def test_a_hold_stops_one_direction() -> None:
+@simulated()
+async def test_a_hold_stops_one_direction(world: World) -> None:
     """Requests arrive, replies do not, until the release."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        world.hold("broker", "c1")
-        client.transport.write(b"request")
-        await world.until(lambda: server.received == b"request")
-        server.transport.write(b"reply")
-        await world.sleep_ms(10_000)
-        assert client.received == b""
-        world.release("broker", "c1")
-        await world.until(lambda: client.received == b"reply", timeout_ms=100)
-        client.transport.close()
-        await server.lost
-
-    simulate(scenario)
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    world.hold("broker", "c1")
+    client.transport.write(b"request")
+    await world.until(lambda: server.received == b"request")
+    server.transport.write(b"reply")
+    await world.sleep_ms(10_000)
+    assert client.received == b""
+    world.release("broker", "c1")
+    await world.until(lambda: client.received == b"reply", timeout_ms=100)
+    client.transport.close()
+    await server.lost
 
 
 def test_a_deadlock_behind_a_partition_is_reported() -> None:
@@ -229,129 +203,114 @@ def test_a_crashed_host_does_nothing_more() -> None:
     assert "cleaned up" not in "".join(outcome.trace)
 
 
-def test_a_crashed_host_starts_again() -> None:
+@simulated()
+async def test_a_crashed_host_starts_again(world: World) -> None:
     """On the same address and disk, as another process: other pid, other identity, other chance."""
-
-    async def scenario(world: World) -> None:
-        first = world.host("broker")
-        await first.create_server(Echo, "broker", 10911)
-        first.storage.open_append("data/log").write(b"before;")
-        drawn = first.rng.random()
+    first = world.host("broker")
+    await first.create_server(Echo, "broker", 10911)
+    first.storage.open_append("data/log").write(b"before;")
+    drawn = first.rng.random()
+    world.crash("broker")
+    with pytest.raises(HostCrashedError, match=r"World.host\('broker'\)"):
+        first.call_later_ms(1, print)
+    with pytest.raises(HostCrashedError):
         world.crash("broker")
-        with pytest.raises(HostCrashedError, match=r"World.host\('broker'\)"):
-            first.call_later_ms(1, print)
-        with pytest.raises(HostCrashedError):
-            world.crash("broker")
-        with pytest.raises(ConnectionRefusedError):
-            await world.host("c1").create_connection(Recorder, "broker", 10911)
-        second = world.host("broker")
-        assert second is not first
-        assert second is world.host("broker")
-        assert second.address == first.address
-        assert second.new_identity().pid != first.new_identity().pid
-        assert second.rng.random() != drawn
-        listening = await second.create_server(Echo, "broker", 10911)
-        second.storage.open_append("data/log").write(b"after")
-        assert world.disk("broker").read("data/log") == b"before;after"
-        transport, _ = await world.host("c1").create_connection(Recorder, "broker", 10911)
-        transport.close()
-        listening.close()
-
-    simulate(scenario)
+    with pytest.raises(ConnectionRefusedError):
+        await world.host("c1").create_connection(Recorder, "broker", 10911)
+    second = world.host("broker")
+    assert second is not first
+    assert second is world.host("broker")
+    assert second.address == first.address
+    assert second.new_identity().pid != first.new_identity().pid
+    assert second.rng.random() != drawn
+    listening = await second.create_server(Echo, "broker", 10911)
+    second.storage.open_append("data/log").write(b"after")
+    assert world.disk("broker").read("data/log") == b"before;after"
+    transport, _ = await world.host("c1").create_connection(Recorder, "broker", 10911)
+    transport.close()
+    listening.close()
 
 
-def test_a_host_may_crash_itself() -> None:
+@simulated()
+async def test_a_host_may_crash_itself(world: World) -> None:
     """What its code does after that, in the same callback, has no effect."""
+    victim = world.host("c1")
+    client, server = await connect(world, victim, world.host("broker"))
 
-    async def scenario(world: World) -> None:
-        victim = world.host("c1")
-        client, server = await connect(world, victim, world.host("broker"))
+    async def die() -> None:
+        world.crash("c1")
+        client.transport.write(b"from the grave")
+        victim.storage.open_append("log").write(b"from the grave")
+        await asyncio.sleep(0)
+        raise AssertionError("it runs on")
 
-        async def die() -> None:
-            world.crash("c1")
-            client.transport.write(b"from the grave")
-            victim.storage.open_append("log").write(b"from the grave")
-            await asyncio.sleep(0)
-            raise AssertionError("it runs on")
-
-        with pytest.raises(HostCrashedError):
-            await victim.run(die())
-        await server.lost
-        assert server.received == b""
-        assert world.disk("c1").read("log") == b""
-
-    simulate(scenario)
+    with pytest.raises(HostCrashedError):
+        await victim.run(die())
+    await server.lost
+    assert server.received == b""
+    assert world.disk("c1").read("log") == b""
 
 
-def test_a_silent_crash_is_not_heard_of() -> None:
+@simulated()
+async def test_a_silent_crash_is_not_heard_of(world: World) -> None:
     """Peers keep their connections, connecting times out; when the machine is up again it resets the old ones."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        world.crash("broker", silently=True)
-        client.transport.write(b"anybody?")
-        with pytest.raises(TimeoutError):
-            await world.host("c1").create_connection(Recorder, "broker", 10911)
-        assert client.events == ["made"]
-        world.host("broker")
-        client.transport.write(b"anybody now?")
-        assert isinstance(await client.lost, ConnectionResetError)
-        assert server.events == ["made"]
-
-    simulate(scenario)
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    world.crash("broker", silently=True)
+    client.transport.write(b"anybody?")
+    with pytest.raises(TimeoutError):
+        await world.host("c1").create_connection(Recorder, "broker", 10911)
+    assert client.events == ["made"]
+    world.host("broker")
+    client.transport.write(b"anybody now?")
+    assert isinstance(await client.lost, ConnectionResetError)
+    assert server.events == ["made"]
 
 
-def test_a_stalled_host_does_everything_later() -> None:
+@simulated()
+async def test_a_stalled_host_does_everything_later(world: World) -> None:
     """Timers, tasks and reads wait in order until the stall ends; clocks go on; the network takes bytes for it."""
+    consumer, broker = world.host("c1"), world.host("broker")
+    client, server = await connect(world, consumer, broker)
+    log: list[tuple[str, int]] = []
 
-    async def scenario(world: World) -> None:
-        consumer, broker = world.host("c1"), world.host("broker")
-        client, server = await connect(world, consumer, broker)
-        log: list[tuple[str, int]] = []
+    async def sleeper() -> None:
+        await asyncio.sleep(1)
+        log.append(("slept", world.elapsed_ms))
 
-        async def sleeper() -> None:
-            await asyncio.sleep(1)
-            log.append(("slept", world.elapsed_ms))
-
-        start = world.elapsed_ms
-        consumer.call_later_ms(1_500, lambda: log.append(("timer", consumer.now_ms() - world.options.epoch_ms)))
-        sleeping = world.start(consumer.run(sleeper()), name="sleeper")
-        await world.sleep_ms(500)
-        world.stall("c1", 70_000)
-        server.transport.write(b"are you there?")
-        await world.sleep_ms(69_999)
-        assert log == []
-        assert client.received == b""
-        await world.sleep_ms(2)
-        await sleeping
-        end = start + 70_500
-        assert sorted(log) == [("slept", end), ("timer", end)]
-        await world.until(lambda: client.received == b"are you there?", timeout_ms=20)
-        client.transport.close()
-        await server.lost
-
-    simulate(scenario)
+    start = world.elapsed_ms
+    consumer.call_later_ms(1_500, lambda: log.append(("timer", consumer.now_ms() - world.options.epoch_ms)))
+    sleeping = world.start(consumer.run(sleeper()), name="sleeper")
+    await world.sleep_ms(500)
+    world.stall("c1", 70_000)
+    server.transport.write(b"are you there?")
+    await world.sleep_ms(69_999)
+    assert log == []
+    assert client.received == b""
+    await world.sleep_ms(2)
+    await sleeping
+    end = start + 70_500
+    assert sorted(log) == [("slept", end), ("timer", end)]
+    await world.until(lambda: client.received == b"are you there?", timeout_ms=20)
+    client.transport.close()
+    await server.lost
 
 
-def test_a_stalled_server_still_accepts_connections() -> None:
+@simulated(options=SimulationOptions(window_bytes=10000))
+async def test_a_stalled_server_still_accepts_connections(world: World) -> None:
     """As a kernel does; but its protocol sees them only later, and bytes beyond the window press back."""
-
-    async def scenario(world: World) -> None:
-        broker, client = world.host("broker"), world.host("c1")
-        listening = await broker.create_server(Echo, "broker", 10911)
-        world.pause("broker")
-        transport, protocol = await client.create_connection(Recorder, "broker", 10911)
-        assert isinstance(protocol, Recorder)
-        transport.write(bytes(100_000))
-        await world.sleep_ms(30_000)
-        assert transport.get_write_buffer_size() == 90_000
-        assert protocol.events == ["made", "pause"]
-        world.resume("broker")
-        await world.until(lambda: len(protocol.received) == 100_000)
-        transport.close()
-        listening.close()
-
-    simulate(scenario, options=SimulationOptions(window_bytes=10_000))
+    broker, client = world.host("broker"), world.host("c1")
+    listening = await broker.create_server(Echo, "broker", 10911)
+    world.pause("broker")
+    transport, protocol = await client.create_connection(Recorder, "broker", 10911)
+    assert isinstance(protocol, Recorder)
+    transport.write(bytes(100_000))
+    await world.sleep_ms(30_000)
+    assert transport.get_write_buffer_size() == 90_000
+    assert protocol.events == ["made", "pause"]
+    world.resume("broker")
+    await world.until(lambda: len(protocol.received) == 100_000)
+    transport.close()
+    listening.close()
 
 
 def test_a_stall_ends_with_the_host() -> None:
@@ -383,18 +342,15 @@ def test_power_off_ends_everything() -> None:
     assert simulate(scenario).elapsed_ms < 1_100
 
 
-def test_faults_name_hosts_that_exist() -> None:
+@simulated()
+async def test_faults_name_hosts_that_exist(world: World) -> None:
     """A typo in a host's name is an error, not a fault without effect."""
-
-    async def scenario(world: World) -> None:
-        world.host("broker")
-        for fault in (world.partition, world.repair, world.hold, world.release):
-            with pytest.raises(LookupError, match="'brocker'"):
-                fault("broker", "brocker")
-        for fault_of_one in (world.crash, world.pause, world.resume):
-            with pytest.raises(LookupError, match="'brocker'"):
-                fault_of_one("brocker")
+    world.host("broker")
+    for fault in (world.partition, world.repair, world.hold, world.release):
         with pytest.raises(LookupError, match="'brocker'"):
-            world.cut("brocker")
-
-    simulate(scenario)
+            fault("broker", "brocker")
+    for fault_of_one in (world.crash, world.pause, world.resume):
+        with pytest.raises(LookupError, match="'brocker'"):
+            fault_of_one("brocker")
+    with pytest.raises(LookupError, match="'brocker'"):
+        world.cut("brocker")

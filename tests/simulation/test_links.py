@@ -6,6 +6,7 @@ import pytest
 
 from lockstep.simulation import SimulationOptions, World, simulate
 from tests.simulation.peers import Connected, Recorder, connect
+from tests.simulation.simulated import simulated
 
 EXACT = SimulationOptions(latency_us_min=1000, latency_us_max=1000, split_percent=0)
 
@@ -165,87 +166,72 @@ def test_a_silent_nat_is_not_noticed_until_tcp_gives_up(sender: str) -> None:
     assert any("forgotten" in line for line in simulate(scenario).trace)
 
 
-def test_a_nat_looks_at_both_directions() -> None:
+@simulated()
+async def test_a_nat_looks_at_both_directions(world: World) -> None:
     """A connection lives on while one of its ends sends, and the other may speak at any time."""
-
-    async def scenario(world: World) -> None:
-        client, server = await pair(world)
-        world.forget_idle("c1", "broker", 10_000)
-        for writer, reader in ((client, server), (server, client)):
-            for _ in range(3):
-                await world.sleep_ms(9_000)
-                writer.transport.write(b"x")
-            await arrival_ms(world, reader, 3)
-        await end(client, server)
-
-    simulate(scenario)
+    client, server = await pair(world)
+    world.forget_idle("c1", "broker", 10_000)
+    for writer, reader in ((client, server), (server, client)):
+        for _ in range(3):
+            await world.sleep_ms(9_000)
+            writer.transport.write(b"x")
+        await arrival_ms(world, reader, 3)
+    await end(client, server)
 
 
-def test_what_a_nat_has_forgotten_is_forgotten_for_both_ends() -> None:
+@simulated()
+async def test_what_a_nat_has_forgotten_is_forgotten_for_both_ends(world: World) -> None:
     """Without the NAT too: nothing of that connection arrives any more, in either direction."""
-
-    async def scenario(world: World) -> None:
-        client, server = await pair(world)
-        world.forget_idle("c1", "broker", 10_000)
-        await world.sleep_ms(10_100)
-        client.transport.write(b"too late")
-        world.forget_idle("c1", "broker", None)
-        server.transport.write(b"too late as well")
-        client.transport.write(b"and again")
-        await world.sleep_ms(60_000)
-        assert (client.received, server.received) == (b"", b"")
-        await end(client, server)
-
-    simulate(scenario)
+    client, server = await pair(world)
+    world.forget_idle("c1", "broker", 10_000)
+    await world.sleep_ms(10_100)
+    client.transport.write(b"too late")
+    world.forget_idle("c1", "broker", None)
+    server.transport.write(b"too late as well")
+    client.transport.write(b"and again")
+    await world.sleep_ms(60_000)
+    assert (client.received, server.received) == (b"", b"")
+    await end(client, server)
 
 
-def test_a_nat_that_answers_tells_only_the_sender() -> None:
+@simulated()
+async def test_a_nat_that_answers_tells_only_the_sender(world: World) -> None:
     """The sender gets a reset; the other side goes on waiting on its end."""
-
-    async def scenario(world: World) -> None:
-        client, server = await pair(world)
-        world.forget_idle("c1", "broker", 10_000, answers=True)
-        await world.sleep_ms(10_100)
-        client.transport.write(b"lost")
-        assert isinstance(await client.lost, ConnectionResetError)
-        await world.sleep_ms(60_000)
-        assert server.received == b""
-        assert not server.lost.done()
-        server.transport.abort()
-        await server.lost
-
-    simulate(scenario)
+    client, server = await pair(world)
+    world.forget_idle("c1", "broker", 10_000, answers=True)
+    await world.sleep_ms(10_100)
+    client.transport.write(b"lost")
+    assert isinstance(await client.lost, ConnectionResetError)
+    await world.sleep_ms(60_000)
+    assert server.received == b""
+    assert not server.lost.done()
+    server.transport.abort()
+    await server.lost
 
 
-def test_without_the_nat_nothing_more_is_forgotten() -> None:
+@simulated()
+async def test_without_the_nat_nothing_more_is_forgotten(world: World) -> None:
     """Connections that were idle, but sent nothing while the NAT was there, live on; other links never lose any."""
-
-    async def scenario(world: World) -> None:
-        client, server = await pair(world)
-        other = await connect(world, world.host("c2"), world.host("broker"))
-        world.forget_idle("c1", "broker", 1_000)
-        await world.sleep_ms(5_000)
-        other[0].transport.write(b"known")
-        await world.until(lambda: other[1].received == b"known")
-        world.forget_idle("c1", "broker", None)
-        client.transport.write(b"known")
-        await world.until(lambda: server.received == b"known")
-        await end(client, server)
-        await end(*other)
-
-    simulate(scenario)
+    client, server = await pair(world)
+    other = await connect(world, world.host("c2"), world.host("broker"))
+    world.forget_idle("c1", "broker", 1_000)
+    await world.sleep_ms(5_000)
+    other[0].transport.write(b"known")
+    await world.until(lambda: other[1].received == b"known")
+    world.forget_idle("c1", "broker", None)
+    client.transport.write(b"known")
+    await world.until(lambda: server.received == b"known")
+    await end(client, server)
+    await end(*other)
 
 
-def test_tcp_gives_up_a_machine_that_is_off() -> None:
+@simulated()
+async def test_tcp_gives_up_a_machine_that_is_off(world: World) -> None:
     """Bytes to a host that crashed with its machine are sent again for 15 minutes; then the connection ends."""
-
-    async def scenario(world: World) -> None:
-        client, _ = await pair(world)
-        world.crash("broker", silently=True)
-        client.transport.write(b"anyone?")
-        began_ms = world.elapsed_ms
-        error = await asyncio.shield(client.lost)
-        assert isinstance(error, TimeoutError)
-        assert world.elapsed_ms - began_ms == pytest.approx(world.options.retransmit_ms, abs=5)
-
-    simulate(scenario)
+    client, _ = await pair(world)
+    world.crash("broker", silently=True)
+    client.transport.write(b"anyone?")
+    began_ms = world.elapsed_ms
+    error = await asyncio.shield(client.lost)
+    assert isinstance(error, TimeoutError)
+    assert world.elapsed_ms - began_ms == pytest.approx(world.options.retransmit_ms, abs=5)

@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.simulation import LeakError, SimulationOptions, UnhandledError, World, simulate
 from tests.simulation.peers import Echo, Recorder, connect
+from tests.simulation.simulated import simulated
 
 SEEDS = range(20)
 
@@ -68,19 +69,16 @@ def test_what_is_written_is_copied_at_once() -> None:
     assert simulate(scenario).value == b"first-second-third"
 
 
-def test_addresses_are_told() -> None:
+@simulated()
+async def test_addresses_are_told(world: World) -> None:
     """Both ends know the other's address, and each other's match."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        local, remote = (client.transport.get_extra_info(name) for name in ("sockname", "peername"))
-        assert local == server.transport.get_extra_info("peername")
-        assert remote == server.transport.get_extra_info("sockname")
-        assert (local[0], remote[0]) == (world.host("c1").address, world.host("broker").address)
-        client.transport.close()
-        await server.lost
-
-    simulate(scenario)
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    local, remote = (client.transport.get_extra_info(name) for name in ("sockname", "peername"))
+    assert local == server.transport.get_extra_info("peername")
+    assert remote == server.transport.get_extra_info("sockname")
+    assert (local[0], remote[0]) == (world.host("c1").address, world.host("broker").address)
+    client.transport.close()
+    await server.lost
 
 
 def test_nobody_listens() -> None:
@@ -106,25 +104,22 @@ def test_nobody_listens() -> None:
     assert simulate(scenario).value < 20
 
 
-def test_ports_are_taken_and_given() -> None:
+@simulated()
+async def test_ports_are_taken_and_given(world: World) -> None:
     """Port 0 gives a free one; a taken one is refused; a closed one is free; hosts do not share ports."""
-
-    async def scenario(world: World) -> None:
-        broker, other = world.host("broker"), world.host("b2")
-        first = await broker.create_server(Echo, "0.0.0.0", 0)
-        second = await broker.create_server(Echo, "0.0.0.0", 0)
-        assert first.port != second.port
-        with pytest.raises(OSError, match="attempting to bind"):
-            await broker.create_server(Echo, broker.address, first.port)
-        with pytest.raises(OSError, match="is not an address of"):
-            await broker.create_server(Echo, "b2", 0)
-        elsewhere = await other.create_server(Echo, "b2", first.port)
-        first.close()
-        again = await broker.create_server(Echo, "broker", first.port)
-        for listening in (second, elsewhere, again):
-            listening.close()
-
-    simulate(scenario)
+    broker, other = world.host("broker"), world.host("b2")
+    first = await broker.create_server(Echo, "0.0.0.0", 0)
+    second = await broker.create_server(Echo, "0.0.0.0", 0)
+    assert first.port != second.port
+    with pytest.raises(OSError, match="attempting to bind"):
+        await broker.create_server(Echo, broker.address, first.port)
+    with pytest.raises(OSError, match="is not an address of"):
+        await broker.create_server(Echo, "b2", 0)
+    elsewhere = await other.create_server(Echo, "b2", first.port)
+    first.close()
+    again = await broker.create_server(Echo, "broker", first.port)
+    for listening in (second, elsewhere, again):
+        listening.close()
 
 
 def test_a_reader_that_pauses_pauses_the_writer() -> None:
@@ -191,39 +186,32 @@ def test_pausing_within_data_received_holds() -> None:
         simulate(scenario, seed=seed)
 
 
-def test_close_sends_what_was_written() -> None:
+@simulated(seeds=SEEDS, options=SimulationOptions(window_bytes=1000))
+async def test_close_sends_what_was_written(world: World) -> None:
     """Also when the window is smaller than it; connection_lost comes after, once, on both ends."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        client.transport.write(bytes(50_000))
-        client.transport.close()
-        client.transport.close()
-        assert client.transport.is_closing()
-        assert client.events == ["made"], "connection_lost never comes from within close()"
-        client.transport.write(b"too late")
-        await asyncio.gather(client.lost, server.lost)
-        assert len(server.received) == 50_000
-        assert client.events == ["made", "lost"]
-        assert server.events[-2:] == ["eof", "lost"]
-
-    for seed in SEEDS:
-        simulate(scenario, seed=seed, options=SimulationOptions(window_bytes=1_000))
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    client.transport.write(bytes(50_000))
+    client.transport.close()
+    client.transport.close()
+    assert client.transport.is_closing()
+    assert client.events == ["made"], "connection_lost never comes from within close()"
+    client.transport.write(b"too late")
+    await asyncio.gather(client.lost, server.lost)
+    assert len(server.received) == 50_000
+    assert client.events == ["made", "lost"]
+    assert server.events[-2:] == ["eof", "lost"]
 
 
-def test_abort_drops_what_was_not_sent() -> None:
+@simulated(options=SimulationOptions(window_bytes=1000))
+async def test_abort_drops_what_was_not_sent(world: World) -> None:
     """connection_lost(None) follows at once, and the peer's end comes before all the bytes did."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        client.transport.write(bytes(50_000))
-        client.transport.abort()
-        assert client.transport.get_write_buffer_size() == 0
-        assert await client.lost is None
-        await server.lost
-        assert len(server.received) == 1_000
-
-    simulate(scenario, options=SimulationOptions(window_bytes=1_000))
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    client.transport.write(bytes(50_000))
+    client.transport.abort()
+    assert client.transport.get_write_buffer_size() == 0
+    assert await client.lost is None
+    await server.lost
+    assert len(server.received) == 1_000
 
 
 def test_a_protocol_that_fails_loses_its_connection() -> None:
@@ -247,70 +235,59 @@ def test_a_protocol_that_fails_loses_its_connection() -> None:
     simulate(scenario, errors_allowed=True)
 
 
-def test_only_bytes_are_written() -> None:
+@simulated()
+async def test_only_bytes_are_written(world: World) -> None:
     """As on a real transport."""
-
-    async def scenario(world: World) -> None:
-        client, server = await connect(world, world.host("c1"), world.host("broker"))
-        with pytest.raises(TypeError, match="bytes-like"):
-            client.transport.write("text")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="must be >="):
-            client.transport.set_write_buffer_limits(high=1, low=2)
-        client.transport.close()
-        await server.lost
-
-    simulate(scenario)
+    client, server = await connect(world, world.host("c1"), world.host("broker"))
+    with pytest.raises(TypeError, match="bytes-like"):
+        client.transport.write("text")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="must be >="):
+        client.transport.set_write_buffer_limits(high=1, low=2)
+    client.transport.close()
+    await server.lost
 
 
-def test_a_cancelled_connect_leaves_nothing() -> None:
+@simulated()
+async def test_a_cancelled_connect_leaves_nothing(world: World) -> None:
     """Whenever it is cancelled: before, while or after the other side accepted."""
+    broker, client = world.host("broker"), world.host("c1")
+    accepted: list[Recorder] = []
 
-    async def scenario(world: World) -> None:
-        broker, client = world.host("broker"), world.host("c1")
-        accepted: list[Recorder] = []
+    def accept() -> Recorder:
+        accepted.append(Recorder())
+        return accepted[-1]
 
-        def accept() -> Recorder:
-            accepted.append(Recorder())
-            return accepted[-1]
-
-        listening = await broker.create_server(accept, "broker", 0)
-        for delay_us in range(0, 4_500, 50):
-            connecting = client.create_task(
-                client.create_connection(Recorder, "broker", listening.port), name="connect"
-            )
-            await asyncio.sleep(delay_us / 1e6)
-            if connecting.done():
-                connecting.result()[0].close()
-            else:
-                connecting.cancel()
-        await world.sleep_ms(50)
-        assert 0 < len(accepted) < 90
-        assert all(recorder.events[-1] == "lost" for recorder in accepted)
-        listening.close()
-
-    simulate(scenario)
+    listening = await broker.create_server(accept, "broker", 0)
+    for delay_us in range(0, 4_500, 50):
+        connecting = client.create_task(client.create_connection(Recorder, "broker", listening.port), name="connect")
+        await asyncio.sleep(delay_us / 1e6)
+        if connecting.done():
+            connecting.result()[0].close()
+        else:
+            connecting.cancel()
+    await world.sleep_ms(50)
+    assert 0 < len(accepted) < 90
+    assert all(recorder.events[-1] == "lost" for recorder in accepted)
+    listening.close()
 
 
-def test_wait_closed_waits_for_the_connections() -> None:
+@simulated()
+async def test_wait_closed_waits_for_the_connections(world: World) -> None:
     """A closed listener takes no new connections, keeps those it has, and is closed when they are."""
-
-    async def scenario(world: World) -> None:
-        broker, client = world.host("broker"), world.host("c1")
-        listening = await broker.create_server(Echo, "broker", 0)
-        transport, protocol = await client.create_connection(Recorder, "broker", listening.port)
-        assert isinstance(protocol, Recorder)
-        await world.sleep_ms(10)
-        listening.close()
-        waiting = world.start(listening.wait_closed(), name="wait")
-        with pytest.raises(ConnectionRefusedError):
-            await client.create_connection(Recorder, "broker", listening.port)
-        transport.write(b"still here")
-        await world.until(lambda: protocol.received == b"still here")
-        assert not waiting.done()
-        transport.close()
-        await waiting
-
-    simulate(scenario)
+    broker, client = world.host("broker"), world.host("c1")
+    listening = await broker.create_server(Echo, "broker", 0)
+    transport, protocol = await client.create_connection(Recorder, "broker", listening.port)
+    assert isinstance(protocol, Recorder)
+    await world.sleep_ms(10)
+    listening.close()
+    waiting = world.start(listening.wait_closed(), name="wait")
+    with pytest.raises(ConnectionRefusedError):
+        await client.create_connection(Recorder, "broker", listening.port)
+    transport.write(b"still here")
+    await world.until(lambda: protocol.received == b"still here")
+    assert not waiting.done()
+    transport.close()
+    await waiting
 
 
 def test_connections_and_listeners_left_open_are_leaks() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.simulation import LimitError, SimRuntime, SimulationOptions, World, simulate
+from tests.simulation.simulated import simulated
 
 
 def test_it_is_a_runtime() -> None:
@@ -25,19 +26,16 @@ def test_it_is_a_runtime() -> None:
     assert simulate(scenario).value == []
 
 
-def test_clocks() -> None:
+@simulated(options=SimulationOptions(epoch_ms=1000000))
+async def test_clocks(world: World) -> None:
     """The wall clock starts at the epoch of the options plus the host's offset; both clocks move with virtual time."""
-
-    async def scenario(world: World) -> None:
-        one, other = world.host("c1"), world.host("c2", clock_offset_ms=-5_000)
-        assert (one.now_ms(), other.now_ms()) == (1_000_000, 995_000)
-        began = one.monotonic_ns()
-        await asyncio.sleep(61.0005)
-        assert (one.now_ms(), other.now_ms(), world.now_ms) == (1_061_000, 1_056_000, 1_061_000)
-        assert one.monotonic_ns() - began == 61_000_500_000
-        assert one.monotonic_ns() == other.monotonic_ns()
-
-    simulate(scenario, options=SimulationOptions(epoch_ms=1_000_000))
+    one, other = world.host("c1"), world.host("c2", clock_offset_ms=-5_000)
+    assert (one.now_ms(), other.now_ms()) == (1_000_000, 995_000)
+    began = one.monotonic_ns()
+    await asyncio.sleep(61.0005)
+    assert (one.now_ms(), other.now_ms(), world.now_ms) == (1_061_000, 1_056_000, 1_061_000)
+    assert one.monotonic_ns() - began == 61_000_500_000
+    assert one.monotonic_ns() == other.monotonic_ns()
 
 
 def test_timers_are_exact_and_can_be_cancelled() -> None:
@@ -151,24 +149,21 @@ def test_a_crash_ends_jobs() -> None:
     assert simulate(scenario).value == [0]
 
 
-def test_storage_keeps_what_was_written() -> None:
+@simulated()
+async def test_storage_keeps_what_was_written(world: World) -> None:
     """Appending goes on where another handle stopped; a closed handle refuses; reading a missing file says so."""
-
-    async def scenario(world: World) -> None:
-        runtime = world.host("c1")
-        for text in (b"one\n", b"two\n"):
-            file = runtime.storage.open_append("traces/c1.jsonl")
-            file.write(text)
-            file.close()
-            with pytest.raises(ValueError, match="closed"):
-                file.write(b"late")
-        assert runtime.disk is world.disk("c1")
-        assert runtime.disk.paths() == ["traces/c1.jsonl"]
-        assert runtime.disk.read("traces/c1.jsonl") == b"one\ntwo\n"
-        with pytest.raises(FileNotFoundError, match=r"other\.jsonl"):
-            runtime.disk.read("other.jsonl")
-
-    simulate(scenario)
+    runtime = world.host("c1")
+    for text in (b"one\n", b"two\n"):
+        file = runtime.storage.open_append("traces/c1.jsonl")
+        file.write(text)
+        file.close()
+        with pytest.raises(ValueError, match="closed"):
+            file.write(b"late")
+    assert runtime.disk is world.disk("c1")
+    assert runtime.disk.paths() == ["traces/c1.jsonl"]
+    assert runtime.disk.read("traces/c1.jsonl") == b"one\ntwo\n"
+    with pytest.raises(FileNotFoundError, match=r"other\.jsonl"):
+        runtime.disk.read("other.jsonl")
 
 
 def test_run_hands_on_results_failures_and_cancellation() -> None:
@@ -195,19 +190,16 @@ def test_run_hands_on_results_failures_and_cancellation() -> None:
     assert simulate(scenario).elapsed_ms == 1_010
 
 
-def test_until_waits_and_gives_up() -> None:
+@simulated()
+async def test_until_waits_and_gives_up(world: World) -> None:
     """A condition that comes true ends the wait; one that never does is named."""
-
-    async def scenario(world: World) -> None:
-        seen: list[int] = []
-        world.host("c1").call_later_ms(5_003, seen.append, 1)
-        await world.until(lambda: seen)
-        assert world.elapsed_ms == 5_010
-        with pytest.raises(LimitError, match=r"after 200 ms still false: .*scenario.*line"):
-            await world.until(lambda: len(seen) > 1, timeout_ms=200)
-        assert world.elapsed_ms == 5_210
-
-    simulate(scenario)
+    seen: list[int] = []
+    world.host("c1").call_later_ms(5_003, seen.append, 1)
+    await world.until(lambda: seen)
+    assert world.elapsed_ms == 5_010
+    with pytest.raises(LimitError, match=r"after 200 ms still false: test_until_waits_and_gives_up.*line"):
+        await world.until(lambda: len(seen) > 1, timeout_ms=200)
+    assert world.elapsed_ms == 5_210
 
 
 def test_stacks_are_those_of_the_process() -> None:

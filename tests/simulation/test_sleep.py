@@ -6,57 +6,55 @@ import pytest
 
 from lockstep.simulation import World, simulate
 from tests.simulation.peers import Recorder, connect
+from tests.simulation.simulated import simulated
 
 
-def test_a_sleeping_machine_stands_still() -> None:
+@simulated()
+async def test_a_sleeping_machine_stands_still(world: World) -> None:
     """Timers have as long to go when it wakes as when it fell asleep, and so have asyncio's own; its Runtime's clocks
     count the sleep, peers go on, and what they sent is read on waking."""
+    consumer, broker = world.host("c1"), world.host("broker")
+    client, server = await connect(world, consumer, broker)
+    log: list[tuple[str, int]] = []
+    woken: list[tuple[int, int]] = []
+    start = world.elapsed_ms
 
-    async def scenario(world: World) -> None:
-        consumer, broker = world.host("c1"), world.host("broker")
-        client, server = await connect(world, consumer, broker)
-        log: list[tuple[str, int]] = []
-        woken: list[tuple[int, int]] = []
-        start = world.elapsed_ms
+    def note(name: str) -> None:
+        log.append((name, world.elapsed_ms - start))
 
-        def note(name: str) -> None:
-            log.append((name, world.elapsed_ms - start))
+    async def limited() -> None:
+        try:
+            async with asyncio.timeout(2):
+                await asyncio.sleep(1)
+                note("slept")
+                await asyncio.sleep(60)
+        except TimeoutError:
+            note("timeout")
 
-        async def limited() -> None:
-            try:
-                async with asyncio.timeout(2):
-                    await asyncio.sleep(1)
-                    note("slept")
-                    await asyncio.sleep(60)
-            except TimeoutError:
-                note("timeout")
-
-        consumer.on_wake(lambda slept_ms: woken.append((slept_ms, world.elapsed_ms - start)))
-        end_of_watch = consumer.on_wake(lambda slept_ms: woken.append((-1, -1)))
-        end_of_watch()
-        consumer.call_later_ms(1_500, note, "timer")
-        clocks = consumer.now_ms(), consumer.monotonic_ns()
-        limiting = world.start(consumer.run(limited()), name="limited")
-        await world.sleep_ms(500)
-        world.suspend_for("c1", 300_000)
-        broker.call_later_ms(1_000, note, "peer")
-        server.transport.write(b"are you there?")
-        with pytest.raises(TimeoutError):
-            await broker.create_connection(Recorder, "c1", 1)
-        await world.sleep_ms(299_000 - (world.elapsed_ms - start - 500))
-        assert log == [("peer", 1_500)]
-        assert client.received == b""
-        await limiting
-        assert log[1:] == [("slept", 301_000), ("timer", 301_500), ("timeout", 302_000)]
-        assert woken == [(300_000, 301_500)]
-        assert client.received == b"are you there?"
-        passed_ms = world.elapsed_ms - start
-        assert consumer.now_ms() - clocks[0] == passed_ms
-        assert consumer.monotonic_ns() - clocks[1] == passed_ms * 1_000_000
-        client.transport.close()
-        await server.lost
-
-    simulate(scenario)
+    consumer.on_wake(lambda slept_ms: woken.append((slept_ms, world.elapsed_ms - start)))
+    end_of_watch = consumer.on_wake(lambda slept_ms: woken.append((-1, -1)))
+    end_of_watch()
+    consumer.call_later_ms(1_500, note, "timer")
+    clocks = consumer.now_ms(), consumer.monotonic_ns()
+    limiting = world.start(consumer.run(limited()), name="limited")
+    await world.sleep_ms(500)
+    world.suspend_for("c1", 300_000)
+    broker.call_later_ms(1_000, note, "peer")
+    server.transport.write(b"are you there?")
+    with pytest.raises(TimeoutError):
+        await broker.create_connection(Recorder, "c1", 1)
+    await world.sleep_ms(299_000 - (world.elapsed_ms - start - 500))
+    assert log == [("peer", 1_500)]
+    assert client.received == b""
+    await limiting
+    assert log[1:] == [("slept", 301_000), ("timer", 301_500), ("timeout", 302_000)]
+    assert woken == [(300_000, 301_500)]
+    assert client.received == b"are you there?"
+    passed_ms = world.elapsed_ms - start
+    assert consumer.now_ms() - clocks[0] == passed_ms
+    assert consumer.monotonic_ns() - clocks[1] == passed_ms * 1_000_000
+    client.transport.close()
+    await server.lost
 
 
 def test_a_sleep_ends_with_the_host() -> None:

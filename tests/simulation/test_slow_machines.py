@@ -8,6 +8,7 @@ import pytest
 from lockstep.simulation import SimRuntime, World, simulate
 from lockstep.simulation.machine.clock import Clock
 from lockstep.simulation.virtual_time.loop import START_NS
+from tests.simulation.simulated import simulated
 
 
 def test_a_clock_knows_which_virtual_time_it_showed() -> None:
@@ -58,57 +59,51 @@ def test_clocks_and_timers_of_a_machine_drift(ppm: int) -> None:
     assert simulate(scenario).value == pytest.approx([10, 10, 20], abs=1e-6)
 
 
-def test_a_drift_may_end_and_stays_with_the_machine() -> None:
+@simulated()
+async def test_a_drift_may_end_and_stays_with_the_machine(world: World) -> None:
     """What a clock has gained stays; the next process on the machine has the same clock; sleep counts by its rate."""
-
-    async def scenario(world: World) -> None:
-        host = world.host("c1")
-        epoch_ms = host.now_ms()
-        world.set_drift("c1", 100_000)
-        await world.sleep_ms(10_000)
-        world.set_drift("c1", 0)
-        await world.sleep_ms(10_000)
-        assert host.now_ms() - epoch_ms == 21_000
-        world.set_drift("c1", 100_000)
-        world.crash("c1")
-        host = world.host("c1")
-        await world.sleep_ms(10_000)
-        assert host.now_ms() - epoch_ms == 32_000
-        fired: list[int] = []
-        host.call_later_ms(1_100, lambda: fired.append(world.elapsed_ms))
-        world.suspend("c1")
-        await world.sleep_ms(10_000)
-        world.set_drift("c1", -500_000)
-        await world.sleep_ms(10_000)
-        world.wake("c1")
-        assert host.now_ms() - epoch_ms == 32_000 + 11_000 + 5_000
-        await world.sleep_ms(5_000)
-        assert fired == [30_000 + 20_000 + 2_200]
-
-    simulate(scenario)
+    host = world.host("c1")
+    epoch_ms = host.now_ms()
+    world.set_drift("c1", 100_000)
+    await world.sleep_ms(10_000)
+    world.set_drift("c1", 0)
+    await world.sleep_ms(10_000)
+    assert host.now_ms() - epoch_ms == 21_000
+    world.set_drift("c1", 100_000)
+    world.crash("c1")
+    host = world.host("c1")
+    await world.sleep_ms(10_000)
+    assert host.now_ms() - epoch_ms == 32_000
+    fired: list[int] = []
+    host.call_later_ms(1_100, lambda: fired.append(world.elapsed_ms))
+    world.suspend("c1")
+    await world.sleep_ms(10_000)
+    world.set_drift("c1", -500_000)
+    await world.sleep_ms(10_000)
+    world.wake("c1")
+    assert host.now_ms() - epoch_ms == 32_000 + 11_000 + 5_000
+    await world.sleep_ms(5_000)
+    assert fired == [30_000 + 20_000 + 2_200]
 
 
-def test_a_slow_processor_takes_time_for_each_callback() -> None:
+@simulated()
+async def test_a_slow_processor_takes_time_for_each_callback(world: World) -> None:
     """Callbacks keep their order, one after the other; those of another host do not wait."""
+    ran: list[tuple[str, int]] = []
 
-    async def scenario(world: World) -> None:
-        ran: list[tuple[str, int]] = []
+    def work(host: SimRuntime, number: int) -> None:
+        ran.append((host.name, world.elapsed_ms))
+        if number:
+            asyncio.get_running_loop().call_soon(work, host, number - 1)
 
-        def work(host: SimRuntime, number: int) -> None:
-            ran.append((host.name, world.elapsed_ms))
-            if number:
-                asyncio.get_running_loop().call_soon(work, host, number - 1)
-
-        world.slow_cpu("c1", 5_000)
-        for name in ("c1", "c2"):
-            host = world.host(name)
-            for _ in range(2):
-                host.call_later_ms(10, work, host, 1)
-        await world.sleep_ms(100)
-        assert [at for name, at in ran if name == "c2"] == [10] * 4
-        assert [at for name, at in ran if name == "c1"] == [10, 15, 20, 25]
-
-    simulate(scenario)
+    world.slow_cpu("c1", 5_000)
+    for name in ("c1", "c2"):
+        host = world.host(name)
+        for _ in range(2):
+            host.call_later_ms(10, work, host, 1)
+    await world.sleep_ms(100)
+    assert [at for name, at in ran if name == "c2"] == [10] * 4
+    assert [at for name, at in ran if name == "c1"] == [10, 15, 20, 25]
 
 
 @pytest.mark.parametrize("stop", ["pause", "suspend"])
@@ -219,24 +214,20 @@ def test_a_slow_disk_is_late_and_keeps_the_process_at_reads() -> None:
     assert simulate(scenario).value == ([60, 100, 140], [140])
 
 
-def test_a_hanging_disk_answers_when_it_is_released() -> None:
+@simulated(seeds=range(10))
+async def test_a_hanging_disk_answers_when_it_is_released(world: World) -> None:
     """A sync does not return while the disk hangs; nothing is durable until then; the job goes on afterwards."""
-
-    async def scenario(world: World) -> None:
-        host = world.host("broker")
-        world.hang_disk("broker")
-        task = host.create_task(write_and_sync(host, b"data"), name="write")
-        await world.sleep_ms(50_000)
-        assert not task.done()
-        host.storage.read_file("log")  # from the page cache
-        world.release_disk("broker")
-        await world.sleep_ms(1)
-        assert task.done()
-        world.power_cut("broker")
-        assert world.disk("broker").read("log")[:4] == b"data"
-
-    for seed in range(10):
-        simulate(scenario, seed=seed)
+    host = world.host("broker")
+    world.hang_disk("broker")
+    task = host.create_task(write_and_sync(host, b"data"), name="write")
+    await world.sleep_ms(50_000)
+    assert not task.done()
+    host.storage.read_file("log")  # from the page cache
+    world.release_disk("broker")
+    await world.sleep_ms(1)
+    assert task.done()
+    world.power_cut("broker")
+    assert world.disk("broker").read("log")[:4] == b"data"
 
 
 @pytest.mark.parametrize("end", ["crash", "power_cut"])
