@@ -1,6 +1,7 @@
 """Sends that leave together: which do, which do not, and what comes of each (docs/order.md 2)."""
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,20 @@ def play(test: Callable[[Cluster, Producer, Seen], Any], **settings: Any) -> Non
     simulate(scenario)
 
 
+def playing(**settings: Any) -> Callable[[Callable[[Cluster, Producer, Seen], Any]], Callable[[], None]]:
+    """The test is what such a producer does."""
+
+    def decorate(test: Callable[[Cluster, Producer, Seen], Any]) -> Callable[[], None]:
+        @functools.wraps(test)
+        def run() -> None:
+            play(test, **settings)
+
+        del run.__wrapped__  # pytest would look for fixtures
+        return run
+
+    return decorate
+
+
 def message(text: str, **fields: Any) -> Message:
     return Message("orders", text.encode(), **fields)
 
@@ -79,20 +94,19 @@ def stored(cluster: Cluster) -> list[str]:
     return [one.body.decode() for queue_id in range(2) for one in cluster.stored(queue_id)]
 
 
-def test_the_first_leaves_at_once_and_the_others_of_its_turn_in_two_frames() -> None:
+@playing()
+async def test_the_first_leaves_at_once_and_the_others_of_its_turn_in_two_frames(
+    cluster: Cluster, producer: Producer, seen: Seen
+) -> None:
     """With results as single sends have them; a send that is alone leaves alone."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        results = await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(20)])
-        assert seen.sends == [(ALONE, 1), (TOGETHER, 9), (TOGETHER, 10)]
-        assert [result.queue_offset for result in results] == list(range(1, 21))
-        ids = {one.offset_message_id for queue_id in range(2) for one in cluster.stored(queue_id)}
-        assert {result.offset_msg_id for result in results} < ids
-        await producer.send(message("alone"))
-        await producer.send(message("alone too"))
-        assert seen.sends[3:] == [(ALONE, 1)] * 2
-
-    play(test)
+    results = await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(20)])
+    assert seen.sends == [(ALONE, 1), (TOGETHER, 9), (TOGETHER, 10)]
+    assert [result.queue_offset for result in results] == list(range(1, 21))
+    ids = {one.offset_message_id for queue_id in range(2) for one in cluster.stored(queue_id)}
+    assert {result.offset_msg_id for result in results} < ids
+    await producer.send(message("alone"))
+    await producer.send(message("alone too"))
+    assert seen.sends[3:] == [(ALONE, 1)] * 2
 
 
 @pytest.mark.parametrize(
@@ -108,20 +122,19 @@ def test_a_burst_is_halved_once(count: int, expected: list[int]) -> None:
     play(test)
 
 
-def test_a_second_half_and_what_is_called_meanwhile_keep_the_bound() -> None:
+@playing(send_together_bytes_max=1800)
+async def test_a_second_half_and_what_is_called_meanwhile_keep_the_bound(
+    cluster: Cluster, producer: Producer, seen: Seen
+) -> None:
     """Of bytes: eight messages of 100 bytes, with their properties."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        queue = MessageQueue("orders", BROKER, 0)
-        calls = [producer.send_async(message("x" * 100), queue=queue) for _ in range(9)]
-        for _ in range(2):  # one leaves alone; then the first half leaves, and others are called
-            await asyncio.sleep(0)
-            calls += [producer.send_async(message("x" * 100), queue=queue) for _ in range(10)]
-        await outcomes(calls)
-        assert sum(number for _, number in seen.sends) == len(calls)
-        assert max(number for _, number in seen.sends) == 8
-
-    play(test, send_together_bytes_max=1800)
+    queue = MessageQueue("orders", BROKER, 0)
+    calls = [producer.send_async(message("x" * 100), queue=queue) for _ in range(9)]
+    for _ in range(2):  # one leaves alone; then the first half leaves, and others are called
+        await asyncio.sleep(0)
+        calls += [producer.send_async(message("x" * 100), queue=queue) for _ in range(10)]
+    await outcomes(calls)
+    assert sum(number for _, number in seen.sends) == len(calls)
+    assert max(number for _, number in seen.sends) == 8
 
 
 @pytest.mark.parametrize("auto_batch", [False, True])
@@ -138,21 +151,18 @@ def test_sends_to_any_queue_go_together_too(auto_batch: bool) -> None:
     play(test, auto_batch=auto_batch)
 
 
-def test_one_refused_message_is_refused_by_itself() -> None:
+@playing()
+async def test_one_refused_message_is_refused_by_itself(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """Its neighbours are stored; those behind it in its queue are not, and say why."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        wrong = MessageQueue("orders", BROKER, 7)
-        sends = [producer.send(message(text), sharding_key="k") for text in ("a", "b")]
-        sends += [producer.send(message(text), queue=wrong) for text in ("c", "d")]
-        results = await outcomes([*sends, producer.send(message("e"), sharding_key="k")])
-        assert [type(result) for result in results[2:4]] == [SendError] * 2
-        codes = [(result.code, result.outcome) for result in results[2:4]]
-        refused = SendOutcome.REFUSED
-        assert codes == [(ResponseCode.SYSTEM_ERROR, refused), (ResponseCode.SEND_OUT_OF_SEQUENCE, refused)]
-        assert [result.queue_offset for result in (results[0], results[1], results[4])] == [1, 2, 3]
-
-    play(test)
+    wrong = MessageQueue("orders", BROKER, 7)
+    sends = [producer.send(message(text), sharding_key="k") for text in ("a", "b")]
+    sends += [producer.send(message(text), queue=wrong) for text in ("c", "d")]
+    results = await outcomes([*sends, producer.send(message("e"), sharding_key="k")])
+    assert [type(result) for result in results[2:4]] == [SendError] * 2
+    codes = [(result.code, result.outcome) for result in results[2:4]]
+    refused = SendOutcome.REFUSED
+    assert codes == [(ResponseCode.SYSTEM_ERROR, refused), (ResponseCode.SEND_OUT_OF_SEQUENCE, refused)]
+    assert [result.queue_offset for result in (results[0], results[1], results[4])] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("what", ["delayed", "batch", "one way", "large"])
@@ -182,27 +192,21 @@ def test_what_leaves_by_itself_overtakes_nothing(what: str) -> None:
     play(test, send_together_bytes_max=1024, compress_msg_body_over_howmuch=0)
 
 
-def test_bounds_of_a_frame() -> None:
+@playing(send_together_max=4, send_together_bytes_max=1024)
+async def test_bounds_of_a_frame(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """At most so many messages, and so many bytes."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        await outcomes([producer.send(message(str(i))) for i in range(12)])
-        assert seen.sends == [(ALONE, 1), (TOGETHER, 4), (TOGETHER, 4), (TOGETHER, 3)]
-        seen.sends.clear()
-        await outcomes([producer.send(message("x" * 300)) for i in range(4)])
-        assert seen.sends == [(ALONE, 1), (TOGETHER, 2), (ALONE, 1)]
-
-    play(test, send_together_max=4, send_together_bytes_max=1024)
+    await outcomes([producer.send(message(str(i))) for i in range(12)])
+    assert seen.sends == [(ALONE, 1), (TOGETHER, 4), (TOGETHER, 4), (TOGETHER, 3)]
+    seen.sends.clear()
+    await outcomes([producer.send(message("x" * 300)) for i in range(4)])
+    assert seen.sends == [(ALONE, 1), (TOGETHER, 2), (ALONE, 1)]
 
 
-def test_none_leaves_together_when_the_setting_says_so() -> None:
+@playing(send_together_max=1)
+async def test_none_leaves_together_when_the_setting_says_so(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """`send_together_max=1`."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        await outcomes([producer.send(message(str(i))) for i in range(5)])
-        assert seen.sends == [(ALONE, 1)] * 5
-
-    play(test, send_together_max=1)
+    await outcomes([producer.send(message(str(i))) for i in range(5)])
+    assert seen.sends == [(ALONE, 1)] * 5
 
 
 @pytest.mark.parametrize(
@@ -229,161 +233,136 @@ def test_a_message_that_fits_no_frame_leaves_alone(queue_id: int, flag: int, cod
     play(test)
 
 
-def test_linger_waits_for_others() -> None:
+@playing(linger_ms=50, send_together_max=3)
+async def test_linger_waits_for_others(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """A send waits for its time, or until the frame is full; the time counts towards its timeout."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        one = producer.send_async(message("0"))
-        await asyncio.sleep(0.02)
-        await outcomes([one, producer.send(message("1"))])
-        assert seen.sends == [(TOGETHER, 2)]
-        assert 0.05 <= loop.time() - began < 0.07
-        began = loop.time()
-        await outcomes([producer.send(message(str(i))) for i in range(4)])
-        assert seen.sends[1:] == [(TOGETHER, 3), (ALONE, 1)]
-
-    play(test, linger_ms=50, send_together_max=3)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    one = producer.send_async(message("0"))
+    await asyncio.sleep(0.02)
+    await outcomes([one, producer.send(message("1"))])
+    assert seen.sends == [(TOGETHER, 2)]
+    assert 0.05 <= loop.time() - began < 0.07
+    began = loop.time()
+    await outcomes([producer.send(message(str(i))) for i in range(4)])
+    assert seen.sends[1:] == [(TOGETHER, 3), (ALONE, 1)]
 
 
-def test_what_lingers_fails_with_its_connection() -> None:
+@playing(linger_ms=20000, retry_times_when_send_async_failed=0)
+async def test_what_lingers_fails_with_its_connection(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """At once, and not when its time is over; nothing was sent, so it may be sent again."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        began = asyncio.get_running_loop().time()
-        lingering = [producer.send_async(message(str(i)), timeout_ms=60_000) for i in range(3)]
-        await asyncio.sleep(0.02)
-        assert seen.endpoint is not None
-        seen.endpoint.abort("the cable is cut")
-        errors = await outcomes(lingering)
-        assert [error.outcome for error in errors] == [SendOutcome.NOT_SENT] * 3
-        assert asyncio.get_running_loop().time() - began < 1
-        assert seen.sends == []
-
-    play(test, linger_ms=20_000, retry_times_when_send_async_failed=0)
+    began = asyncio.get_running_loop().time()
+    lingering = [producer.send_async(message(str(i)), timeout_ms=60_000) for i in range(3)]
+    await asyncio.sleep(0.02)
+    assert seen.endpoint is not None
+    seen.endpoint.abort("the cable is cut")
+    errors = await outcomes(lingering)
+    assert [error.outcome for error in errors] == [SendOutcome.NOT_SENT] * 3
+    assert asyncio.get_running_loop().time() - began < 1
+    assert seen.sends == []
 
 
-def test_what_lingered_is_sent_again_over_a_new_connection() -> None:
+@playing(linger_ms=200)
+async def test_what_lingered_is_sent_again_over_a_new_connection(
+    cluster: Cluster, producer: Producer, seen: Seen
+) -> None:
     """With retries no send is lost, and none is stored twice."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        lingering = [producer.send_async(message(str(i))) for i in range(3)]
-        await asyncio.sleep(0.02)
-        assert seen.endpoint is not None
-        seen.endpoint.abort("the cable is cut")
-        await asyncio.gather(*lingering)
-        assert sorted(stored(cluster)) == ["0", "1", "2", "first"]
-
-    play(test, linger_ms=200)
+    lingering = [producer.send_async(message(str(i))) for i in range(3)]
+    await asyncio.sleep(0.02)
+    assert seen.endpoint is not None
+    seen.endpoint.abort("the cable is cut")
+    await asyncio.gather(*lingering)
+    assert sorted(stored(cluster)) == ["0", "1", "2", "first"]
 
 
-def test_a_message_with_many_properties_leaves_alone() -> None:
+@playing()
+async def test_a_message_with_many_properties_leaves_alone(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """A broker refuses it in a frame; alone it is stored."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        many = {f"name-{number}": "value" for number in range(PROPERTIES_MAX + 1)}
-        await outcomes([producer.send(message(str(i), properties=many if i == 2 else {})) for i in range(7)])
-        assert seen.sends == [(ALONE, 1), (ALONE, 1), (ALONE, 1), (TOGETHER, 2), (TOGETHER, 2)]
-        assert len(stored(cluster)) == 8
-
-    play(test)
+    many = {f"name-{number}": "value" for number in range(PROPERTIES_MAX + 1)}
+    await outcomes([producer.send(message(str(i), properties=many if i == 2 else {})) for i in range(7)])
+    assert seen.sends == [(ALONE, 1), (ALONE, 1), (ALONE, 1), (TOGETHER, 2), (TOGETHER, 2)]
+    assert len(stored(cluster)) == 8
 
 
-def test_a_short_timeout_leaves_time_for_the_answer() -> None:
+@playing(linger_ms=5000, send_together_max=3)
+async def test_a_short_timeout_leaves_time_for_the_answer(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """A send lingers for half of its timeout at most, also when a timer of a longer wait is set."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        loop = asyncio.get_running_loop()
-        await outcomes([producer.send(message(str(i))) for i in range(3)])
-        began = loop.time()
-        await producer.send(message("late"), timeout_ms=100)
-        assert loop.time() - began < 0.1
-
-    play(test, linger_ms=5000, send_together_max=3)
+    loop = asyncio.get_running_loop()
+    await outcomes([producer.send(message(str(i))) for i in range(3)])
+    began = loop.time()
+    await producer.send(message("late"), timeout_ms=100)
+    assert loop.time() - began < 0.1
 
 
-def test_with_an_account_a_frame_has_one_topic() -> None:
+@playing(credentials=Credentials("account1", "secret-1234"))
+async def test_with_an_account_a_frame_has_one_topic(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """A broker with ACL refuses a frame as a whole, and a topic without permission must not cost others anything."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        await producer.send(Message("another", b"x"))
-        seen.sends.clear()
-        topics = ["orders", "orders", "orders", "another", "another", "another", "orders"]
-        await outcomes([producer.send(Message(topic, b"x")) for topic in topics])
-        assert seen.sends == [(ALONE, 1), (TOGETHER, 2), (TOGETHER, 3), (ALONE, 1)]
-
-    play(test, credentials=Credentials("account1", "secret-1234"))
+    await producer.send(Message("another", b"x"))
+    seen.sends.clear()
+    topics = ["orders", "orders", "orders", "another", "another", "another", "orders"]
+    await outcomes([producer.send(Message(topic, b"x")) for topic in topics])
+    assert seen.sends == [(ALONE, 1), (TOGETHER, 2), (TOGETHER, 3), (ALONE, 1)]
 
 
-def test_a_frame_without_an_answer_is_unknown_and_the_next_does_not_wait_for_it() -> None:
+@playing(retry_times_when_send_async_failed=0)
+async def test_a_frame_without_an_answer_is_unknown_and_the_next_does_not_wait_for_it(
+    cluster: Cluster, producer: Producer, seen: Seen
+) -> None:
     """A send that waits for an answer leaves after 10 ms without it."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        lost: list[Any] = []
-        seen.change = lambda command, reply: None if command.code == TOGETHER and len(seen.sends) < 4 else reply
+    lost: list[Any] = []
+    seen.change = lambda command, reply: None if command.code == TOGETHER and len(seen.sends) < 4 else reply
+    for _ in range(3):
+        lost += [producer.send_async(message("x"), timeout_ms=500) for _ in range(5)]
         for _ in range(3):
-            lost += [producer.send_async(message("x"), timeout_ms=500) for _ in range(5)]
-            for _ in range(3):
-                await asyncio.sleep(0)
-        results = await outcomes(lost)
-        assert sum(code == TOGETHER for code, _ in seen.sends) >= 2
-        errors = [result for result in results if isinstance(result, SendError)]
-        assert {error.outcome for error in errors} <= {SendOutcome.UNKNOWN, SendOutcome.REFUSED}
-        assert any(error.outcome is SendOutcome.UNKNOWN for error in errors)
-
-    play(test, retry_times_when_send_async_failed=0)
+            await asyncio.sleep(0)
+    results = await outcomes(lost)
+    assert sum(code == TOGETHER for code, _ in seen.sends) >= 2
+    errors = [result for result in results if isinstance(result, SendError)]
+    assert {error.outcome for error in errors} <= {SendOutcome.UNKNOWN, SendOutcome.REFUSED}
+    assert any(error.outcome is SendOutcome.UNKNOWN for error in errors)
 
 
-def test_a_frame_that_is_refused_as_a_whole() -> None:
+@playing()
+async def test_a_frame_that_is_refused_as_a_whole(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """Each of its messages is refused with the code and the reason."""
-
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        seen.change = lambda command, reply: (
-            command.reply(ResponseCode.SYSTEM_BUSY, remark="too much") if command.code == TOGETHER else reply
-        )
-        _, *results = await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(5)])
-        assert [(result.code, result.outcome) for result in results] == [(2, SendOutcome.REFUSED)] * 4
-        assert "too much" in str(results[0])
-
-    play(test)
+    seen.change = lambda command, reply: (
+        command.reply(ResponseCode.SYSTEM_BUSY, remark="too much") if command.code == TOGETHER else reply
+    )
+    _, *results = await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(5)])
+    assert [(result.code, result.outcome) for result in results] == [(2, SendOutcome.REFUSED)] * 4
+    assert "too much" in str(results[0])
 
 
-def test_an_answer_that_cannot_be_read() -> None:
+@playing()
+async def test_an_answer_that_cannot_be_read(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """The outcome is unknown."""
 
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        def cut(command: RemotingCommand, reply: RemotingCommand) -> RemotingCommand:
-            reply.body = reply.body[:-1] if command.code == TOGETHER else reply.body
-            return reply
+    def cut(command: RemotingCommand, reply: RemotingCommand) -> RemotingCommand:
+        reply.body = reply.body[:-1] if command.code == TOGETHER else reply.body
+        return reply
 
-        seen.change = cut
-        _, *results = await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(5)])
-        assert [result.outcome for result in results] == [SendOutcome.UNKNOWN] * 4
-
-    play(test)
+    seen.change = cut
+    _, *results = await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(5)])
+    assert [result.outcome for result in results] == [SendOutcome.UNKNOWN] * 4
 
 
-def test_hooks_are_called_for_each_message() -> None:
+@playing()
+async def test_hooks_are_called_for_each_message(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """Before and after, with the message and its own result."""
+    told: list[tuple[str, str]] = []
 
-    async def test(cluster: Cluster, producer: Producer, seen: Seen) -> None:
-        told: list[tuple[str, str]] = []
+    class Hook:
+        def before(self, context: SendMessageContext) -> None:
+            told.append(("before", context.messages[0].body.decode()))
 
-        class Hook:
-            def before(self, context: SendMessageContext) -> None:
-                told.append(("before", context.messages[0].body.decode()))
+        def after(self, context: SendMessageContext) -> None:
+            assert context.result is not None
+            told.append(("after", context.messages[0].body.decode()))
 
-            def after(self, context: SendMessageContext) -> None:
-                assert context.result is not None
-                told.append(("after", context.messages[0].body.decode()))
-
-        producer.register_send_message_hook(Hook())
-        await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(3)])
-        texts = [str(i) for i in range(3)]
-        assert told == [("before", text) for text in texts] + [("after", text) for text in texts]
-
-    play(test)
+    producer.register_send_message_hook(Hook())
+    await outcomes([producer.send(message(str(i)), sharding_key="k") for i in range(3)])
+    texts = [str(i) for i in range(3)]
+    assert told == [("before", text) for text in texts] + [("after", text) for text in texts]
 
 
 def test_settings_are_checked() -> None:
