@@ -351,7 +351,12 @@ CONSUMING: Final = (
     Protection(
         "rebalance-stays-locked",
         "A queue that is asked for again in the same round is unlocked meanwhile.",
-        edited(CLIENT_REBALANCE, "Rebalance._remove", "process_queue.is_empty and not stays", "process_queue.is_empty"),
+        edited(
+            CLIENT_REBALANCE,
+            "Rebalance._remove",
+            "(process_queue.is_empty or why == _NOT_SUBSCRIBED) and not stays",
+            "process_queue.is_empty or why == _NOT_SUBSCRIBED",
+        ),
         ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(
