@@ -179,7 +179,11 @@ class PeriodEnds:
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run work that `settle` waits for."""
-        task = self._runtime.create_task(self._guarded(work), name=name)
+        try:
+            task = self._runtime.create_task(self._guarded(work), name=name)
+        except BaseException:
+            work.close()  # its loop has ended
+            raise
         self._tasks[task] = None
         task.add_done_callback(self._forget)
 
