@@ -34,11 +34,12 @@ async def test_a_listener_that_fails_suspends_its_queue(processes: Processes, li
     failures = report.duplicates[Cause.SUSPEND]
     assert failures >= MESSAGES / FAIL_EVERY
     assert set(report.duplicates) == {Cause.SUSPEND}
-    assert consumer.stderr().count(SAID[listener]) == failures
-    assert consumer.stderr().count(NAMED[listener]) == failures
+    # A failure that repeats itself is said once a minute; this story is shorter.
+    assert consumer.stderr().count(SAID[listener]) == 1
+    assert consumer.stderr().count(NAMED[listener]) == 1
     places = {"raising": "in listen\n    raise RuntimeError", "nonsense": ""}  # where it raised, if it did
     assert places[listener] in consumer.stderr()
-    assert consumer.stderr().count("Traceback") <= failures * (listener == "raising")
+    assert consumer.stderr().count("Traceback") == (listener == "raising")
 
 
 async def test_a_plain_listener_does_not_stop_its_process(processes: Processes) -> None:

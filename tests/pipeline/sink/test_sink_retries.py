@@ -1,6 +1,7 @@
 """What needs a Spark of its own: tasks run again, what is refused, and executors in processes of their own."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tests.integration.harness.processes import Broker
 
 PROGRAM = Path(__file__).with_name("spark_program.py")
+ROOT = Path(__file__).parents[3]
 END_S = 600
 Run = Callable[..., Any]
 
@@ -33,6 +35,7 @@ def run(java: str, spark_environment: dict[str, str], broker: "Broker", tmp_path
         }
         command = [sys.executable, str(PROGRAM), name, json.dumps(spec)]
         environment = {"PATH": str(Path(java).parent), "HOME": str(tmp_path), **spark_environment}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
         ended = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=END_S, check=False
         )
