@@ -66,12 +66,15 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
         assert isinstance(process_queue, KeyedProcessQueue)
+        # Cached also when nothing is handled any more. The next pull begins behind them, and without a cached message
+        # all before the next pull counts as consumed: a call that ends now would commit them.
+        started = process_queue.put_by_key(messages)
         if self._starts.stopped or process_queue.is_over:
             return
         state = self._states.get(process_queue)
         if state is None:
             state = self._new_state(process_queue)
-        self._start_all(state, process_queue.put_by_key(messages))
+        self._start_all(state, started)
         if not state.is_blocked:
             self._log_if_blocked(state)
 

@@ -321,6 +321,21 @@ async def test_stop_names_the_queues_that_are_stuck(stage: Stage) -> None:
 
 
 @on_stage
+async def test_what_arrives_during_a_stop_is_not_committed(stage: Stage) -> None:
+    """The next pull would begin behind it; the call that ends meanwhile commits what was handled, and no more."""
+    service = Service(stage, work_ms=1000)
+    service.queue.next_offset = 1
+    service.put(0)
+    await service.quiet(100)
+    stopping = stage.client.create_task(service.service.stop(10_000), name="stop")
+    await service.quiet(100)
+    service.queue.next_offset = 2
+    service.put(1)
+    await stopping
+    assert (service.handled, service.offsets) == ([0], [1])
+
+
+@on_stage
 async def test_what_running_info_says(stage: Stage) -> None:
     """Parked messages are cached ones, and the position is the lowest that is not handled."""
     service = Service(stage, lambda message, _: SUSPEND if message.queue_offset == 1 else None)
