@@ -142,6 +142,8 @@ RARE: Final[dict[str, str]] = {
     "failure-known-to-cancelled": "a caller seldom goes away in the instant in which an earlier send fails",
     "cancelled-fails-those-behind": "a caller seldom goes away between two attempts while another send waits",
     "reset-renews": "a call seldom outlasts a lease while a reset waits for it",
+    "fence-commit-beyond-end": "a commit is seldom beyond the end: a consumer asks a new run where the log ends",
+    "pull-illegal-offset": "a pull seldom asks beyond the end: a consumer asks a broker's new run where the log ends",
     "fence-ended-epoch": "a broker seldom loses its table while the unlock of a period waits to be repeated",
     "fence-older-end": "a period seldom ends while a reset takes it out of the table",
     "broker-lock-age-of-takeover": "a world seldom lasts ten lives of a lock behind a takeover",
