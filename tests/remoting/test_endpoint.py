@@ -45,7 +45,7 @@ async def test_a_request_leaves_with_one_write_small_or_large() -> None:
         (struct.pack(">II", 6, 100) + b"{}", "does not fit"),
         (struct.pack(">II", 6, 2) + b"[]", "not a JSON object"),
         (struct.pack(">II", 5, 2 << 24 | 1) + b"\xc1", "not msgpack"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "outside"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "the peer speaks HTTP"),
     ],
     ids=["random", "over the limit", "unknown type", "header too long", "not an object", "not msgpack", "http"],
 )

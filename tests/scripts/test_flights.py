@@ -64,6 +64,7 @@ def test_a_taste_is_the_first_flights(tmp_path: Path) -> None:
     assert read_flights(archive(tmp_path, *ROWS), limit=2).counts.flights == 2
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not FLIGHTS_ZIP.exists(), reason="the flights are not here; `make demo` fetches them")
 def test_the_whole_year_has_its_known_counts() -> None:
     """336,776 flights, and the outcomes that anybody can count in the data."""

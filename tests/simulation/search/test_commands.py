@@ -119,6 +119,7 @@ def test_ctrl_c_leaves_what_there_is(tmp_path: Path) -> None:
     assert f"{kept} of {kept} seeds in" in again.stdout
 
 
+@pytest.mark.long
 def test_a_plan_is_shrunk_explained_and_replayed(tmp_path: Path) -> None:
     """The file that shrink writes is what the others read."""
     run, first, small = CliRunner().invoke, tmp_path / "first", tmp_path / "small"
