@@ -284,7 +284,8 @@ class PullLoop:
                 # The first offset is read under the lock. Before that, the last owner may still commit (wire.md 12.6).
                 await self._position(process_queue)
                 process_queue.log_run = endpoint.peer_run
-            elif endpoint.peer_run != process_queue.log_run and await self._went_back(process_queue, endpoint):
+            # 0: a new connection has not agreed yet. What is known of the log stays, for the pull after this one.
+            elif endpoint.peer_run not in (0, process_queue.log_run) and await self._went_back(process_queue, endpoint):
                 return 0
             subscription = self._subscribed(queue.topic)
             result = await self._pull(process_queue, subscription, source, endpoint)
@@ -313,7 +314,7 @@ class PullLoop:
         It may have grown beyond that already: then the broker does not see that what was stored since is skipped.
         """
         recovered, asked = process_queue.next_offset, process_queue.next_offset
-        if process_queue.log_run and endpoint.peer_run:
+        if process_queue.log_run:
             recovered = await self._calls.recovered_offset(process_queue.queue, endpoint)
         process_queue.log_run = endpoint.peer_run
         if recovered >= asked:

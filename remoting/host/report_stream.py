@@ -1,6 +1,5 @@
 """stderr of a program: what only reports never stops or delays the work that it reports on."""
 
-import errno
 import io
 import os
 import select
@@ -56,10 +55,9 @@ class ReportStream(io.TextIOBase):
         try:
             while at < len(content) and self.takes():
                 at += os.write(self._descriptor, content[at : at + _PIECE_BYTES])
-        except OSError as error:
-            if error.errno == errno.EINTR:
-                # Python repeats the call after a signal itself. So this is an error of a signal's handler.
-                raise
+        except OSError:
+            # No reader, or no room: what is left is dropped below.
+            pass
         if at:
             self._in_line = content[at - 1] != 0x0A
         if at < len(content):
