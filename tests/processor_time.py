@@ -17,7 +17,9 @@ from tests.tiers import Tier
 
 __all__ = ["ProcessorTime", "add_options"]
 
-CALL_MAX_S = 3.0  # two seconds are `long`; half as much again for a crowded machine
+# A test of two seconds is `long`. A slow and crowded machine takes three times as long for the same work, and a
+# run may fail only for what a test does, not for where it runs.
+CALL_MAX_S = 6.0
 _PROPERTY = "processor seconds"
 
 
