@@ -6,18 +6,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from lockstep.broker.answers import answer_at_once, sends_together
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.delays.due_timer import DueTimer
-from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.answers import answer_at_once, sends_together
+from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.pull import sweep_held_pulls, wake_held_pulls
+from lockstep.broker.fronts.remoting.transaction import check_transactions
 from lockstep.broker.limits.connections import Connections
+from lockstep.broker.messages.delays.due_timer import DueTimer
+from lockstep.broker.metrics.stats import SAMPLE_INTERVAL_MS
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.name_server.registration import Registration
-from lockstep.broker.processors.pull import sweep_held_pulls, wake_held_pulls
-from lockstep.broker.processors.transaction import check_transactions
-from lockstep.broker.state.broker import Broker
-from lockstep.broker.state.stats import SAMPLE_INTERVAL_MS
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler

@@ -105,7 +105,7 @@ class PullSysFlag(IntFlag):
 
 
 class RequestCode(IntEnum):
-    """Request codes (wire.md 2). broker/dispatch.py lists those that a Lockstep broker or name server serves."""
+    """Request codes (wire.md 2). broker/fronts/remoting/dispatch.py lists those that Lockstep serves."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11

@@ -6,7 +6,7 @@ from enum import Enum
 from itertools import chain
 from typing import Any, Final
 
-from lockstep.broker.fence import states as fence_states
+from lockstep.broker.ownership.fenced import states as fence_states
 from lockstep.client import ClientConfig, ConsumerConfig, LitePullConsumerConfig, ProducerConfig, PullConsumerConfig
 from lockstep.client.consumer.ownership import lock_states
 from lockstep.order.traces.format import trace_page

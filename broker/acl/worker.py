@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from lockstep.broker.state.sliced_work import Wait
+from lockstep.broker.sliced_work import Wait
 from lockstep.remoting.host.runtime import Runtime, WorkerPool
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.metrics.families import Samples
-from lockstep.broker.state.broker import Broker
-from lockstep.broker.state.sliced_work import Steps
+from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.heartbeat import ConsumeType
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, is_retry_topic, is_system_topic

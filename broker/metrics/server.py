@@ -11,10 +11,10 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from lockstep.broker.cannot_listen import CannotListen
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.metrics.families import FAMILIES, FamilyKind, Samples
-from lockstep.broker.metrics.lock_counts import HANDOVER_BUCKETS_S
 from lockstep.broker.metrics.scrape import scrape
-from lockstep.broker.state.broker import Broker
+from lockstep.broker.ownership.counts import HANDOVER_BUCKETS_S
 from lockstep.remoting.host.runtime import Listening, Runtime
 from lockstep.remoting.settings import Address
 

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.multi_process.pipe import Lines, Said, decode_said, encode_said
 from lockstep.broker.server import BrokerServer
-from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.host.runtime import Runtime

@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 from lockstep.broker.connection import Connection
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
-from lockstep.broker.state.sliced_work import SlicedWork, Steps
+from lockstep.broker.sliced_work import SlicedWork, Steps
 from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,

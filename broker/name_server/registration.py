@@ -11,10 +11,10 @@ from functools import partial
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
-from lockstep.broker.state.broker import Broker
-from lockstep.broker.state.sliced_work import Steps
+from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.broker import TopicConfig, TopicConfigs
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.name_server import KvTable

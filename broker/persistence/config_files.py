@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from lockstep.broker.delays.service import DelayService
+from lockstep.broker.catalog.groups import SubscriptionGroupManager
+from lockstep.broker.catalog.offsets import NO_OFFSET, ConsumerOffsetManager
+from lockstep.broker.catalog.topics import TopicConfigManager
+from lockstep.broker.messages.delays.service import DelayService
+from lockstep.broker.messages.held_pulls import PullHold
+from lockstep.broker.messages.transactions.half_messages import HalfMessages
+from lockstep.broker.ownership.fenced.locks import FencedLocks
 from lockstep.broker.persistence.config_writer import ChangingTable, Writing
-from lockstep.broker.state.fenced_locks import FencedLocks
-from lockstep.broker.state.groups import SubscriptionGroupManager
-from lockstep.broker.state.held_pulls import PullHold
-from lockstep.broker.state.offsets import NO_OFFSET, ConsumerOffsetManager
-from lockstep.broker.state.topics import TopicConfigManager
-from lockstep.broker.transactions.half_messages import HalfMessages
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,

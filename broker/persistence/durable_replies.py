@@ -4,14 +4,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from lockstep.broker.answers import store_waiting
 from lockstep.broker.connection import Connection
-from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.answers import store_waiting
+from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.send_together import as_unsafe
 from lockstep.broker.persistence.config_writer import TableWriter
 from lockstep.broker.persistence.durable_store import DurableStore
 from lockstep.broker.persistence.lock_table import DiskLockPersistence
-from lockstep.broker.processors.send_together import as_unsafe
-from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageRequestHeaderV2

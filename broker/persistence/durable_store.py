@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Final
 
+from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.delays.levels import parse_delay_levels
-from lockstep.broker.delays.recovery import count_delivered
+from lockstep.broker.messages.delays.levels import parse_delay_levels
+from lockstep.broker.messages.delays.recovery import count_delivered
+from lockstep.broker.messages.transactions.half_messages import HalfMessage
+from lockstep.broker.messages.transactions.recovery import mark_of, open_halves, undecided_queues, unmarked
+from lockstep.broker.ownership.fenced.locks import FencedLocks
 from lockstep.broker.persistence.config_files import BrokerTables, ConfigFiles
 from lockstep.broker.persistence.lock_table import LockTableFile
-from lockstep.broker.state.fenced_locks import FencedLocks
-from lockstep.broker.state.sliced_work import Wait
-from lockstep.broker.state.topics import QUEUE_NUMS_MAX
-from lockstep.broker.transactions.half_messages import HalfMessage
-from lockstep.broker.transactions.recovery import mark_of, open_halves, undecided_queues, unmarked
+from lockstep.broker.sliced_work import Wait
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import tags_code

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from lockstep.broker.fence.states import OwnerChange
+from lockstep.broker.catalog.offsets import ConsumerOffsetManager
+from lockstep.broker.ownership.fenced.locks import FencedLock, FencedLocks
+from lockstep.broker.ownership.fenced.states import OwnerChange
 from lockstep.broker.persistence.config_writer import ChangingTable, OnWritten, TableWriter, Writing
-from lockstep.broker.state.fenced_locks import FencedLock, FencedLocks
-from lockstep.broker.state.offsets import ConsumerOffsetManager
 from lockstep.remoting.host.atomic_write import replace_file
 from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.remoting.logs import EventLog

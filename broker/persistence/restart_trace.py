@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from lockstep.broker.state.broker import Broker
+from lockstep.broker.core.broker import Broker
 from lockstep.order.traces.format import VERSION
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS
 from lockstep.protocol.names import RESERVED_TOPICS, is_retry_topic, retry_topic

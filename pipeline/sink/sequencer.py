@@ -1,8 +1,8 @@
 """Sends in order: each queue has one growing chunk, and at most one chunk in flight, so nothing overtakes.
 
 A failed chunk is sent again, whole, before later ones. Lockstep brokers get numbered chunks
-(broker/state/send_sequences.py), so a chunk that seemed lost cannot arrive later, and they are asked first whether they
-have it (FIND_SENT, docs/wire.md 17.3). Other brokers may store its messages twice, side by side.
+(broker/messages/send_sequences.py), so a chunk that seemed lost cannot arrive later, and they are asked first
+whether they have it (FIND_SENT, docs/wire.md 17.3). Other brokers may store its messages twice, side by side.
 """
 
 import time

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.server import BrokerServer, Interceptor
-from lockstep.broker.state.broker import Broker
 from lockstep.client import (
     ConsumerConfig,
     LitePullConsumer,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from lockstep.broker.catalog.members import ConsumerGroup
 from lockstep.broker.server import BrokerServer
-from lockstep.broker.state.members import ConsumerGroup
 from lockstep.client import (
     AllocateMessageQueueStrategy,
     MessageQueue,

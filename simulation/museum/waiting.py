@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from lockstep.broker.state.locks import LockAnswer, LockOutcome, RebalanceLockManager
+from lockstep.broker.ownership.rocketmq_locks import LockAnswer, LockOutcome, RebalanceLockManager
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue

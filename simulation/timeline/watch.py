@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
+from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedAnswer
+from lockstep.broker.ownership.rocketmq_locks import LockOutcome
 from lockstep.broker.server import BrokerServer
-from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer
-from lockstep.broker.state.locks import LockOutcome
 from lockstep.client import MessageQueue
 from lockstep.simulation.lab.cluster import BROKER, TRACE, Cluster
 from lockstep.simulation.lab.experiment import Experiment, Plan, PlayedWorld

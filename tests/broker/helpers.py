@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.pull import wake_held_pulls
 from lockstep.broker.name_server.name_server import NameServer
-from lockstep.broker.processors.pull import wake_held_pulls
-from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import WireBody, encode_body
 from lockstep.protocol.bodies.heartbeat import (

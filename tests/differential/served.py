@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
+from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from lockstep.protocol.codes import RequestCode
 from tests.differential.case import BROKER, NAME_SERVER
 

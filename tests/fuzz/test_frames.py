@@ -67,7 +67,7 @@ def test_it_finds_a_handler_that_raises(monkeypatch: pytest.MonkeyPatch, tmp_pat
     def raising(*_: Any) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("lockstep.broker.state.offsets.ConsumerOffsetManager.query_or_start", raising)
+    monkeypatch.setattr("lockstep.broker.catalog.offsets.ConsumerOffsetManager.query_or_start", raising)
     assert "request_failed" in played("plain", tmp_path).fault
 
 
@@ -89,7 +89,7 @@ def test_it_finds_a_stall(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         while time.thread_time_ns() < until_ns:
             pass
 
-    monkeypatch.setattr("lockstep.broker.state.broker.Broker.scan", slow)
+    monkeypatch.setattr("lockstep.broker.core.broker.Broker.scan", slow)
     report = played("plain", tmp_path)
     assert report.stalls
     assert report.longest_ms >= 60

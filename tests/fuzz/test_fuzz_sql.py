@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.sql.parser import compile_sql
+from lockstep.broker.messages.sql.parser import compile_sql
 from lockstep.protocol.filter import FilterError
 from tests.fuzz.strategies import fuzz
 

@@ -8,21 +8,21 @@ from tests.mutants.protection import Protection
 __all__ = ["BROKER"]
 
 # Modules
-SERVICE: Final = "lockstep.broker.delays.service"
-CHECKS: Final = "lockstep.broker.fence.checks"
-INDEX: Final = "lockstep.broker.fence.index"
-PERIOD: Final = "lockstep.broker.fence.period"
-WAITERS: Final = "lockstep.broker.fence.waiters"
+SERVICE: Final = "lockstep.broker.messages.delays.service"
+CHECKS: Final = "lockstep.broker.ownership.fenced.checks"
+INDEX: Final = "lockstep.broker.ownership.fenced.index"
+PERIOD: Final = "lockstep.broker.ownership.fenced.period"
+WAITERS: Final = "lockstep.broker.ownership.fenced.waiters"
 CONFIG_FILES: Final = "lockstep.broker.persistence.config_files"
 DURABLE_REPLIES: Final = "lockstep.broker.persistence.durable_replies"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
-SEND: Final = "lockstep.broker.processors.send"
-BROKER_BROKER: Final = "lockstep.broker.state.broker"
-BROKER_FENCED_LOCKS: Final = "lockstep.broker.state.fenced_locks"
-HELD_PULLS: Final = "lockstep.broker.state.held_pulls"
-LOCKS: Final = "lockstep.broker.state.locks"
-MEMBERS: Final = "lockstep.broker.state.members"
-SEND_SEQUENCES: Final = "lockstep.broker.state.send_sequences"
+SEND: Final = "lockstep.broker.fronts.remoting.send"
+BROKER_BROKER: Final = "lockstep.broker.core.broker"
+BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
+HELD_PULLS: Final = "lockstep.broker.messages.held_pulls"
+LOCKS: Final = "lockstep.broker.ownership.rocketmq_locks"
+MEMBERS: Final = "lockstep.broker.catalog.members"
+SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 
 ONE_READ: Final = ("tests/broker/requests/test_send_run.py",)
 WRITTEN: Final = ("tests/broker/kept/test_table_writer.py",)

@@ -8,18 +8,18 @@ from tests.mutants.protection import Protection
 __all__ = ["FENCED"]
 
 # Modules
-BROKER_CHECKS: Final = "lockstep.broker.fence.checks"
-FENCED_PULLS: Final = "lockstep.broker.fence.fenced_pulls"
-INDEX: Final = "lockstep.broker.fence.index"
-PERIOD: Final = "lockstep.broker.fence.period"
-STATES: Final = "lockstep.broker.fence.states"
+BROKER_CHECKS: Final = "lockstep.broker.ownership.fenced.checks"
+FENCED_PULLS: Final = "lockstep.broker.ownership.fenced.fenced_pulls"
+INDEX: Final = "lockstep.broker.ownership.fenced.index"
+PERIOD: Final = "lockstep.broker.ownership.fenced.period"
+STATES: Final = "lockstep.broker.ownership.fenced.states"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
 LOCK_TABLE: Final = "lockstep.broker.persistence.lock_table"
-DURABLE_ANSWER: Final = "lockstep.broker.processors.durable_answer"
-OFFSET: Final = "lockstep.broker.processors.offset"
-PULL: Final = "lockstep.broker.processors.pull"
-SEND: Final = "lockstep.broker.processors.send"
-BROKER_FENCED_LOCKS: Final = "lockstep.broker.state.fenced_locks"
+DURABLE_ANSWER: Final = "lockstep.broker.fronts.remoting.durable_answer"
+OFFSET: Final = "lockstep.broker.fronts.remoting.offset"
+PULL: Final = "lockstep.broker.fronts.remoting.pull"
+SEND: Final = "lockstep.broker.fronts.remoting.send"
+BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
 ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
 FENCING: Final = "lockstep.client.consumer.fencing"
 CLIENT_FENCED_LOCKS: Final = "lockstep.client.consumer.ownership.fenced_locks"
@@ -29,8 +29,8 @@ CLIENT_LOCKS: Final = "lockstep.client.consumer.ownership.locks"
 PERIOD_END: Final = "lockstep.client.consumer.ownership.period_end"
 PROCESS_QUEUE: Final = "lockstep.client.consumer.process_queue"
 
-CHECKS: Final = "broker/fence/checks.py"
-LOCKS: Final = "broker/state/fenced_locks.py"
+CHECKS: Final = "broker/ownership/fenced/checks.py"
+LOCKS: Final = "broker/ownership/fenced/locks.py"
 WORLDS: Final = ("tests/simulation/worlds/test_fenced_worlds.py::test_seeds_that_find_a_missing_protection",)
 
 FENCED: Final = (

@@ -8,9 +8,9 @@ from tests.mutants.protection import Protection
 __all__ = ["LOCKS"]
 
 # Modules
-LOCK: Final = "lockstep.broker.processors.lock"
-BROKER: Final = "lockstep.broker.state.broker"
-BROKER_LOCKS: Final = "lockstep.broker.state.locks"
+LOCK: Final = "lockstep.broker.fronts.remoting.lock"
+BROKER: Final = "lockstep.broker.core.broker"
+BROKER_LOCKS: Final = "lockstep.broker.ownership.rocketmq_locks"
 LOCK_REQUESTS: Final = "lockstep.client.consumer.ownership.lock_requests"
 CLIENT_LOCK_STATES: Final = "lockstep.client.consumer.ownership.lock_states"
 CLIENT_LOCKS: Final = "lockstep.client.consumer.ownership.locks"

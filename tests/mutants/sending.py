@@ -8,10 +8,10 @@ from tests.mutants.protection import Protection
 __all__ = ["SENDING"]
 
 # Modules
-BROKER_FIND_SENT: Final = "lockstep.broker.processors.find_sent"
-SEND: Final = "lockstep.broker.processors.send"
-SEND_TOGETHER: Final = "lockstep.broker.processors.send_together"
-SEND_SEQUENCES: Final = "lockstep.broker.state.send_sequences"
+BROKER_FIND_SENT: Final = "lockstep.broker.fronts.remoting.find_sent"
+SEND: Final = "lockstep.broker.fronts.remoting.send"
+SEND_TOGETHER: Final = "lockstep.broker.fronts.remoting.send_together"
+SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 BY_KEY: Final = "lockstep.client.consumer.dispatch.by_key"
 KEY_QUEUES: Final = "lockstep.client.consumer.dispatch.key_queues"
 QUEUE_MUTEX: Final = "lockstep.client.consumer.dispatch.queue_mutex"

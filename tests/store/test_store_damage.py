@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.state.broker import Broker
+from lockstep.broker.core.broker import Broker
 from lockstep.client import SerializeType
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.simulation import World, simulate

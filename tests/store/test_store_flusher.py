@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.state.broker import Broker
+from lockstep.broker.core.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader

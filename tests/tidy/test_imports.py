@@ -23,7 +23,7 @@ IMPURE = {
 
 
 def package_of(module: str) -> str | None:
-    """ "broker" for "lockstep.broker.dispatch"; None for what is not ours."""
+    """ "broker" for "lockstep.broker.fronts.remoting.dispatch"; None for what is not ours."""
     parts = module.split(".")
     return parts[1] if parts[0] == "lockstep" and len(parts) > 1 else None
 

@@ -26,7 +26,7 @@ def test_a_dear_test_is_named_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     """In quick alone: what takes longer is marked, or made cheaper."""
     monkeypatch.setenv("CI", "true")
     (complaint,) = complaints("quick", CALL_MAX_S + 1)
-    assert complaint.startswith("t.py::test took 4.0 processor seconds")
+    assert complaint.startswith(f"t.py::test took {CALL_MAX_S + 1} processor seconds")
     assert complaints("quick", CALL_MAX_S - 1) == complaints("rest", CALL_MAX_S + 1) == []
     monkeypatch.delenv("CI")
     assert complaints("quick", CALL_MAX_S + 1) == []

@@ -1,7 +1,7 @@
 """The page of permissions: what each request code requires in RocketMQ's and in strict mode."""
 
 from lockstep.broker.acl.required_permissions import NAME_SERVER_ADMIN, REQUIRED_PERMISSIONS
-from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
+from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from lockstep.protocol.codes import RequestCode
 
 

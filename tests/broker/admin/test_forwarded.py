@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.protocol.bodies.client import (
     CMResult,
     ConsumeMessageDirectlyResult,

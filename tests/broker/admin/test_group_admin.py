@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.state.topics import QUEUE_NUMS_MAX
+from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX
 from lockstep.protocol.bodies.client import (
     Connection,
     ConsumerConnection,

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstep.broker.state.locks import RebalanceLockManager
-from lockstep.broker.state.members import ClientChannel
-from lockstep.broker.state.sliced_work import STEPS_A_TURN
+from lockstep.broker.catalog.members import ClientChannel
+from lockstep.broker.ownership.rocketmq_locks import RebalanceLockManager
+from lockstep.broker.sliced_work import STEPS_A_TURN
 from lockstep.protocol.bodies.admin import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import decode_body, encode_body

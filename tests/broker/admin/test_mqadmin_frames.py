@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies.broker import TopicConfigs
 from lockstep.protocol.bodies.fastjson import loads

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from lockstep.broker.fence.denial import Act, Reason
-from lockstep.broker.processors.pull import sweep_held_pulls
-from lockstep.broker.state.broker import Broker
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.pull import sweep_held_pulls
+from lockstep.broker.ownership.fenced.denial import Act, Reason
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode, SerializeType

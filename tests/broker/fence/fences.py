@@ -3,9 +3,9 @@
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
-from lockstep.broker.fence.states import OwnerChange
-from lockstep.broker.fence.waiters import Woken
-from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings
+from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings
+from lockstep.broker.ownership.fenced.states import OwnerChange
+from lockstep.broker.ownership.fenced.waiters import Woken
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, FakeConnection

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.ownership.fenced.locks import FencedLocks
 from lockstep.broker.persistence.durable_replies import DurableReplies
-from lockstep.broker.state.broker import Broker
-from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lockstep.broker.fence.index import TAKEN_AT_ONCE_MAX
-from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer
+from lockstep.broker.ownership.fenced.index import TAKEN_AT_ONCE_MAX
+from lockstep.broker.ownership.fenced.locks import ChangeCause, FenceAnswer
 from lockstep.protocol.model import MessageQueue
 from tests.broker.fence.fences import DELAY_MS, LEASE_MS, LEGACY_MS, Fences
 from tests.broker.helpers import NOW_MS

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer
-from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
+from lockstep.broker.ownership.fenced.locks import ChangeCause, FenceAnswer
+from lockstep.broker.ownership.rocketmq_locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.epochs import COUNTER_MAX, make_epoch
 from lockstep.protocol.model import MessageQueue

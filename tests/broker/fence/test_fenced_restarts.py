@@ -1,6 +1,6 @@
 """Fenced locks after a restart of the broker: kept locks, and the grace period without them (docs/fencing.md)."""
 
-from lockstep.broker.state.fenced_locks import ChangeCause, FenceAnswer, StoredLock
+from lockstep.broker.ownership.fenced.locks import ChangeCause, FenceAnswer, StoredLock
 from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch
 from lockstep.protocol.model import MessageQueue
 from tests.broker.fence.fences import LEASE_MS, QUEUE, Fences

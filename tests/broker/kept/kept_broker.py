@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.persistence.durable_replies import DurableReplies
 from lockstep.broker.persistence.durable_store import FileStore
-from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.server import BrokerServer
-from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.host.runtime import AsyncioRuntime

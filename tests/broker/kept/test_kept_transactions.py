@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.broker.transactions.recovery import open_halves
+from lockstep.broker.messages.transactions.recovery import open_halves
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader

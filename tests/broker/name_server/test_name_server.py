@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer, NameServerFull
 from lockstep.protocol.bodies.broker import (

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer, NameServerFull
-from lockstep.broker.state.sliced_work import STEPS_A_TURN
+from lockstep.broker.sliced_work import STEPS_A_TURN
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs, TopicList
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lockstep.broker.catalog.members import ClientChannel, ConsumerManager, ProducerManager
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.state.members import ClientChannel, ConsumerManager, ProducerManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.processors.pull import sweep_held_pulls
+from lockstep.broker.fronts.remoting.pull import sweep_held_pulls
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType

@@ -1,6 +1,6 @@
 """Held pulls: each is woken once, and only by its own event (wire.md 6.4)."""
 
-from lockstep.broker.state.held_pulls import HeldPull, PullHold
+from lockstep.broker.messages.held_pulls import HeldPull, PullHold
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand

@@ -308,7 +308,7 @@ def test_only_well_formed_blobs_of_librocketmq_are_batches() -> None:
 
 def send_as(peer: Peer, language: LanguageCode, body: bytes) -> RemotingCommand:
     """A JSON request of another language, which our encoder does not write."""
-    from lockstep.broker.processors.send import send_message
+    from lockstep.broker.fronts.remoting.send import send_message
 
     fields = dict(zip("abcdefgh", ["P", "T", "TBW102", "4", "0", "0", "1", "0"], strict=True))
     command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, body=body, ext_fields={**fields, "m": "1"})

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lockstep.broker.answers import answer_at_once, sends_together
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.state.broker import Broker
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.answers import answer_at_once, sends_together
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.state.send_sequences import SendSequences
+from lockstep.broker.messages.send_sequences import SendSequences
 from tests.broker.helpers import NOW_MS, FakeConnection
 
 KEY = ("producer-1", "T", 0)

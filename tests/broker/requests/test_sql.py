@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.broker.sql.parser import compile_sql
+from lockstep.broker.messages.sql.parser import compile_sql
 from lockstep.protocol.filter import FilterError
 from tests.rows import by_row
 
@@ -135,7 +135,7 @@ def test_signs_that_could_begin_comments_are_bounded() -> None:
 def test_a_broker_without_such_filters_loads_no_parser() -> None:
     """Its start imports neither lark nor modules that need it."""
     program = (
-        "import sys, lockstep.broker.__main__, lockstep.broker.dispatch; "
-        "sys.exit(any(name == 'lark' or name.startswith('lockstep.broker.sql') for name in sys.modules))"
+        "import sys, lockstep.broker.__main__, lockstep.broker.fronts.remoting.dispatch; "
+        "sys.exit(any(name == 'lark' or name.startswith('lockstep.broker.messages.sql') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

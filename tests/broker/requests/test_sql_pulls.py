@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.state import filters as consumer_filters
-from lockstep.broker.state.filters import ConsumerFilterManager
+from lockstep.broker.messages import filters as consumer_filters
+from lockstep.broker.messages.filters import ConsumerFilterManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
@@ -158,17 +158,17 @@ def test_the_setting_is_changed_while_the_broker_runs() -> None:
 @pytest.mark.parametrize("at_start", [True, False])
 def test_the_parser_is_loaded_before_the_first_expression(monkeypatch: pytest.MonkeyPatch, at_start: bool) -> None:
     """It takes some 80 ms, in which no peer would be answered: so at the start, or in turns when switched on."""
-    monkeypatch.delitem(sys.modules, "lockstep.broker.sql.parser", raising=False)
+    monkeypatch.delitem(sys.modules, "lockstep.broker.messages.sql.parser", raising=False)
     broker = Peer(property_filter=at_start).broker
     turns: list[Callable[[], None]] = []
     if not at_start:
-        assert "lockstep.broker.sql.parser" not in sys.modules
+        assert "lockstep.broker.messages.sql.parser" not in sys.modules
         broker.work.soon = turns.append
         broker.change_config(replace(broker.config, property_filter=True), NOW_MS)
-        assert "lockstep.broker.sql.parser" not in sys.modules
+        assert "lockstep.broker.messages.sql.parser" not in sys.modules
         while turns:
             turns.pop(0)()
-    assert "lockstep.broker.sql.parser" in sys.modules
+    assert "lockstep.broker.messages.sql.parser" in sys.modules
 
 
 @pytest.mark.parametrize(

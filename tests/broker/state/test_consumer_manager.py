@@ -1,6 +1,6 @@
 """Groups, channels and subscriptions (wire.md 9.2, 9.3)."""
 
-from lockstep.broker.state.members import ClientChannel, ConsumerManager, Departure, ProducerManager
+from lockstep.broker.catalog.members import ClientChannel, ConsumerManager, Departure, ProducerManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from tests.broker.helpers import NOW_MS, FakeConnection, consumer
 

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 
-from lockstep.broker.delays.levels import parse_delay_levels
-from lockstep.broker.delays.service import DelayService
-from lockstep.broker.state.dropped_messages import DroppedMessages
-from lockstep.broker.state.offsets import ConsumerOffsetManager
-from lockstep.broker.state.sliced_work import SlicedWork
+from lockstep.broker.catalog.offsets import ConsumerOffsetManager
+from lockstep.broker.messages.delays.levels import parse_delay_levels
+from lockstep.broker.messages.delays.service import DelayService
+from lockstep.broker.messages.dropped_messages import DroppedMessages
+from lockstep.broker.sliced_work import SlicedWork
 from tests.broker.helpers import RecordingLog
 from tests.store.stores import memory_store
 

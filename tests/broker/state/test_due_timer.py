@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.delays.due_timer import DueTimer
+from lockstep.broker.messages.delays.due_timer import DueTimer
 
 
 class _Timer:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lockstep.broker.fence.states import ChangeCause, OwnerChange
-from lockstep.broker.state.lock_journal import LockJournal
+from lockstep.broker.ownership.fenced.states import ChangeCause, OwnerChange
+from lockstep.broker.ownership.journal import LockJournal
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.lock_changes import LockChangesBody
 from lockstep.protocol.bodies.locks import LockBatchBody

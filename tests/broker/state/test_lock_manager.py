@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.state.locks import KEPT_LIVES, LockAnswer, LockOutcome, RebalanceLockManager
+from lockstep.broker.ownership.rocketmq_locks import KEPT_LIVES, LockAnswer, LockOutcome, RebalanceLockManager
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, queues_of
 

@@ -1,6 +1,6 @@
 """Committed offsets (wire.md 8.1, 8.2)."""
 
-from lockstep.broker.state.offsets import ConsumerOffsetManager
+from lockstep.broker.catalog.offsets import ConsumerOffsetManager
 
 
 def test_any_value_is_stored_and_the_last_one_counts() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstep.broker.state.sliced_work import SlicedWork, Steps
+from lockstep.broker.sliced_work import SlicedWork, Steps
 
 
 class Loop:

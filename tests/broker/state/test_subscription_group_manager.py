@@ -2,8 +2,8 @@
 
 import pytest
 
+from lockstep.broker.catalog.groups import SubscriptionGroupManager
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.protocol.bodies.broker import DataVersion
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.state.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
 from tests.broker.helpers import NOW_MS

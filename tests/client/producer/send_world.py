@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.state.send_sequences import SendSequences
+from lockstep.broker.messages.send_sequences import SendSequences
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError
 from lockstep.client.instance.client import MQClientInstance

@@ -7,8 +7,8 @@ on one topic and one group), `thief` (sends copies of signed requests of another
 
 from typing import Any, Final
 
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.name_server.name_server import NameServer
-from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from tests.fuzz.frames.peers import Peer

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from lockstep.broker.sql import parser as _sql  # noqa: F401 - a broker loads it when it is switched on, in 60 ms
+from lockstep.broker.messages.sql import parser as _sql  # noqa: F401 - a broker loads it when it is switched on, in 60 ms
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.errors import ProtocolError
 from lockstep.remoting.tls.session import TlsError

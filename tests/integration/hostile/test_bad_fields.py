@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
+from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
 from lockstep.protocol.bodies.broker import DataVersion
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType

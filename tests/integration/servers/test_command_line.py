@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX
 from lockstep.broker.options import parse_options
-from lockstep.broker.state.topics import QUEUE_NUMS_MAX
 from tests.rows import each_row
 
 MODULE = (sys.executable, "-m", "lockstep.broker")

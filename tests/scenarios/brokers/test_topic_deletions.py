@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from lockstep.broker.state.broker import Broker
+from lockstep.broker.core.broker import Broker
 from lockstep.client import ClientError
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.messages.message import decode_messages

@@ -1,0 +1,1 @@
+"""Topics, groups, members and offsets: what a broker knows by name."""

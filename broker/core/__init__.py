@@ -1,0 +1,1 @@
+"""What a broker does, apart from how it is asked."""

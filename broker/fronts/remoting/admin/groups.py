@@ -1,0 +1,180 @@
+"""Groups and their members: codes 200, 201, 203, 204, 207, 328, 352 (wire.md 2.4)."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from lockstep.broker.catalog.members import ClientChannel
+from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX
+from lockstep.broker.connection import Connection
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
+from lockstep.broker.fronts.remoting.refusal import Refusal
+from lockstep.broker.fronts.remoting.request_body import read_body
+from lockstep.protocol.bodies import client as client_bodies
+from lockstep.protocol.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
+from lockstep.protocol.bodies.rows import BodySteps, encode_table
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
+from lockstep.protocol.codes import LanguageCode, ResponseCode, SerializeType
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.headers.admin import (
+    ConsumerGroupRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    ProducerGroupRequestHeader,
+)
+from lockstep.protocol.names import check_group
+
+__all__ = [
+    "consumer_connections",
+    "delete_group",
+    "group_config",
+    "group_configs",
+    "producer_connections",
+    "producers",
+    "put_group",
+]
+
+_LANGUAGES: Final = {int(language): language for language in LanguageCode}
+
+
+# Configurations ---------------------------------------------------------------------------------------------------
+
+
+def put_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    config = read_body(SubscriptionGroupConfig, command)._replace(consume_message_orderly=None)  # 4.9 drops it
+    try:
+        check_group(config.group_name)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    if config.retry_queue_nums > QUEUE_NUMS_MAX:
+        # Its retry topic has as many; 0 or less means no retries.
+        remark = f"retryQueueNums must be at most {QUEUE_NUMS_MAX}, not {config.retry_queue_nums}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    if not broker.groups.has_capacity(config.group_name, now_ms):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, broker.groups.why_absent(config.group_name))
+    _check_retry_queues(broker, config, now_ms)
+    broker.groups.put(config, now_ms)
+    broker.log.info("group_changed", group=config.group_name, peer=connection.address)
+    return command.reply(ResponseCode.SUCCESS)
+
+
+def _check_retry_queues(broker: Broker, config: SubscriptionGroupConfig, now_ms: int) -> None:
+    """A group that an administrator gives more retry queues than others must find room for them in `queues_max`.
+
+    Its retry topic is created later, and then is not refused: those of other groups may still come too.
+    """
+    usual = broker.config.retry_queue_nums
+    if config.retry_queue_nums <= usual:
+        return
+    others = sum(
+        max(group.retry_queue_nums - usual, 0)
+        for group in broker.groups.groups
+        if group.group_name != config.group_name
+    )
+    if not broker.topics.has_room_for(others + config.retry_queue_nums, now_ms):
+        queues_max = broker.config.queues_max
+        remark = (
+            f"{config.retry_queue_nums} retry queues would be too many: the broker's setting queues_max is {queues_max}"
+        )
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def group_configs(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    def body() -> BodySteps:
+        configs = SubscriptionGroupWrapper(broker.groups.data_version, tuple(broker.groups.groups))
+        return configs.encode_in_steps(command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
+
+
+def group_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The configuration of one group; the admin tools of RocketMQ 5 request it."""
+    (group,) = command.decode_header(GetSubscriptionGroupConfigRequestHeader)
+    config = broker.groups.get(group)
+    if config is None:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the subscription group[{group}] not exist")
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
+
+
+def delete_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Delete a group, and its offsets if the request says so. An unknown group is no error."""
+    header = command.decode_header(DeleteSubscriptionGroupRequestHeader)
+    if broker.groups.delete(header.group_name, now_ms):
+        broker.log.info("group_deleted", group=header.group_name, peer=connection.address)
+    if header.remove_offset:
+        broker.offsets.remove_group(header.group_name)
+    return command.reply(ResponseCode.SUCCESS)
+
+
+# Connections ------------------------------------------------------------------------------------------------------
+
+
+def consumer_connections(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    (group,) = command.decode_header(ConsumerGroupRequestHeader)
+    members = broker.consumers.groups.get(group)
+    if members is None:
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+    shown = [_shown(peer, channel) for peer, channel in members.channels.items()]
+    if command.serialize_type == SerializeType.MSGPACK:  # RocketMQ's tools know no more
+        shown = [
+            one._replace(joined_ago_ms=now_ms - of.first_update_ms, heard_ago_ms=now_ms - of.last_update_ms)
+            for one, of in zip(shown, members.channels.values(), strict=True)
+        ]
+    body = ConsumerConnection(
+        tuple(shown),
+        dict(members.subscriptions),
+        members.consume_type,
+        members.message_model,
+        members.consume_from_where,
+    )
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+
+
+def producer_connections(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    (group,) = command.decode_header(ProducerGroupRequestHeader)
+    channels = broker.producers.groups.get(group)
+    if channels is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+    body = ProducerConnection(tuple(_shown(peer, channel) for peer, channel in channels.items()))
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+
+
+def producers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
+    """All producers of all groups."""
+
+    def body() -> BodySteps:
+        rows = ((group, _Producers(channels)) for group, channels in tuple(broker.producers.groups.items()))
+        return encode_table({}, "data", rows, command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
+
+
+class _Producers(NamedTuple):
+    """A row of a ProducerTable, read when the row is encoded."""
+
+    channels: Mapping[Connection, ClientChannel]
+
+    def to_wire(self) -> list[dict[str, Any]]:
+        return [
+            ProducerInfo(
+                channel.client_id, f"/{peer.address}", _language(channel), channel.version, channel.last_update_ms
+            ).to_wire()
+            for peer, channel in self.channels.items()
+        ]
+
+
+def _shown(peer: Connection, channel: ClientChannel) -> client_bodies.Connection:
+    return client_bodies.Connection(channel.client_id, peer.address, _language(channel), channel.version)
+
+
+def _language(channel: ClientChannel) -> LanguageCode:
+    return _LANGUAGES.get(channel.language, LanguageCode.OTHER)

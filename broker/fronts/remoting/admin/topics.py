@@ -1,0 +1,188 @@
+"""Topics: create, list, measure, delete: codes 17, 21, 202, 215, 300, 305, 351 (wire.md 2.4)."""
+
+from collections import deque
+from collections.abc import Generator, Mapping
+from typing import Any, Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
+from lockstep.broker.fronts.remoting.refusal import Refusal
+from lockstep.broker.sliced_work import Steps, Wait
+from lockstep.protocol.bodies.admin import TopicOffset
+from lockstep.protocol.bodies.broker import TopicConfig, TopicList
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.config import TopicConfigWrapper
+from lockstep.protocol.bodies.queue_tables import queue_table
+from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps, encode_names
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.records import record_to_wire
+from lockstep.store.base import TakenTopic
+
+__all__ = [
+    "create_topic",
+    "delete_topic",
+    "groups_of_topic",
+    "system_topics",
+    "topic_config",
+    "topic_configs",
+    "topic_stats",
+]
+
+# Queues that one step frees; of each files may be read and deleted.
+_FREED_A_STEP: Final = 2
+_FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
+
+
+def create_topic(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Create or change a topic. It is answered when the name servers know the topic, as in RocketMQ.
+
+    `order` is ignored, as in RocketMQ: name servers have the order configurations.
+    """
+    header = command.decode_header(CreateTopicRequestHeader)
+    if header.topic_filter_type not in _FILTER_TYPES:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType must be one of {', '.join(_FILTER_TYPES)}")
+    config = TopicConfig(
+        header.topic, header.read_queue_nums, header.write_queue_nums, header.perm, header.topic_sys_flag
+    )
+    try:
+        broker.topics.check_put(config, now_ms)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    changed = broker.topics.put(config, now_ms)
+    if changed:
+        broker.log.info(
+            "topic_changed",
+            topic=config.topic_name,
+            read_queues=config.read_queue_nums,
+            write_queues=config.write_queue_nums,
+            peer=connection.address,
+        )
+    reply = command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested")  # RocketMQ has one too
+    if not changed or broker.topics_registered is None or broker.durable is not None:
+        # A store in files waits for the disk and the name servers together.
+        return reply
+    return answer_in_steps(broker, connection, command, _when_registered(broker.topics_registered, reply))
+
+
+def _when_registered(registered: Wait, reply: RemotingCommand) -> AnswerSteps:
+    yield registered
+    return reply
+
+
+def delete_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Delete a topic with its messages and the offsets that groups have of it. An unknown topic is no error.
+
+    RocketMQ 4.9 keeps the offsets; 5 removes them too. With them a group would skip messages of a new topic.
+    """
+    (topic,) = command.decode_header(DeleteTopicRequestHeader)
+    try:
+        broker.topics.check_name(topic)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    if broker.topics.delete(topic, now_ms):
+        taken = broker.store.take_topic(topic)
+        steps = _free(broker, topic, taken, broker.stats.forget_topic(topic))
+        if broker.offsets.groups_of(topic):
+            forgetting = _forget_offsets(broker.offsets.forget_topic(topic))
+            broker.work.start(forgetting, forgetting)
+        if taken.is_apart:
+            broker.work.start(steps, steps)
+        else:
+            # Now, whatever else is under way.
+            deque(steps, 0)
+        broker.log.info("topic_deleted", topic=topic, peer=connection.address)
+    return command.reply(ResponseCode.SUCCESS)
+
+
+def _forget_offsets(steps: Generator[None, None, int]) -> Steps:
+    yield from steps
+
+
+def _free(broker: Broker, topic: str, taken: TakenTopic[Any], counted: Mapping[int, int]) -> Steps:
+    """Count what the queues of a deleted topic had, and delete their files. Nothing finds them any more."""
+    for number, (queue_id, queue) in enumerate(taken.queues, 1):
+        broker.stats.count_deleted(topic, queue_id, counted.get(queue_id, 0), queue)
+        broker.store.free(queue)
+        if taken.is_apart and number % _FREED_A_STEP == 0:
+            yield None
+    if taken.is_apart:
+        broker.store.end_free()
+
+
+def topic_configs(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    def body() -> BodySteps:
+        configs = TopicConfigWrapper(broker.topics.data_version, tuple(broker.topics.topics))
+        return configs.encode_in_steps(command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
+
+
+def topic_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The configuration of one topic; the admin tools of RocketMQ 5 request it."""
+    config = _known(broker, command)
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
+
+
+def _known(broker: Broker, command: RemotingCommand) -> TopicConfig:
+    (topic,) = command.decode_header(TopicRequestHeader)
+    config = broker.topics.get(topic)
+    if config is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+    return config
+
+
+def topic_stats(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """The bounds of each write queue, and the store time of its last message: 0 for none."""
+    config = _known(broker, command)
+    return reply_in_steps(broker, connection, command, lambda: _stats_of(broker, config, command.serialize_type))
+
+
+def _stats_of(broker: Broker, config: TopicConfig, serialize_type: int) -> BodySteps:
+    topic, name, body = config.topic_name, broker.config.broker_name, BodyRows(serialize_type)
+    for start in range(0, config.write_queue_nums, ROWS_A_STEP):
+        table = {
+            MessageQueue(topic, name, queue_id): _bounds(broker, topic, queue_id)
+            for queue_id in range(start, min(start + ROWS_A_STEP, config.write_queue_nums))
+        }
+        body.add(queue_table(table, record_to_wire))
+        yield None
+    return (yield from body.finish({}, "offsetTable"))
+
+
+def _bounds(broker: Broker, topic: str, queue_id: int) -> TopicOffset:
+    low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
+    return TopicOffset(low, high, broker.store.store_timestamp(topic, queue_id, high - 1) or 0)
+
+
+def groups_of_topic(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Groups that subscribe to a topic, and groups with offsets of it."""
+    (topic,) = command.decode_header(TopicRequestHeader)
+
+    def body() -> BodySteps:
+        with_offsets = broker.offsets.groups_of(topic)
+        members = broker.consumers.groups.items()
+        online = [
+            group for group, of in members if topic in of.subscriptions and (topic, group) not in broker.offsets.table
+        ]
+        return encode_names("groupList", [*with_offsets, *online], command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
+
+
+def system_topics(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    body = TopicList(broker.topics.system_topics())
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))

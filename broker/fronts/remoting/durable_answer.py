@@ -1,0 +1,48 @@
+"""Answers to requests that begin a period of ownership under fenced locks: they wait until it is on the disk."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core.broker import Broker
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["Begun", "answer_when_durable"]
+
+
+class Begun(NamedTuple):
+    """Periods of one group that began at one time, by queue and epoch."""
+
+    consumer_group: str
+    periods: Sequence[tuple[MessageQueue, int]]
+    now_ms: int
+
+
+def answer_when_durable(
+    broker: Broker, connection: Connection, command: RemotingCommand, reply: RemotingCommand, begun: Begun
+) -> RemotingCommand | None:
+    """Returns the reply if nothing waits for the disk, else None. Periods that cannot be kept end unanswered."""
+    persistence = broker.fence.persistence if broker.fence is not None else None
+    if persistence is None or persistence.is_durable:
+        return reply
+    persistence.when_durable(partial(_answer, broker, connection, command, reply, begun))
+    return None
+
+
+def _answer(
+    broker: Broker,
+    connection: Connection,
+    command: RemotingCommand,
+    reply: RemotingCommand,
+    begun: Begun,
+    reason: str,
+) -> None:
+    if reason and broker.fenced is not None:
+        reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=reason)
+        for queue, epoch in begun.periods:
+            broker.fenced.withdraw(begun.consumer_group, queue, epoch, begun.now_ms)
+    if not command.is_one_way:
+        connection.reply(reply)

@@ -1,0 +1,266 @@
+"""Committed offsets and the bounds of queues: codes 14, 15, 29, 30, 31, 32 (wire.md 8)."""
+
+from lockstep.broker.catalog.offsets import NO_OFFSET
+from lockstep.broker.connection import Connection
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.durable_answer import Begun, answer_when_durable
+from lockstep.broker.fronts.remoting.refusal import Refusal, check_limit, check_owner, refuse_if
+from lockstep.broker.ownership.fenced.denial import Act, Denial
+from lockstep.broker.sliced_work import Steps
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import LocalProtocolError, short_text
+from lockstep.protocol.headers.messaging import (
+    OffsetResponseHeader,
+    PullMessageRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueueRequestHeader,
+    ResetOwnOffsetRequestHeader,
+    ResetOwnOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    TimestampResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from lockstep.protocol.headers.together import CommitTogetherRequestHeader
+from lockstep.protocol.messages.together import NO_EPOCH, decode_commits, encode_rows
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_group
+
+__all__ = [
+    "check_capacity",
+    "commit_together",
+    "commit_with_pull",
+    "earliest_store_time",
+    "max_offset",
+    "min_offset",
+    "query_offset",
+    "recovered_offset",
+    "reset_own_offset",
+    "search_offset",
+    "update_offset",
+]
+
+_NO_TIMESTAMP = -1
+_Offset = tuple[str, str, int, int]  # group, topic, queue id, offset to commit
+
+
+def query_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """QUERY_NOT_FOUND, and no other code, means that the group has no offset (wire.md 8.3)."""
+    header = command.decode_header(QueryConsumerOffsetRequestHeader)
+    group, topic, queue_id = header
+    # A young queue answers 0 instead of "not found", as in RocketMQ (wire.md 8.1).
+    offset = broker.offsets.query_or_start(group, topic, queue_id, broker.store.min_offset(topic, queue_id))
+    if offset is None:
+        remark = f"group {group!r} has no offset of {topic}:{queue_id}, and its first messages are gone"
+        return command.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(offset))
+
+
+def update_offset(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Commit one offset. An unknown topic or queue is refused, as in RocketMQ 5; 4.9 stores such offsets forever.
+
+    Java's and Go's clients commit one-way, so they see no error when their topic was deleted.
+    """
+    header = command.decode_header(UpdateConsumerOffsetRequestHeader)
+    stored = _check_commit(broker, connection, header[:4], now_ms)
+    # The reset comes from an administrator: the owner of the queue has no say.
+    if header.reset and broker.fence is not None:
+        group, topic, queue_id, offset = header[:4]
+        broker.offsets.commit(group, topic, queue_id, offset)
+        broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
+    else:
+        refuse_if(_commit(broker, connection, header, stored, now_ms, alone=True))
+    if command.is_one_way:
+        return None
+    reply = command.reply(ResponseCode.SUCCESS)
+    # RocketMQ's reply has this field, empty.
+    reply.ext_fields = {}
+    return reply
+
+
+def commit_together(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Many commits of one group in one frame (docs/wire.md 17.2). Each is stored or refused as by itself."""
+    header = command.decode_header(CommitTogetherRequestHeader)
+    group, is_fenced = header.consumer_group, broker.fence is not None
+    rows, remarks = list[tuple[int, int, int]](), list[str]()
+    for topic, queue_id, offset, epoch in decode_commits(command.body, header.commit_count):
+        commit = (group, topic, queue_id, offset)
+        try:
+            stored = _check_commit(broker, connection, commit, now_ms)
+            if is_fenced:
+                # Each commit is checked under the epoch of its own queue.
+                fence = (None, None) if epoch == NO_EPOCH else (epoch, header.lock_client_id)
+                one = UpdateConsumerOffsetRequestHeader(*commit, *fence)
+                refuse_if(_commit(broker, connection, one, stored, now_ms, alone=True))
+            else:
+                _store(broker, connection, commit, stored)
+        except Refusal as why:
+            rows.append((why.code, -1, -1))
+            remarks.append(str(why))
+        else:
+            rows.append((ResponseCode.SUCCESS, offset, -1))
+    return None if command.is_one_way else command.reply(ResponseCode.SUCCESS, body=encode_rows(rows, remarks))
+
+
+def _check_commit(broker: Broker, connection: Connection, commit: _Offset, now_ms: int) -> int:
+    """Return the offset that is stored now; -1 for none.
+
+    Raises:
+        Refusal: an invalid group, an unknown topic or queue, an offset below -1, and a full table.
+    """
+    group, topic, queue_id, committed_offset = commit
+    stored = broker.offsets.stored(group, topic, queue_id)
+    if stored is None:  # else it was checked then
+        try:
+            check_group(group)
+        except LocalProtocolError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    config = broker.topics.get(topic)
+    if config is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {short_text(topic)} not exist!")  # RocketMQ 5's words
+    # While a topic shrinks it has more read queues, while it grows more write queues. Both may be committed.
+    queue_nums = max(config.read_queue_nums, config.write_queue_nums)
+    if not 0 <= queue_id < queue_nums:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic} has queues 0 to {queue_nums - 1}, not {queue_id}")
+    if committed_offset < NO_OFFSET:
+        # ali-ons writes -1 for no offset (wire.md 8.1).
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"an offset must be at least 0, or -1 for none, not {committed_offset}"
+        )
+    if stored is None:
+        check_capacity(broker, connection, 1, now_ms)
+        return NO_OFFSET
+    return stored
+
+
+def check_capacity(broker: Broker, connection: Connection, count: int, now_ms: int) -> None:
+    """Raises Refusal when `count` more offsets do not fit into the table.
+
+    Then offsets of deleted topics are removed, in steps, so that a later request may fit.
+    """
+    offsets = broker.offsets
+    if count <= 0 or len(offsets) + count <= broker.config.offset_entries_max:
+        return
+    # To look through the table for deleted topics pays only when a topic was deleted since the last look.
+    if offsets.deletions_seen != broker.topics.deletions:
+        offsets.deletions_seen = broker.topics.deletions
+        broker.work.start(offsets, _forget_deleted(broker))
+    check_limit(broker, connection, "offset_entries_max", len(offsets) + count, now_ms)
+
+
+def _forget_deleted(broker: Broker) -> Steps:
+    forgotten_count = yield from broker.offsets.forget_topics(lambda topic: broker.topics.get(topic) is None)
+    if forgotten_count:
+        broker.log.info("offsets_of_deleted_topics_forgotten", count=forgotten_count)
+
+
+def _commit(
+    broker: Broker,
+    connection: Connection,
+    header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader,
+    before: int,
+    now_ms: int,
+    *,
+    alone: bool,
+) -> Denial | None:
+    """Store any value; with fenced locks, only what the owner of the queue may. Returns why it was not stored.
+
+    A lower offset than `before`, the stored one, is logged, because only a reset should commit one.
+    """
+    offset, fence = header.commit_offset, broker.fence
+    if fence is not None:
+        # First the check, then the store: a client that lost the queue must not move the offset of its successor.
+        denial = fence.checks.deny_commit(connection, header, offset, before, now_ms, alone)
+        if denial is not None:
+            return denial
+    # Without fenced locks any value is stored, a lower one too, as in RocketMQ (wire.md 8.2).
+    _store(broker, connection, (header.consumer_group, header.topic, header.queue_id, offset), before)
+    if fence is not None and (header.lock_epoch is None or fence.checks.resets):
+        fence.checks.committed(header, now_ms, alone)
+    return None
+
+
+def _store(broker: Broker, connection: Connection, commit: _Offset, before: int) -> None:
+    group, topic, queue_id, offset = commit
+    broker.offsets.commit(group, topic, queue_id, offset)
+    if offset < before:
+        broker.log.warning(
+            "offset_committed_backwards",
+            group=group,
+            topic=topic,
+            queue_id=queue_id,
+            before=before,
+            committed_offset=offset,
+            peer=connection.address,
+        )
+
+
+def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
+    """Commit the offset in a pull. If it is refused, the pull is answered without it."""
+    commit = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    try:
+        stored = _check_commit(broker, connection, commit, now_ms)
+    except Refusal as refusal:
+        broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
+        return
+    _commit(broker, connection, header, stored, now_ms, alone=False)  # the fence logs what it denies
+
+
+def reset_own_offset(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """The owner of a queue sets its offset, also back, but not beyond the end of the queue.
+
+    A new epoch begins, so late commits of the old one are refused.
+    """
+    header = command.decode_header(ResetOwnOffsetRequestHeader)
+    if broker.fence is None:
+        raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no fenced locks (--lock-mode fenced)")
+    # First all checks: the owner, the form of the offset, the end of the queue. Only then anything is stored.
+    check_owner(broker, connection, header, Act.RESET, now_ms)
+    stored = _check_commit(broker, connection, header[:4], now_ms)
+    refuse_if(broker.fence.checks.deny_reset(connection, header, header.offset, stored, now_ms))
+    broker.offsets.commit(*header[:4])
+    # First the offset, then the epoch: a commit that is on its way under the old epoch is refused from now on, so it
+    # cannot undo the reset.
+    grant = broker.fence.checks.begin_epoch(connection, header, now_ms)
+    if isinstance(grant, Denial):
+        raise Refusal(grant.code, grant.remark)
+    reply = command.reply(ResponseCode.SUCCESS, ResetOwnOffsetResponseHeader(grant.epoch, grant.lease_ms))
+    queue = MessageQueue(header.topic, broker.config.broker_name, header.queue_id)
+    begun = Begun(header.consumer_group, [(queue, grant.epoch)], now_ms)
+    return answer_when_durable(broker, connection, command, reply, begun)
+
+
+def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    header = command.decode_header(QueueRequestHeader)
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.store.max_offset(*header)))
+
+
+def min_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    header = command.decode_header(QueueRequestHeader)
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.store.min_offset(*header)))
+
+
+def recovered_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Where the queue ended when the broker opened its log (docs/wire.md 17.4)."""
+    header = command.decode_header(QueueRequestHeader)
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.store.recovered_offset(*header)))
+
+
+def search_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    header = command.decode_header(SearchOffsetRequestHeader)
+    offset = broker.store.offset_at(header.topic, header.queue_id, header.timestamp)
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(offset))
+
+
+def earliest_store_time(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    topic, queue_id = command.decode_header(QueueRequestHeader)
+    stored = broker.store.store_timestamp(topic, queue_id, broker.store.min_offset(topic, queue_id))
+    return command.reply(ResponseCode.SUCCESS, TimestampResponseHeader(_NO_TIMESTAMP if stored is None else stored))

@@ -1,0 +1,1 @@
+"""How messages come in, wait and are found."""

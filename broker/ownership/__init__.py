@@ -1,0 +1,1 @@
+"""Who owns a queue: locks, fenced locks and what they journal."""

@@ -1,0 +1,85 @@
+"""Held pulls under the fence: they end when the owner of their queue changes, and refused ones wait."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.messages.held_pulls import HeldPull, PullHold, QueueKey
+from lockstep.broker.ownership.fenced.checks import FenceChecks
+from lockstep.broker.ownership.fenced.denial import Denial
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.messaging import PullMessageResponseHeader
+from lockstep.store import MessageStore
+
+__all__ = ["FencedPulls"]
+
+_MASTER_ID: Final = 0
+_NO_ARRIVALS: Final = -1  # below every offset
+_REMARK: Final = "another client owns the queue"
+
+
+class FencedPulls:
+    """`served` are the held pulls that arrivals answer; `refused` those of unmodified clients that only wait.
+
+    An unmodified client takes an error for a passing fault and pulls again after a second, and it takes "no new
+    message" for an answer. So a refused pull is held for its suspend time and ends with that answer and its own
+    offset (wire.md 3, 6.3, 12.6).
+    """
+
+    def __init__(self, checks: FenceChecks, served: PullHold, refused: PullHold, store: MessageStore) -> None:
+        self._checks = checks
+        self._served = served
+        self._refused = refused
+        self._store = store
+
+    def refuse(self, pull: HeldPull, *, may_wait: bool) -> RemotingCommand | None:
+        """Hold a refused pull. Returns its answer where it must not wait or cannot."""
+        return None if may_wait and self._refused.park(pull) else self._answer(pull)
+
+    def has_ended(self, pull: HeldPull, now_ms: int) -> bool:
+        """Whether the sender of a held pull may not pull any more. Then it is answered, or waits as a refused one."""
+        denial = self._denial(pull, now_ms)
+        if denial is None:
+            return False
+        if pull.claim is not None and pull.claim.lock_epoch is not None:
+            answer = pull.command.reply(denial.code, remark=denial.remark)
+            answer.ext_fields = {}
+            pull.connection.reply(answer)
+        elif (late := self.refuse(pull, may_wait=True)) is not None:
+            pull.connection.reply(late)
+        return True
+
+    def owner_changed(self, consumer_group: str, key: QueueKey, now_ms: int) -> None:
+        """Called when the lock table changed: end the pulls of the owner before, and those that need not wait now."""
+        if self._served.has(key):
+            for pull in self._served.take(key, lambda pull: pull.consumer_group == consumer_group):
+                if not self.has_ended(pull, now_ms):
+                    self._served.park(pull)
+        if self._refused.has(key):
+            self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
+
+    def bound(self, connection: Connection, now_ms: int) -> None:
+        """Called when a connection has become that of another client too."""
+        for key in self._refused.keys_of(connection):
+            self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
+
+    def sweep(self, now_ms: int) -> None:
+        """Answer the refused pulls whose wait time is over."""
+        self._end(self._refused.sweep(now_ms, lambda *_: _NO_ARRIVALS))
+
+    def on_closed(self, connection: Connection) -> None:
+        self._refused.on_closed(connection)
+
+    def _denial(self, pull: HeldPull, now_ms: int) -> Denial | None:
+        return pull.claim and self._checks.deny_held(pull.connection, pull.claim, now_ms)
+
+    def _end(self, pulls: Iterable[HeldPull]) -> None:
+        for pull in pulls:
+            pull.connection.reply(self._answer(pull))
+
+    def _answer(self, pull: HeldPull) -> RemotingCommand:
+        low = self._store.min_offset(pull.topic, pull.queue_id)
+        high = self._store.max_offset(pull.topic, pull.queue_id)
+        header = PullMessageResponseHeader(_MASTER_ID, pull.queue_offset, low, high)
+        return pull.command.reply(ResponseCode.PULL_NOT_FOUND, header, remark=_REMARK)

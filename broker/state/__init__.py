@@ -1,1 +1,0 @@
-"""The state of a broker: plain synchronous tables that take the time as an argument."""
