@@ -26,8 +26,8 @@ SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 
 ONE_READ: Final = ("tests/broker/requests/test_send_run.py",)
 WRITTEN: Final = ("tests/broker/kept/test_table_writer.py",)
-FENCED_LOCKS: Final = ("tests/broker/fence/test_fenced_locks.py",)
-FENCE_EPOCHS: Final = ("tests/broker/fence/test_fence_epochs.py",)
+FENCED_LOCKS: Final = ("tests/broker/ownership/test_fenced_locks.py",)
+FENCE_EPOCHS: Final = ("tests/broker/ownership/test_fence_epochs.py",)
 
 BROKER: Final = (
     Protection(
@@ -92,7 +92,7 @@ BROKER: Final = (
         "fence-delay-noticed",
         "Who waits for a queue is told at the end of its lease, and not when the lock delay is over.",
         edited(BROKER_FENCED_LOCKS, "FencedLocks.connection_ended", "self._watch(lock)", ""),
-        ("tests/broker/fence/test_fenced_ends.py",),
+        ("tests/broker/ownership/test_fenced_ends.py",),
     ),
     Protection(
         "fence-release-within-lease",
@@ -103,19 +103,19 @@ BROKER: Final = (
             "min(lock.ends_ms, now_ms + _LEGACY_UNLOCK_MS)",
             "now_ms + _LEGACY_UNLOCK_MS",
         ),
-        ("tests/broker/fence/test_fenced_ends.py",),
+        ("tests/broker/ownership/test_fenced_ends.py",),
     ),
     Protection(
         "fence-told-of-each-end",
         "Of two ends of a lock in one turn of the loop, those who waited for the second are not told.",
         edited(WAITERS, "LockWaiters.wake", "self._woken[place] |= waiting", ""),
-        ("tests/broker/fence/test_fenced_locks.py",),
+        ("tests/broker/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-silent-in-its-group",
         "A client that is silent in one group stays its member while it holds a lock of another.",
         edited(INDEX, "LockIndex.any_live", "lock.consumer_group == consumer_group", "True"),
-        ("tests/broker/fence/test_fenced_requests.py",),
+        ("tests/broker/ownership/test_fenced_requests.py",),
     ),
     Protection(
         "fence-offsets-before-their-epoch",
@@ -134,7 +134,7 @@ BROKER: Final = (
                 "self._write(OFFSETS, ConsumerOffsetTable(table, log_offset))"
             ),
         ),
-        ("tests/broker/fence/test_lock_persistence.py",),
+        ("tests/broker/ownership/test_lock_persistence.py",),
     ),
     Protection(
         "fence-ended-stays-ended",

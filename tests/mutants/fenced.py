@@ -44,7 +44,7 @@ FENCED: Final = (
             "denial = self._of_owner(connection, claim, now_ms) if alone else None",
             "denial: Denial | None = None",
         ),
-        ("tests/broker/fence/test_fence_epochs.py",),
+        ("tests/broker/ownership/test_fence_epochs.py",),
     ),
     Protection(
         "fence-pull-epoch",
@@ -71,7 +71,7 @@ FENCED: Final = (
         "fence-dead-letter-epoch",
         "A dead letter of a period that another has followed is stored.",
         edited(SEND, "_check_dead_letter", "check_owner(broker, connection, claim, Act.DEAD_LETTER, now_ms)", ""),
-        ("tests/broker/fence/test_fence_epochs.py",),
+        ("tests/broker/ownership/test_fence_epochs.py",),
     ),
     Protection(
         "fence-unmodified",
@@ -98,7 +98,7 @@ FENCED: Final = (
                 "return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)"
             ),
         ),
-        ("tests/broker/fence/test_fence_unmodified.py",),
+        ("tests/broker/ownership/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-commits-forward",
@@ -176,7 +176,7 @@ FENCED: Final = (
         "fence-kept-grant",
         "A grant is answered before it is on the disk: after a power cut nobody knows of it.",
         edited(DURABLE_ANSWER, "answer_when_durable", "persistence is None or persistence.is_durable", "True"),
-        ("tests/broker/fence/test_lock_persistence.py",),
+        ("tests/broker/ownership/test_lock_persistence.py",),
     ),
     # The client
     Protection(
@@ -251,7 +251,7 @@ FENCED: Final = (
             "lock.epoch, lock.acquired_ms = (self.epochs.next(), now_ms)",
             "lock.acquired_ms = now_ms",
         ),
-        ("tests/broker/fence/test_fence_resets.py",),
+        ("tests/broker/ownership/test_fence_resets.py",),
     ),
     Protection(
         "fence-commit-beyond-end",
@@ -262,7 +262,7 @@ FENCED: Final = (
             "stored < offset <= self._max_offset(claim.topic, claim.queue_id)",
             "stored < offset",
         ),
-        ("tests/broker/fence/test_fence_resets.py",),
+        ("tests/broker/ownership/test_fence_resets.py",),
     ),
     Protection(
         "fence-table-of-takeovers",
@@ -270,19 +270,19 @@ FENCED: Final = (
         edited(
             LOCK_TABLE, "DiskLockPersistence.owner_changed", "change.new is not None", "change.cause.name == 'GRANTED'"
         ),
-        ("tests/broker/fence/test_lock_persistence.py",),
+        ("tests/broker/ownership/test_lock_persistence.py",),
     ),
     Protection(
         "fence-bound-connection",
         "Any connection speaks for the unmodified owner of a queue.",
         edited(BROKER_CHECKS, "FenceChecks._of_owner", "self.clients.has(connection, group, lock.client_id)", "True"),
-        ("tests/broker/fence/test_fence_unmodified.py",),
+        ("tests/broker/ownership/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-offsets-of-periods",
         "After a power cut an owner begins below the offset at which its period began.",
         edited(DURABLE_STORE, "DurableStore._open", "kept_locks is not None and self.data_dir.crashed", "False"),
-        ("tests/broker/fence/test_lock_persistence.py",),
+        ("tests/broker/ownership/test_lock_persistence.py",),
     ),
     Protection(
         "fence-trust-cut",
@@ -300,25 +300,25 @@ FENCED: Final = (
         "fence-pull-lease",
         "A pull is served after the lease has ended.",
         put(BROKER_CHECKS, "_NEED_LEASE", "(Act.RESET,)"),
-        ("tests/broker/fence/test_fence_epochs.py",),
+        ("tests/broker/ownership/test_fence_epochs.py",),
     ),
     Protection(
         "fence-legacy-release",
         "The unlock of an unmodified client frees the queue before its last commit.",
         put(STATES, "TRANSITIONS[_S.HELD, _E.LEGACY_UNLOCK]", "_T(_S.FREE, _C.UNLOCKED)"),
-        ("tests/broker/fence/test_fence_unmodified.py",),
+        ("tests/broker/ownership/test_fence_unmodified.py",),
     ),
     Protection(
         "fence-old-connection",
         "The end of an old connection begins the lock delay of a lock that was renewed over a new one.",
         edited(INDEX, "LockIndex.renew", "lock.connection is not connection", "lock.connection is None"),
-        ("tests/broker/fence/test_fenced_ends.py",),
+        ("tests/broker/ownership/test_fenced_ends.py",),
     ),
     Protection(
         "fence-reclaim-in-grace",
         "A lock that is gone is granted again under its old epoch at any time.",
         edited(BROKER_FENCED_LOCKS, "FencedLocks._renew_or_reclaim", "self.in_grace(now_ms)", "True"),
-        ("tests/broker/fence/test_fenced_restarts.py",),
+        ("tests/broker/ownership/test_fenced_restarts.py",),
     ),
     Protection(
         "fence-cancelled-comes-again",
@@ -330,7 +330,7 @@ FENCED: Final = (
         "fence-reset-owner",
         "A reset of a period that another has followed is stored.",
         edited(OFFSET, "reset_own_offset", "check_owner(broker, connection, header, Act.RESET, now_ms)", ""),
-        ("tests/broker/fence/test_fence_epochs.py",),
+        ("tests/broker/ownership/test_fence_epochs.py",),
     ),
     Protection(
         "fence-answer-of-ended-connection",

@@ -11,7 +11,7 @@ from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
 )
-from tests.broker.fence.fence_clients import Ours, World, committed, next_offset, refused
+from tests.broker.ownership.fence_clients import Ours, World, committed, next_offset, refused
 
 C = ResponseCode
 LEASE_MS = 60_000

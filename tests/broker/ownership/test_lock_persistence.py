@@ -15,8 +15,8 @@ from lockstep.protocol.epochs import boot_of
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, ResetOwnOffsetResponseHeader
 from lockstep.simulation import World, simulate
-from tests.broker.fence.kept_fences import LEASE_MS, QUEUES, KeptFences
 from tests.broker.helpers import send_header
+from tests.broker.ownership.kept_fences import LEASE_MS, QUEUES, KeptFences
 
 TABLE = "store/config/lockTable.log"
 SEEDS = range(20)

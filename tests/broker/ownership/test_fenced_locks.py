@@ -7,8 +7,8 @@ from lockstep.broker.ownership.rocketmq_locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.epochs import COUNTER_MAX, make_epoch
 from lockstep.protocol.model import MessageQueue
-from tests.broker.fence.fences import LEASE_MS, QUEUE, Fences, steps_of
 from tests.broker.helpers import NOW_MS, queues_of
+from tests.broker.ownership.fences import LEASE_MS, QUEUE, Fences, steps_of
 
 # Epochs -----------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from lockstep.protocol.headers.messaging import (
     ResetOwnOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from tests.broker.fence.fence_clients import Java, World, committed, next_offset, refused
+from tests.broker.ownership.fence_clients import Java, World, committed, next_offset, refused
 
 C = ResponseCode
 MARK_MS, LEASE_MS = 30_000, 60_000

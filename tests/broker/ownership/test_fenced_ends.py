@@ -5,8 +5,8 @@ import pytest
 from lockstep.broker.ownership.fenced.index import TAKEN_AT_ONCE_MAX
 from lockstep.broker.ownership.fenced.locks import ChangeCause, FenceAnswer
 from lockstep.protocol.model import MessageQueue
-from tests.broker.fence.fences import DELAY_MS, LEASE_MS, LEGACY_MS, Fences
 from tests.broker.helpers import NOW_MS
+from tests.broker.ownership.fences import DELAY_MS, LEASE_MS, LEGACY_MS, Fences
 
 # The end of a connection ------------------------------------------------------------------------------------------
 

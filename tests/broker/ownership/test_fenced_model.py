@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.protocol.epochs import boot_of
-from tests.broker.fence.fences import DELAY_MS, LEASE_MS, LEGACY_MS, Fences
 from tests.broker.helpers import NOW_MS
+from tests.broker.ownership.fences import DELAY_MS, LEASE_MS, LEGACY_MS, Fences
 
 CLIENTS = ("a", "b", "java", "go")
 LEGACY = ("java", "go")

@@ -8,8 +8,8 @@ from lockstep.broker.ownership.fenced.denial import Act, Reason
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from tests.broker.fence.fence_clients import Java, World, committed, next_offset, refused
 from tests.broker.helpers import FakeConnection
+from tests.broker.ownership.fence_clients import Java, World, committed, next_offset, refused
 
 C = ResponseCode
 LEASE_MS, SUSPEND_MS = 60_000, 15_000

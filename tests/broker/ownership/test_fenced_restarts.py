@@ -3,8 +3,8 @@
 from lockstep.broker.ownership.fenced.locks import ChangeCause, FenceAnswer, StoredLock
 from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch
 from lockstep.protocol.model import MessageQueue
-from tests.broker.fence.fences import LEASE_MS, QUEUE, Fences
 from tests.broker.helpers import NOW_MS
+from tests.broker.ownership.fences import LEASE_MS, QUEUE, Fences
 
 # After a restart --------------------------------------------------------------------------------------------------
 
