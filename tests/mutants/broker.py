@@ -24,8 +24,8 @@ LOCKS: Final = "lockstep.broker.ownership.rocketmq_locks"
 MEMBERS: Final = "lockstep.broker.catalog.members"
 SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 
-ONE_READ: Final = ("tests/broker/requests/test_send_run.py",)
-WRITTEN: Final = ("tests/broker/kept/test_table_writer.py",)
+ONE_READ: Final = ("tests/broker/fronts/test_send_run.py",)
+WRITTEN: Final = ("tests/broker/persistence/test_table_writer.py",)
 FENCED_LOCKS: Final = ("tests/broker/ownership/test_fenced_locks.py",)
 FENCE_EPOCHS: Final = ("tests/broker/ownership/test_fence_epochs.py",)
 
@@ -34,13 +34,13 @@ BROKER: Final = (
         "broker-lock-age-of-takeover",
         "A lock that was taken over is forgotten ten lives after the last renewal of the owner before.",
         edited(LOCKS, "RebalanceLockManager._put", "queue in entries", "False"),
-        ("tests/broker/state/test_lock_manager.py",),
+        ("tests/broker/ownership/test_lock_manager.py",),
     ),
     Protection(
         "sequence-of-present-connection",
         "The broker forgets the send sequence of a producer that has connected again.",
         edited(SEND_SEQUENCES, "SendSequences.refusal", "entry.connection = connection", ""),
-        ("tests/broker/requests/test_send_sequences.py",),
+        ("tests/broker/messages/test_send_sequences.py",),
     ),
     Protection(
         "numbered-sends-one-by-one",
@@ -86,7 +86,7 @@ BROKER: Final = (
         "hold-of-others",
         "When the owner of a queue changes, the held pulls of other groups are never answered.",
         edited(HELD_PULLS, "PullHold.take", ("if kept:\n    self._held[key] = kept"), ""),
-        ("tests/broker/requests/test_pull_hold.py",),
+        ("tests/broker/fronts/test_pull_hold.py",),
     ),
     Protection(
         "fence-delay-noticed",
@@ -176,7 +176,7 @@ BROKER: Final = (
         "members-told-of-new-name",
         "The members are not told when a client of a known connection has another id.",
         edited(MEMBERS, "ConsumerManager.register", "known.client_id != channel.client_id", "False"),
-        ("tests/broker/state/test_consumer_manager.py",),
+        ("tests/broker/catalog/test_consumer_manager.py",),
     ),
     Protection(
         "nothing-after-lost-send",
@@ -187,7 +187,7 @@ BROKER: Final = (
             "expected = entry.next_sequence",
             "expected = max(entry.next_sequence, 0)",
         ),
-        ("tests/broker/requests/test_send_sequences.py",),
+        ("tests/broker/messages/test_send_sequences.py",),
     ),
     Protection(
         "delayed-not-passed-over",
@@ -198,18 +198,18 @@ BROKER: Final = (
             ("is_damaged = True\nbreak"),
             ("is_damaged = True\nself._offsets[level] = offset + 1\ncontinue"),
         ),
-        ("tests/broker/state/test_delay_service.py",),
+        ("tests/broker/messages/test_delay_service.py",),
     ),
     Protection(
         "delayed-by-repaired-entry",
         "A delayed message whose entry was damaged comes before its time.",
         edited(SERVICE, "DelayService.due", "not self._is_due(level, now_ms)", "False"),
-        ("tests/broker/kept/test_delay_recovery.py",),
+        ("tests/broker/persistence/test_delay_recovery.py",),
     ),
     Protection(
         "delayed-late-on-disk",
         "A delayed message that reaches the disk after its time waits for the next one.",
         edited(DURABLE_STORE, "DurableStore._on_arrived", "self._broker_tables.delays.waits(code)", ""),
-        ("tests/broker/kept/test_delay_recovery.py",),
+        ("tests/broker/persistence/test_delay_recovery.py",),
     ),
 )

@@ -39,13 +39,13 @@ KEPT: Final = (
             "self._flush_sync and (stored or self._is_repeated(command))",
             "False",
         ),
-        ("tests/broker/requests/test_unsafe_answers.py",),
+        ("tests/broker/fronts/test_unsafe_answers.py",),
     ),
     Protection(
         "kept-offsets-read",
         "A broker that starts again has forgotten the stored offsets.",
         edited(CONFIG_FILES, "ConfigFiles.load", "offsets is not None", "False"),
-        ("tests/broker/kept/test_kept_offsets.py",),
+        ("tests/broker/persistence/test_kept_offsets.py",),
     ),
     Protection(
         "kept-offsets-written",
@@ -56,7 +56,7 @@ KEPT: Final = (
             "[writing, partial(self._write, DELAYS, self._delay_offsets())]",
             "[partial(self._write, DELAYS, self._delay_offsets())]",
         ),
-        ("tests/broker/kept/test_restart_trace.py",),
+        ("tests/broker/persistence/test_restart_trace.py",),
     ),
     Protection(
         "kept-behind-checkpoint",
@@ -68,7 +68,7 @@ KEPT: Final = (
         "delayed-not-ahead",
         "After the store lost its newest messages, later delayed messages are skipped.",
         edited(DURABLE_STORE, "DurableStore._open", "tables.delays.cut()", ""),
-        ("tests/broker/kept/test_delay_recovery.py",),
+        ("tests/broker/persistence/test_delay_recovery.py",),
     ),
     Protection(
         "kept-mark-of-a-start",
@@ -92,7 +92,7 @@ KEPT: Final = (
             "lambda topic, queue_id, offset, *rest, **more: broker.store.get(topic, queue_id, "
             "max(offset, broker.store.max_offset(topic, queue_id) - 1), *rest, **more)",
         ),
-        ("tests/broker/requests/test_pull.py",),
+        ("tests/broker/fronts/test_pull.py",),
     ),
     Protection(
         "members-expire",
@@ -109,7 +109,7 @@ KEPT: Final = (
             "count_delivered(store, tables.delays, self.tables.delays_log_offset)",
             "0",
         ),
-        ("tests/broker/kept/test_delay_recovery.py",),
+        ("tests/broker/persistence/test_delay_recovery.py",),
     ),
     Protection(
         "half-ended-once",
@@ -120,7 +120,7 @@ KEPT: Final = (
             "self._mark_last_commit(now_ms) if self.data_dir.crashed else None",
             "None",
         ),
-        ("tests/broker/kept/test_kept_transactions.py",),
+        ("tests/broker/persistence/test_kept_transactions.py",),
     ),
     Protection(
         "routes-of-the-living",

@@ -49,13 +49,13 @@ LOCKS: Final = (
             "entry.client_id == client_id and not expired",
             "not expired",
         ),
-        ("tests/broker/state/test_lock_manager.py",),
+        ("tests/broker/ownership/test_lock_manager.py",),
     ),
     Protection(
         "broker-unlock-owner",
         "A client frees the lock of another.",
         edited(BROKER_LOCKS, "RebalanceLockManager.unlock_batch", "entry.client_id != client_id", "False"),
-        ("tests/broker/state/test_lock_manager.py",),
+        ("tests/broker/ownership/test_lock_manager.py",),
     ),
     # The client's belief in it
     Protection(
@@ -175,7 +175,7 @@ LOCKS: Final = (
             "return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)",
             ("entry.last_update_ms = now_ms\nreturn LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)"),
         ),
-        ("tests/broker/state/test_lock_manager.py",),
+        ("tests/broker/ownership/test_lock_manager.py",),
     ),
     Protection(
         "broker-takeover-owner",
@@ -192,13 +192,13 @@ LOCKS: Final = (
                 "old, seen_ms, cause = (entry.client_id, entry.last_update_ms, ChangeCause.TAKEN_OVER)"
             ),
         ),
-        ("tests/broker/state/test_lock_manager.py",),
+        ("tests/broker/ownership/test_lock_manager.py",),
     ),
     Protection(
         "broker-unlock-asked",
         "An unlock frees all queues of its client.",
         edited(BROKER_LOCKS, "RebalanceLockManager.unlock_batch", "queues", "list(entries)"),
-        ("tests/broker/state/test_lock_manager.py",),
+        ("tests/broker/ownership/test_lock_manager.py",),
     ),
     Protection(
         "broker-grant-each",
@@ -209,13 +209,13 @@ LOCKS: Final = (
             "tuple([answer.queue for answer in answers if answer.outcome.owned])",
             "body.mq_set if any((answer.outcome.owned for answer in answers)) else ()",
         ),
-        ("tests/broker/requests/test_processors.py",),
+        ("tests/broker/fronts/test_processors.py",),
     ),
     Protection(
         "broker-lock-kept",
         "A lock is forgotten half a second after its last renewal.",
         edited(BROKER_LOCKS, "RebalanceLockManager.expire", "KEPT_LIVES * self.max_live_time_ms", "500"),
-        ("tests/broker/state/test_lock_manager.py",),
+        ("tests/broker/ownership/test_lock_manager.py",),
     ),
     Protection(
         "broker-lock-connection",
@@ -231,7 +231,7 @@ LOCKS: Final = (
                 "yield from self.notices(departure.consumer_group)"
             ),
         ),
-        ("tests/broker/requests/test_processors.py",),
+        ("tests/broker/fronts/test_processors.py",),
     ),
     Protection(
         "client-renewal-of-its-broker",

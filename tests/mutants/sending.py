@@ -22,16 +22,16 @@ CLIENT_TOGETHER: Final = "lockstep.client.producer.together"
 
 SENDS: Final = (
     "tests/client/producer/test_send_sequence.py",
-    "tests/broker/requests/test_send_sequences.py",
+    "tests/broker/messages/test_send_sequences.py",
     "tests/scenarios/producers/test_sends.py",
 )
 TOGETHER: Final = (
     "tests/client/producer/test_send_together.py",
-    "tests/broker/requests/test_send_together.py",
+    "tests/broker/fronts/test_send_together.py",
     "tests/client/producer/test_send_order.py",
 )
 KEYED_SENDS: Final = ("tests/client/producer/test_keyed_sends.py",)
-FIND_SENT: Final = ("tests/broker/requests/test_find_sent.py",)
+FIND_SENT: Final = ("tests/broker/fronts/test_find_sent.py",)
 KEYS: Final = ("tests/client/dispatch/test_key_queues.py", "tests/client/dispatch/test_consume_by_key.py")
 
 SENDING: Final = (
@@ -184,13 +184,13 @@ SENDING: Final = (
             ("failed.add(queue.key)\nself.broker.send_sequences.failed(queue.key, queue.generation)"),
             "",
         ),
-        ("tests/broker/requests/test_send_together.py",),
+        ("tests/broker/fronts/test_send_together.py",),
     ),
     Protection(
         "sends-behind-a-lost-one",
         "Sends behind one whose sync failed are stored.",
         edited(SEND_SEQUENCES, "SendSequences.failed", "entry.next_sequence = -1", ""),
-        ("tests/broker/requests/test_unsafe_answers.py",),
+        ("tests/broker/fronts/test_unsafe_answers.py",),
     ),
     Protection(
         "sends-of-one-queue",

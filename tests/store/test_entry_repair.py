@@ -9,7 +9,7 @@ from lockstep.protocol.filter import tags_code
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.store import GetStatus
 from lockstep.store.format.layout import ENTRY_BYTES
-from tests.broker.kept.kept_broker import kept, until
+from tests.broker.persistence.kept_broker import kept, until
 from tests.store.stores import FolderStore, get, record
 
 SIZES: dict[str, Any] = {"segment_bytes": 8 << 20, "queue_file_bytes": 20_000}

@@ -13,7 +13,7 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store.data_dir import DataDir
 from lockstep.store.format.layout import Checkpoint
-from tests.broker.kept.kept_broker import DEADLINE_S, kept, until
+from tests.broker.persistence.kept_broker import DEADLINE_S, kept, until
 from tests.store.stores import record
 
 

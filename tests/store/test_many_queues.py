@@ -8,7 +8,7 @@ import pytest
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.remoting.host.storage import StoredFile
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Disk, Kept, until
+from tests.broker.persistence.kept_broker import Disk, Kept, until
 from tests.store import stores
 from tests.store.stores import record
 

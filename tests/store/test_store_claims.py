@@ -15,7 +15,7 @@ from lockstep.store.check.store import StoreCheck
 from lockstep.store.format.files import FileRun
 from lockstep.store.format.layout import Checkpoint, decode_checkpoint, encode_checkpoint
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Kept, kept, until
+from tests.broker.persistence.kept_broker import Kept, kept, until
 from tests.store.stores import record
 
 FILES: dict[str, Any] = {"segment_bytes": 45_000, "flush_sync": False}

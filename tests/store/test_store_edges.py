@@ -18,7 +18,7 @@ from lockstep.store.data_dir import DataDir
 from lockstep.store.file.segments import Segments
 from lockstep.store.format.log_records import next_record
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import DEADLINE_S, Kept, kept, until
+from tests.broker.persistence.kept_broker import DEADLINE_S, Kept, kept, until
 from tests.store.stores import queried, record
 from tests.store.test_entry_repair import blank
 

@@ -21,7 +21,7 @@ from lockstep.store.data_dir import DataDir
 from lockstep.store.durability import recovery as file_recovery
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog
-from tests.broker.kept.kept_broker import SMALL, Disk, Kept, kept, until
+from tests.broker.persistence.kept_broker import SMALL, Disk, Kept, kept, until
 from tests.store.stores import FolderStore, record
 
 HOUR_MS = 3_600_000

@@ -17,8 +17,8 @@ from lockstep.protocol.headers.messaging import (
     ResetOwnOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from tests.broker.fronts.java_frames import commit_fields, heartbeat_body, lock_body, pull_fields, send_back_fields
 from tests.broker.helpers import FakeConnection, Peer, pull_header, queues_of, send_header
-from tests.broker.requests.java_frames import commit_fields, heartbeat_body, lock_body, pull_fields, send_back_fields
 
 __all__ = ["Java", "Ours", "World", "committed", "next_offset", "refused"]
 

@@ -8,7 +8,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import ResetOffsetRequestHeader
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
 from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks
-from tests.broker.requests.java_frames import commit_fields, heartbeat_body, lock_body, pull_fields
+from tests.broker.fronts.java_frames import commit_fields, heartbeat_body, lock_body, pull_fields
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 

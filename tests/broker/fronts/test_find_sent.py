@@ -16,7 +16,7 @@ from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.messaging import FindSentRequestHeader, SendMessageResponseHeader
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from tests.broker.helpers import Peer, heartbeat_of
-from tests.broker.kept.kept_broker import kept, until
+from tests.broker.persistence.kept_broker import kept, until
 
 C = ResponseCode
 FIND = RequestCode.FIND_SENT

@@ -17,7 +17,7 @@ from lockstep.protocol.headers.messaging import QueueRequestHeader
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from lockstep.store import AppendResult, Record, StoreFull
 from tests.broker.helpers import NOW_MS, RecordingLog, over_the_wire, pull_header, send_header
-from tests.broker.kept.kept_broker import Kept, kept, until
+from tests.broker.persistence.kept_broker import Kept, kept, until
 from tests.remoting import helpers
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE

@@ -14,7 +14,7 @@ from lockstep.protocol.headers.together import SendTogetherRequestHeader
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from lockstep.protocol.messages.together import NO_NUMBERS, FrameQueue, decode_rows, encode_sends
 from tests.broker.helpers import NOW_MS, over_the_wire, pull_header, send_header
-from tests.broker.kept.kept_broker import Kept, kept, until
+from tests.broker.persistence.kept_broker import Kept, kept, until
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 TWO = encode_batch([BatchRecord(0, b"one", ""), BatchRecord(0, b"two", "")])

@@ -12,7 +12,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.store.base import TakenTopic
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Kept, kept, until
+from tests.broker.persistence.kept_broker import Kept, kept, until
 from tests.open_files import open_files
 from tests.store.stores import record
 

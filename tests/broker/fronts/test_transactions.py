@@ -18,8 +18,8 @@ from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import encode_properties
 from lockstep.store import StoreFull
+from tests.broker.fronts.test_send import stored
 from tests.broker.helpers import NOW_MS, Peer, heartbeat_of
-from tests.broker.requests.test_send import stored
 
 C = ResponseCode
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"

@@ -10,8 +10,8 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.messages.message import MessageExt, decode_messages
+from tests.broker.fronts.test_send import stored
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, pull_header
-from tests.broker.requests.test_send import stored
 
 C = ResponseCode
 

@@ -11,8 +11,8 @@ from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.remoting.settings import SettingError
 from lockstep.store import AppendResult, GetResult, GetStatus, Record, StoreFull
+from tests.broker.fronts.test_send import stored
 from tests.broker.helpers import NOW_MS, Peer, consumer, pull_header
-from tests.broker.requests.test_send import stored
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 SUSPEND_AND_TEXT = 6

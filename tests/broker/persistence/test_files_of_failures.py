@@ -20,7 +20,7 @@ from lockstep.remoting.settings import SettingError
 from lockstep.store.check.store import StoreCheck
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog
-from tests.broker.kept.kept_broker import SMALL
+from tests.broker.persistence.kept_broker import SMALL
 from tests.open_files import open_files
 from tests.store.stores import FolderStore, record
 

@@ -12,7 +12,7 @@ from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
 from lockstep.protocol.names import HALF_TOPIC
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Kept, kept, until
+from tests.broker.persistence.kept_broker import Kept, kept, until
 from tests.store.stores import record
 
 __all__ = [

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.store.check.store import StoreCheck
-from tests.broker.kept.kept_broker import Kept, kept
-from tests.broker.state.made_again import (
+from tests.broker.catalog.made_again import (
     LATER_MS,
     NEW,
     copied,
@@ -20,6 +19,7 @@ from tests.broker.state.made_again import (
     max_offsets,
     put,
 )
+from tests.broker.persistence.kept_broker import Kept, kept
 from tests.store.stores import queried, record
 
 

@@ -10,9 +10,9 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
 from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.protocol.names import HALF_TOPIC
+from tests.broker.catalog.made_again import NEW, copied, copy, create, delayed, delete, max_offsets, put, send_half
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Kept, kept, until
-from tests.broker.state.made_again import NEW, copied, copy, create, delayed, delete, max_offsets, put, send_half
+from tests.broker.persistence.kept_broker import Kept, kept, until
 
 # Offsets ------------------------------------------------------------------------------------------------------------
 

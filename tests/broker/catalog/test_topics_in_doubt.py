@@ -9,9 +9,7 @@ import pytest
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.names import HALF_TOPIC
 from lockstep.store.check.store import StoreCheck
-from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import kept
-from tests.broker.state.made_again import (
+from tests.broker.catalog.made_again import (
     LATER_MS,
     NEW,
     copy,
@@ -23,6 +21,8 @@ from tests.broker.state.made_again import (
     put,
     send_half,
 )
+from tests.broker.helpers import NOW_MS
+from tests.broker.persistence.kept_broker import kept
 
 DOUBTS = ["older table", "table of Apache"]
 

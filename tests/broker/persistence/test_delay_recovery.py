@@ -10,7 +10,7 @@ import pytest
 from lockstep.protocol.messages import properties as names
 from lockstep.store.base import QueueEntry
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Kept, kept, until
+from tests.broker.persistence.kept_broker import Kept, kept, until
 from tests.store.stores import record
 
 LIFE: dict[str, Any] = {"flush_sync": False, "flush_interval_ms": 60_000}  # nothing is written but what a test writes

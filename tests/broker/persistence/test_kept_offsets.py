@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.broker.kept.kept_broker import Kept, kept
+from tests.broker.persistence.kept_broker import Kept, kept
 
 GOOD = {"T@G": {"0": 7, "1": -1}, "gone@G": {"3": 9}, "%RETRY%G@G": {"0": 2}}
 BAD = {"no topic@G": {"0": 1}, "T@no group": {"0": 1}, "T": {"0": 1}, "T@H": {"-1": 1, "2": -2, "3": 4}}

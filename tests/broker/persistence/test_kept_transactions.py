@@ -13,7 +13,7 @@ from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
 from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.store import Record
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Kept, kept, until
+from tests.broker.persistence.kept_broker import Kept, kept, until
 from tests.store.stores import record
 
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -17,7 +17,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from tests.broker.helpers import NOW_MS, consumer, heartbeat_of
-from tests.broker.kept.kept_broker import Kept, kept, until
+from tests.broker.persistence.kept_broker import Kept, kept, until
 
 TOPICS = "topics.json.tmp"
 

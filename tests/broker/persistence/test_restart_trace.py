@@ -13,7 +13,7 @@ from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS
-from tests.broker.kept.kept_broker import Kept, kept
+from tests.broker.persistence.kept_broker import Kept, kept
 from tests.store.stores import record
 
 

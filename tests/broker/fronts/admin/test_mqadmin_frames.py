@@ -17,7 +17,7 @@ from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, heartbe
 from tests.rows import by_row
 
 R = RequestCode
-RECORDING = Path(__file__).parents[2] / "vectors" / "mqadmin-4.9.8.jsonl"
+RECORDING = Path(__file__).parents[3] / "vectors" / "mqadmin-4.9.8.jsonl"
 GROUPS = ("JG1", "CG1", "NG1", "bench_cg_3866350160640", "bench_cg_3871114763497")
 TABLES = ("brokerAddrTable", "clusterAddrTable", "brokerAddrs", "filterServerTable")  # their names are data
 NOT_COMPARED = {R.PULL_MESSAGE, R.QUERY_MESSAGE}  # their bodies are messages; other tests have them

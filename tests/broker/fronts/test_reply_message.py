@@ -12,8 +12,8 @@ from lockstep.protocol.headers.messaging import (
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.messages.properties import decode_properties
 from lockstep.remoting.errors import RequestTimeout
+from tests.broker.fronts.test_send import stored
 from tests.broker.helpers import NOW_MS, Peer, heartbeat_of, send_header
-from tests.broker.requests.test_send import stored
 
 C = ResponseCode
 TOPIC = "DefaultCluster_REPLY_TOPIC"
