@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from lockstep.client.message_selector import MessageSelector
     from lockstep.client.producer.producer import Producer, SendCallback
     from lockstep.client.producer.request_reply import ReplyMessage, reply_message
-    from lockstep.client.producer.result import SendResult
     from lockstep.client.producer.selectors import (
         MessageQueueSelector,
         select_by_hash,
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
         TransactionSendResult,
     )
     from lockstep.client.pull_config import LitePullConsumerConfig, PullConsumerConfig
+    from lockstep.client.send_result import SendResult
     from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.codes import SerializeType
     from lockstep.protocol.messages.compression import CompressionType
@@ -202,7 +202,7 @@ EXPORTS = {
     "lockstep.client.consumer.ownership.topic_watch": "TopicMessageQueueChangeListener",
     "lockstep.client.producer.request_reply": "ReplyMessage reply_message",
     "lockstep.client.producer.selectors": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",
-    "lockstep.client.producer.result": "SendResult",
+    "lockstep.client.send_result": "SendResult",
     "lockstep.client.producer.transaction": (
         "HalfMessage TransactionListener TransactionProducer TransactionSendResult"
     ),

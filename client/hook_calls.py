@@ -18,7 +18,7 @@ from lockstep.client.hooks import (
     SendMessageContext,
     SendMessageHook,
 )
-from lockstep.client.producer.result import SendResult
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue

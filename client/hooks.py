@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from lockstep.client.producer.result import SendResult
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 

@@ -17,7 +17,7 @@ from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.consumer.listener import AnyListener, ConsumeOrderlyContext, ConsumeOrderlyStatus
-from lockstep.client.consumer.offsets.initial import DEFAULT_LOOK_BACK_MS
+from lockstep.client.consumer.ownership.first_offset import DEFAULT_LOOK_BACK_MS
 from lockstep.client.consumer.push import PushConsumer
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.client.profiles import profiled

@@ -24,7 +24,7 @@ from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader, ch
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError, SendError, SendOutcome
 from lockstep.client.producer.producer import Producer
-from lockstep.client.producer.result import SendResult
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.messages.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 from lockstep.protocol.model import Message, MessageQueue

@@ -7,8 +7,8 @@ from typing import Any, Final
 from lockstep.client.config import ClientConfig
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.explained import PROPERTY as EXPLAINED
+from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.errors import must_propagate
 from lockstep.client.instance.client import BrokerCall
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody

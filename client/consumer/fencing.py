@@ -7,12 +7,12 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from lockstep.client.consumer.dispatch.base import ConsumeService
-from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.offsets.fenced import FencedCommits
+from lockstep.client.consumer.ownership.fenced_commits import FencedCommits
 from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
+from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.period_end import PeriodEnds
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, log_or_raise
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant

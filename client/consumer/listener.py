@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import LockLostError, must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from lockstep.client.consumer.buffer import NOT_KNOWN, LiteQueue, LiteQueues
+from lockstep.client.consumer.flow_control import FlowControl, FlowLimits
 from lockstep.client.consumer.member import GroupMember, MemberSettings
-from lockstep.client.consumer.offsets.initial import FirstOffset
+from lockstep.client.consumer.ownership.first_offset import FirstOffset
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.topic_watch import QueueWatch
-from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_loop import FlowControl, FlowLimits, PullLoop
+from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.client.consumer.pull_request import PullCalls, PullResult
 from lockstep.client.errors import ConsumerError
 from lockstep.client.pull_config import LitePullConsumerConfig

@@ -14,13 +14,13 @@ from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
 from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumerStatsManager
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
 from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import log_or_raise, must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import ClientRole, MQClientInstance

@@ -4,8 +4,8 @@ from collections import Counter
 from typing import Final
 
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
-from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.metric_families import Rows
 
 __all__ = ["consumer_rows"]

@@ -7,7 +7,7 @@ from lockstep.client.callables import check_function
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.offsets.store import ReadOffsetType
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullStatus
 from lockstep.client.consumer.send_back import SendBack
 from lockstep.client.errors import ConsumerError, log_or_raise

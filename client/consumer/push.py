@@ -15,7 +15,7 @@ from lockstep.client.consumer.listener import LISTENER_PARAMETERS, AnyListener
 from lockstep.client.consumer.member import MemberSettings
 from lockstep.client.consumer.metrics import consumer_rows
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.push_member import Consumption, PushMember
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hooks import ConsumeMessageHook

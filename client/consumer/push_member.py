@@ -5,21 +5,22 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.client.config import Fenced
 from lockstep.client.consumer.broker_requests import Listening
+from lockstep.client.consumer.cache.arrivals import Arrivals
 from lockstep.client.consumer.dispatch.base import ServiceParts
-from lockstep.client.consumer.dispatch.call_times import Arrivals
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.table import OrderingRow
 from lockstep.client.consumer.fencing import Fencing, FencingParts, OnAcquired, OnLost
+from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import AnyListener, AroundListener, ListenerCall
 from lockstep.client.consumer.member import GroupMember, MemberSettings
-from lockstep.client.consumer.offsets.initial import FirstOffset
 from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
+from lockstep.client.consumer.ownership.first_offset import FirstOffset
 from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.period_end import PeriodEnds
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.reset import OffsetReset
-from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_loop import FlowControl, PullLoop
+from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.client.consumer.pull_request import PullCalls, PullResult
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError, SendError
 from lockstep.client.producer.retries import Fence, InnerProducer
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name

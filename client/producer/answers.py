@@ -4,7 +4,7 @@ from typing import Final
 
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.producer.outgoing import Outgoing
-from lockstep.client.producer.result import SendResult, SendStatus
+from lockstep.client.send_result import SendResult, SendStatus
 from lockstep.protocol.codes import ResponseCode, SysFlag, response_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError

@@ -11,8 +11,8 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.producer.answers import new_send_error
 from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture
-from lockstep.client.producer.result import SendResult, SendStatus
 from lockstep.client.producer.sequencer import SequenceNumber
+from lockstep.client.send_result import SendResult, SendStatus
 from lockstep.protocol.codes import BATCHED_PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError, LocalProtocolError

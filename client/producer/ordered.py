@@ -12,8 +12,8 @@ from lockstep.client.producer.answers import read_send_reply
 from lockstep.client.producer.batches import Batch, BatchRefusedError
 from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture
 from lockstep.client.producer.request import SendRequests, open_sender
-from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.sequencer import SendSequence, SequenceBrokenError, SequenceNumber
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint

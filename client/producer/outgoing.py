@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lockstep.client.hooks import CommunicationMode
-from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.sequencer import SequenceNumber
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.model import Message, MessageQueue
 

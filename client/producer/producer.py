@@ -19,11 +19,11 @@ from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.publish_queues import PublishQueues
 from lockstep.client.producer.request import SendRequests, common_sharding_key
 from lockstep.client.producer.request_reply import Replies, RequestMessage
-from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.round_robin import AnywhereSender
 from lockstep.client.producer.selectors import MessageQueueSelector, select_by_hash
 from lockstep.client.producer.send_trace import SendTrace
 from lockstep.client.producer.wrong_types import check_timeout, wrong_type
+from lockstep.client.send_result import SendResult
 from lockstep.client.tls import with_tls
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError

@@ -16,7 +16,7 @@ from lockstep.client.producer.batches import BatchRefusedError
 from lockstep.client.producer.outgoing import OneSend, Outgoing
 from lockstep.client.producer.publish_queues import PublishQueues
 from lockstep.client.producer.request import SendRequests, open_sender
-from lockstep.client.producer.result import SEND_OK, SendResult
+from lockstep.client.send_result import SEND_OK, SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.producer.outgoing import Outgoing
-from lockstep.client.producer.result import SendResult
+from lockstep.client.send_result import SendResult
 from lockstep.order.traces.trace import TraceWriter
 
 __all__ = ["SendTrace"]

@@ -17,8 +17,8 @@ from lockstep.client.errors import SendError, SendOutcome, must_propagate
 from lockstep.client.producer.answers import new_send_error
 from lockstep.client.producer.batches import Batch
 from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture
-from lockstep.client.producer.result import SEND_OK, SendResult
 from lockstep.client.producer.sequencer import SequenceNumber
+from lockstep.client.send_result import SEND_OK, SendResult
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, HeaderError, LocalProtocolError

@@ -17,8 +17,8 @@ from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, Loc
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.producer.producer import Producer, ProducerOptions, ProducerParts
 from lockstep.client.producer.request_reply import introduce
-from lockstep.client.producer.result import SEND_OK, SendResult
 from lockstep.client.producer.wrong_types import wrong_type
+from lockstep.client.send_result import SEND_OK, SendResult
 from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError

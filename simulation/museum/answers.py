@@ -1,6 +1,6 @@
 """Exhibits about the answer of a listener."""
 
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.order import Kind
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import Swarm

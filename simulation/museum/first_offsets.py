@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from lockstep.client.consumer.offsets.initial import FirstOffset
 from lockstep.client.consumer.offsets.store import NO_OFFSET, RemoteBrokerOffsetStore
+from lockstep.client.consumer.ownership.first_offset import FirstOffset
 from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.client.errors import NoRouteError
 from lockstep.order import Kind

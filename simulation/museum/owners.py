@@ -6,8 +6,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedLocks
 from lockstep.broker.ownership.rocketmq_locks import LockOutcome
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.order import Kind
 from lockstep.simulation.lab.experiment import LockMode

@@ -6,8 +6,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from lockstep.broker.ownership.rocketmq_locks import LockAnswer, LockOutcome, RebalanceLockManager
 from lockstep.client.consumer.ownership.locks import QueueLocks
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.push_member import PushMember
 from lockstep.protocol.model import MessageQueue
 from lockstep.simulation.lab.findings import Wrong

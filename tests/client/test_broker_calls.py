@@ -9,8 +9,8 @@ from lockstep.client import ConsumerConfig, MessageQueue
 from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
+from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.protocol.bodies.client import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -11,10 +11,10 @@ __all__ = ["CONSUMING"]
 BASE: Final = "lockstep.client.consumer.dispatch.base"
 ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
 MEMBER: Final = "lockstep.client.consumer.member"
-OFFSET_MAP: Final = "lockstep.client.consumer.offset_map"
+OFFSET_MAP: Final = "lockstep.client.consumer.cache.offset_map"
 STORE: Final = "lockstep.client.consumer.offsets.store"
 CLIENT_REBALANCE: Final = "lockstep.client.consumer.ownership.rebalance"
-PROCESS_QUEUE: Final = "lockstep.client.consumer.process_queue"
+PROCESS_QUEUE: Final = "lockstep.client.consumer.ownership.process_queue"
 PULL_LOOP: Final = "lockstep.client.consumer.pull_loop"
 PUSH_MEMBER: Final = "lockstep.client.consumer.push_member"
 

@@ -27,7 +27,7 @@ LEASE_WATCH: Final = "lockstep.client.consumer.ownership.lease_watch"
 LOCK_STATES: Final = "lockstep.client.consumer.ownership.lock_states"
 CLIENT_LOCKS: Final = "lockstep.client.consumer.ownership.locks"
 PERIOD_END: Final = "lockstep.client.consumer.ownership.period_end"
-PROCESS_QUEUE: Final = "lockstep.client.consumer.process_queue"
+PROCESS_QUEUE: Final = "lockstep.client.consumer.ownership.process_queue"
 
 CHECKS: Final = "broker/ownership/fenced/checks.py"
 LOCKS: Final = "broker/ownership/fenced/locks.py"

@@ -16,7 +16,7 @@ CLIENT_LOCK_STATES: Final = "lockstep.client.consumer.ownership.lock_states"
 CLIENT_LOCKS: Final = "lockstep.client.consumer.ownership.locks"
 REBALANCE: Final = "lockstep.client.consumer.ownership.rebalance"
 RESET: Final = "lockstep.client.consumer.ownership.reset"
-PROCESS_QUEUE: Final = "lockstep.client.consumer.process_queue"
+PROCESS_QUEUE: Final = "lockstep.client.consumer.ownership.process_queue"
 PUSH_MEMBER: Final = "lockstep.client.consumer.push_member"
 
 TAKEOVER: Final = ("tests/scenarios/locks/test_takeover.py", "tests/scenarios/locks/test_partitions.py")

@@ -19,7 +19,7 @@ from lockstep.client import (
     PushConsumer,
     SendMessageContext,
 )
-from lockstep.client.consumer.dispatch.call_times import Arrivals
+from lockstep.client.consumer.cache.arrivals import Arrivals
 from lockstep.client.histogram import Histogram
 from lockstep.client.metric_families import TOPICS_MAX
 from lockstep.client.producer.metrics import OTHER_TOPICS, SendTimes

@@ -10,9 +10,9 @@ from lockstep.client.consumer.dispatch.call_start import CallStarts
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ListenerCall
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_port import Locks
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError, log_or_raise
 from lockstep.protocol.messages import properties as names

@@ -15,9 +15,9 @@ from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue, KeyQ
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.dispatch.workers import Workers
+from lockstep.client.consumer.flow_control import most_bytes
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
-from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_loop import most_bytes
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import log_or_raise
 from lockstep.protocol.messages.message import MessageExt

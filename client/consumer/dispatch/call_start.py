@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS, LoopKept
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog

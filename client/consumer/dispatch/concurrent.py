@@ -14,7 +14,7 @@ from lockstep.client.consumer.dispatch.base import YIELD_AFTER, ConsumeService, 
 from lockstep.client.consumer.dispatch.call_start import CallStart
 from lockstep.client.consumer.dispatch.workers import Workers
 from lockstep.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
 from lockstep.client.errors import log_or_raise
 from lockstep.protocol.bodies.heartbeat import MessageModel

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, log_or_raise
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.messages.message import MessageExt

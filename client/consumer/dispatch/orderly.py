@@ -8,7 +8,7 @@ from lockstep.client.consumer.dispatch.call_start import CallStart, fence_fields
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import TopicTotals
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import log_or_raise
 from lockstep.protocol.messages.message import MessageExt

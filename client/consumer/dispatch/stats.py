@@ -6,7 +6,8 @@ of the last hour, with a sample every 10 min, so a failure is visible only after
 
 from collections.abc import Mapping
 
-from lockstep.client.consumer.dispatch.call_times import Arrivals, CallTimes
+from lockstep.client.consumer.cache.arrivals import Arrivals
+from lockstep.client.consumer.dispatch.call_times import CallTimes
 from lockstep.protocol.bodies.client import ConsumeStatus
 from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
 

@@ -11,7 +11,7 @@ from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurren
 from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters, SendBack
 from lockstep.protocol.selector import KeyOf
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.lock_port import Refused
+from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.errors import must_propagate
 from lockstep.protocol.model import MessageQueue
 

@@ -6,13 +6,13 @@ when calls may begin. Brokers without fenced locks give faithful ones, which the
 
 from collections.abc import Callable, Iterable
 
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lease_watch import LeaseWatch
 from lockstep.client.consumer.ownership.lock_port import Grant, Refused
 from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, by_broker
 from lockstep.client.consumer.ownership.locks import QueueLocks
+from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.period_end import ANSWERS, EndCause
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError, SendError
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, ResetOwnOffsetResponseHeader

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.host.runtime import Runtime

@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_port import Grant, Refused, Unfenced
 from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, Queues, by_broker, in_parts
 from lockstep.client.consumer.ownership.lock_states import (
@@ -20,7 +19,8 @@ from lockstep.client.consumer.ownership.lock_states import (
     Outcome,
     QueueLock,
 )
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.locks import LockRefusal
 from lockstep.protocol.model import MessageQueue

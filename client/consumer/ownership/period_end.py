@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
-from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import log_or_raise
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.epochs import epoch_text

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_port import Locks
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import log_or_raise
 from lockstep.protocol.model import MessageQueue
 

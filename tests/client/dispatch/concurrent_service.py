@@ -16,7 +16,7 @@ from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurren
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import CONCURRENT
 from lockstep.client.consumer.ownership.lock_port import NoLocks
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
 from lockstep.order.traces.trace import TraceWriter
 from tests.client.dispatch.service_parts import service_parts

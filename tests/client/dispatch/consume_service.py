@@ -8,7 +8,7 @@ from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, Consume
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import ORDERLY
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.order.traces.trace import TraceWriter

@@ -6,7 +6,7 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.base import ServiceParts
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import AnyListener, Contract, ListenerCall
-from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.remoting.host.runtime import WorkerPool
 from tests.client.stage import Stage

@@ -13,7 +13,7 @@ from lockstep.client.consumer.dispatch.call_start import CallStarts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import ORDERLY, AroundListener, ListenerCall
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeMessageContext, ConsumeReturnType
 from lockstep.protocol.bodies.client import CMResult

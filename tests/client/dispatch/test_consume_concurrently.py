@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumeConcurrentlyContext, MessageExt, MessageModel
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.order.traces.trace import TraceWriter
 from tests.client.dispatch.concurrent_service import LATER, SUCCESS, Concurrent
 from tests.client.messages import message_at

@@ -5,7 +5,7 @@ import json
 from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, MessageExt
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.order.traces.trace import TraceWriter
 from tests.client.dispatch.consume_service import SUSPEND, S, Service, answers
 from tests.client.messages import message_at

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from lockstep.client import ConsumerConfig, SendError, SendOutcome
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import SendError
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.epochs import epoch_text, make_epoch

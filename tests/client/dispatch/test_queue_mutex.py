@@ -3,7 +3,7 @@
 import asyncio
 
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
 
 QUEUE = MessageQueue("T", "b0", 0)

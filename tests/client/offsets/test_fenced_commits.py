@@ -8,8 +8,8 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from lockstep.client import ConsumerConfig, MessageQueue
-from lockstep.client.consumer.offsets.fenced import FencedCommits
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.fenced_commits import FencedCommits
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.epochs import epoch_text, make_epoch

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.client.consumer.offset_map import OffsetMap
+from lockstep.client.consumer.cache.offset_map import OffsetMap
 from tests.fuzz.strategies import fuzz
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig
 from lockstep.client.config import Fenced
-from lockstep.client.consumer.offsets.initial import FirstOffset
 from lockstep.client.consumer.offsets.store import NO_OFFSET, RemoteBrokerOffsetStore
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.first_offset import FirstOffset
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.push_member import PushMember
 from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.heartbeat import SubscriptionData

@@ -3,12 +3,12 @@
 from typing import Any, NamedTuple
 
 from lockstep.client import ConsumerConfig, MessageQueue
-from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.offsets.fenced import FencedCommits
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
+from lockstep.client.consumer.ownership.fenced_commits import FencedCommits
 from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
+from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.period_end import EndCause, PeriodEnds
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.codec import decode_body, encode_body

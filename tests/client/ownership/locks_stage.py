@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageQueue
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.locks import QueueLocks
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
 from lockstep.client.consumer.ownership.locks import QueueLocks
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.codec import decode_body, encode_body

@@ -13,7 +13,7 @@ from lockstep.client import (
     MessageModel,
     PushConsumer,
 )
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.epochs import epoch_text, make_epoch
 from lockstep.remoting.settings import SettingError, with_properties
 from tests.client.ownership.locks_stage import LOCK, answer, grant

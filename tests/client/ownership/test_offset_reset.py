@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.reset import OffsetReset
-from lockstep.client.consumer.process_queue import ProcessQueue
 from tests.client.messages import messages_at
 from tests.client.ownership.rebalancing import FIRST, LOCK, UNLOCK, Rebalancing, rebalancing
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from lockstep.client.consumer.offsets.initial import FirstOffset
+from lockstep.client.consumer.ownership.first_offset import FirstOffset
 from lockstep.client.consumer.ownership.period_end import ANSWERS, CAUSES, EndCause, PeriodEnd
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.ownership.reset import OffsetReset
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.remoting.errors import RequestRefused

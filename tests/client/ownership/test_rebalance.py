@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.codes import ResponseCode
 from tests.client.messages import messages_at
 from tests.client.ownership.rebalancing import FIRST, IDS, LAST, LOCK, UNLOCK, UPDATE, Rebalancing, rebalancing

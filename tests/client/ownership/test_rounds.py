@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from lockstep.client import ConsumerConfig
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.push_member import PushMember
 from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.codec import encode_body

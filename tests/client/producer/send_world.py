@@ -12,7 +12,7 @@ from lockstep.client.errors import SendError
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.ordered import OrderedSender
 from lockstep.client.producer.request import SendRequests
-from lockstep.client.producer.result import SendResult
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader

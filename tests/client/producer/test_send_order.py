@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.client.producer.result import SendResult
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.simulation import World, simulate
 from tests.client.producer.send_world import SendWorld, settle

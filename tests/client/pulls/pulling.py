@@ -9,8 +9,8 @@ from lockstep.client.config import Fenced
 from lockstep.client.consumer.dispatch.base import ConsumeService
 from lockstep.client.consumer.dispatch.table import ORDERINGS
 from lockstep.client.consumer.member import MemberSettings
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.reset import OffsetReset
-from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.push_member import Consumption, PushMember
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import name_server_addresses

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumerConfig
-from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_loop import FlowControl, FlowLimits
+from lockstep.client.consumer.flow_control import FlowControl, FlowLimits
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from tests.client.messages import message_at
 from tests.client.stage import queue_at
 

@@ -9,7 +9,7 @@ from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, M
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.listener import ORDERLY
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData

@@ -1,7 +1,7 @@
 """What was pulled, handed out and handled, of each queue (wire.md 12.10)."""
 
 from lockstep.client.consumer.buffer import LiteQueue, LiteQueues
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from tests.client.messages import messages_at
 from tests.client.stage import queue_at
 

@@ -7,7 +7,7 @@ import pytest
 from lockstep.client import ConsumerConfig
 from lockstep.client.consumer.buffer import LiteQueues
 from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

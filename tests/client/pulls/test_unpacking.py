@@ -10,8 +10,8 @@ from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
-from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
+from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.protocol.bodies.client import CMResult, ConsumeMessageDirectlyResult
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand

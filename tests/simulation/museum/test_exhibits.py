@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.simulation.commands.app import app
 from lockstep.simulation.errors import LimitError
 from lockstep.simulation.lab.registry import find_experiment

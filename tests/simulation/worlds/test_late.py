@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.findings import Wrong

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from lockstep.client.consumer.dispatch.call_times import Arrivals
-from lockstep.client.consumer.offset_map import OffsetMap
+from lockstep.client.consumer.cache.arrivals import Arrivals
+from lockstep.client.consumer.cache.offset_map import OffsetMap
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue

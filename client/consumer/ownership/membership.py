@@ -6,7 +6,7 @@ from typing import Any
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.offsets.store import OffsetStore
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import MessageModel

@@ -3,7 +3,7 @@
 from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.offsets.store import NO_OFFSET, OffsetStore
-from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import ClientError
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere

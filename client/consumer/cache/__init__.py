@@ -1,0 +1,1 @@
+"""The messages of a queue that are pulled and not handled yet."""
