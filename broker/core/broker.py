@@ -19,6 +19,7 @@ from lockstep.broker.messages.delays.service import DelayService
 from lockstep.broker.messages.dropped_messages import DroppedMessages
 from lockstep.broker.messages.filters import ConsumerFilterManager, load_sql
 from lockstep.broker.messages.held_pulls import PullHold
+from lockstep.broker.messages.refused_pulls import RefusedPulls
 from lockstep.broker.messages.send_run import SendRun
 from lockstep.broker.messages.send_sequences import SendSequences
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
@@ -26,7 +27,6 @@ from lockstep.broker.metrics.stats import BrokerStats
 from lockstep.broker.ownership.counts import LockCounts
 from lockstep.broker.ownership.fenced.checks import FenceChecks, FenceTables
 from lockstep.broker.ownership.fenced.fence import Fence
-from lockstep.broker.ownership.fenced.fenced_pulls import FencedPulls
 from lockstep.broker.ownership.fenced.locks import FencedLocks, FenceSettings
 from lockstep.broker.ownership.fenced.notices import LockNotices
 from lockstep.broker.ownership.journal import LockJournal
@@ -162,7 +162,7 @@ class Broker:
         tables = FenceTables(locks, self.consumers, self.store)
         checks = FenceChecks(tables, config.fence_legacy, self.log)
         refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
-        pulls = FencedPulls(checks, self.hold, refused, self.store)
+        pulls = RefusedPulls(checks, self.hold, refused, self.store)
         notices = LockNotices(locks, self.work, self.may_notify, self.log)
         fence = Fence(locks, checks, pulls, notices, self.work, self.log)
         fence.on_silent = self._on_silent

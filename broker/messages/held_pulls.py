@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.ownership.fenced.claim import Claim
+from lockstep.broker.ownership.claim import Claim
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import text_bytes

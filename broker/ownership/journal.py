@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from lockstep.broker.ownership.fenced.states import ChangeCause, OwnerChange
+from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.model import MessageQueue
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from lockstep.broker.ownership.fenced.states import ChangeCause, OwnerChange
+from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final
 
 from lockstep.broker.catalog.offsets import ConsumerOffsetManager
+from lockstep.broker.ownership.changes import OwnerChange
 from lockstep.broker.ownership.fenced.locks import FencedLock, FencedLocks
-from lockstep.broker.ownership.fenced.states import OwnerChange
 from lockstep.broker.persistence.config_writer import ChangingTable, OnWritten, TableWriter, Writing
 from lockstep.remoting.host.atomic_write import replace_file
 from lockstep.remoting.host.storage import Storage, StoredFile

@@ -9,7 +9,7 @@ __all__ = ["FENCED"]
 
 # Modules
 BROKER_CHECKS: Final = "lockstep.broker.ownership.fenced.checks"
-FENCED_PULLS: Final = "lockstep.broker.ownership.fenced.fenced_pulls"
+REFUSED_PULLS: Final = "lockstep.broker.messages.refused_pulls"
 INDEX: Final = "lockstep.broker.ownership.fenced.index"
 PERIOD: Final = "lockstep.broker.ownership.fenced.period"
 STATES: Final = "lockstep.broker.ownership.fenced.states"
@@ -64,7 +64,7 @@ FENCED: Final = (
     Protection(
         "fence-held-pull",
         "A pull that was held when its owner changed is answered with messages.",
-        edited(FENCED_PULLS, "FencedPulls.has_ended", "self._denial(pull, now_ms)", "None"),
+        edited(REFUSED_PULLS, "RefusedPulls.has_ended", "self._denial(pull, now_ms)", "None"),
         WORLDS,
     ),
     Protection(

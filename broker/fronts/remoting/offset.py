@@ -5,7 +5,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.durable_answer import Begun, answer_when_durable
 from lockstep.broker.fronts.remoting.refusal import Refusal, check_limit, check_owner, refuse_if
-from lockstep.broker.ownership.fenced.denial import Act, Denial
+from lockstep.broker.ownership.denial import Act, Denial
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand

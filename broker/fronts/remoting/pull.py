@@ -10,8 +10,8 @@ from lockstep.broker.fronts.remoting.offset import commit_with_pull
 from lockstep.broker.fronts.remoting.refusal import Refusal, check_filters_by
 from lockstep.broker.messages.filters import compiled
 from lockstep.broker.messages.held_pulls import HeldPull
-from lockstep.broker.ownership.fenced.claim import Claim
-from lockstep.broker.ownership.fenced.denial import Act
+from lockstep.broker.ownership.claim import Claim
+from lockstep.broker.ownership.denial import Act
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig

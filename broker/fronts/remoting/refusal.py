@@ -3,8 +3,8 @@
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.ownership.fenced.claim import Claiming
-from lockstep.broker.ownership.fenced.denial import Act, Denial
+from lockstep.broker.ownership.claim import Claiming
+from lockstep.broker.ownership.denial import Act, Denial
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import short_text
 

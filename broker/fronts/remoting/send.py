@@ -12,8 +12,8 @@ from lockstep.broker.fronts.remoting.transaction import half_of
 from lockstep.broker.messages.delays.service import DelayedPlace
 from lockstep.broker.messages.send_run import SendRun, WaitingSend
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
-from lockstep.broker.ownership.fenced.claim import Claim
-from lockstep.broker.ownership.fenced.denial import Act
+from lockstep.broker.ownership.claim import Claim
+from lockstep.broker.ownership.denial import Act
 from lockstep.protocol.codes import (
     PROPERTIES_BYTES_MAX,
     LanguageCode,

@@ -8,8 +8,8 @@ from lockstep.broker.fronts.remoting.message import message_by_offset
 from lockstep.broker.fronts.remoting.refusal import Refusal, check_owner
 from lockstep.broker.fronts.remoting.send_target import limit_of_retries
 from lockstep.broker.messages.delays.service import record_of
-from lockstep.broker.ownership.fenced.claim import Claim
-from lockstep.broker.ownership.fenced.denial import Act
+from lockstep.broker.ownership.claim import Claim
+from lockstep.broker.ownership.denial import Act
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, Permission, ResponseCode

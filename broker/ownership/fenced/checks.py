@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from lockstep.broker.catalog.members import ConsumerManager
 from lockstep.broker.connection import Connection
-from lockstep.broker.ownership.fenced.claim import Claiming
-from lockstep.broker.ownership.fenced.denial import Act, Denial, Denials, Reason
+from lockstep.broker.ownership.claim import Claiming
+from lockstep.broker.ownership.denial import Act, Denial, Denials, Reason
 from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedLock, FencedLocks
 from lockstep.broker.ownership.fenced.states import LockState
 from lockstep.protocol.bodies.heartbeat import MessageModel

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.messages.refused_pulls import RefusedPulls
+from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.fenced.checks import FenceChecks
-from lockstep.broker.ownership.fenced.fenced_pulls import FencedPulls
 from lockstep.broker.ownership.fenced.locks import FencedLocks
 from lockstep.broker.ownership.fenced.notices import LockNotices
-from lockstep.broker.ownership.fenced.states import ChangeCause, OwnerChange
 from lockstep.broker.sliced_work import SlicedWork, Steps
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog
@@ -47,7 +47,7 @@ class Fence:
         self,
         locks: FencedLocks,
         checks: FenceChecks,
-        pulls: FencedPulls,
+        pulls: RefusedPulls,
         notices: LockNotices,
         work: SlicedWork,
         log: EventLog,

@@ -10,9 +10,10 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.fenced.index import DueLocks, LockIndex
 from lockstep.broker.ownership.fenced.period import Epochs, FencedLock, FenceSettings
-from lockstep.broker.ownership.fenced.states import TRANSITIONS, ChangeCause, LockEvent, LockState, OwnerChange
+from lockstep.broker.ownership.fenced.states import TRANSITIONS, LockEvent, LockState
 from lockstep.broker.ownership.fenced.waiters import LockWaiters, QueueKey
 from lockstep.broker.ownership.rocketmq_locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
+from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.fenced.locks import FencedLocks
-from lockstep.broker.ownership.fenced.states import ChangeCause, OwnerChange
 from lockstep.broker.ownership.fenced.waiters import Woken
 from lockstep.broker.sliced_work import SlicedWork, Steps
 from lockstep.protocol.bodies.codec import encode_body

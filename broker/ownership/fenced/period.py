@@ -3,7 +3,8 @@
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.ownership.fenced.states import ChangeCause, LockState, OwnerChange
+from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
+from lockstep.broker.ownership.fenced.states import LockState
 from lockstep.broker.ownership.fenced.waiters import QueueKey
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch

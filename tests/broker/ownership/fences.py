@@ -3,8 +3,8 @@
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
+from lockstep.broker.ownership.changes import OwnerChange
 from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings
-from lockstep.broker.ownership.fenced.states import OwnerChange
 from lockstep.broker.ownership.fenced.waiters import Woken
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant
 from lockstep.protocol.model import MessageQueue

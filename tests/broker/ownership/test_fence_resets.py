@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.ownership.fenced.denial import Act, Reason
+from lockstep.broker.ownership.denial import Act, Reason
 from lockstep.protocol.bodies.client import ResetOffsetBody
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType

@@ -2,9 +2,9 @@
 
 import pytest
 
+from lockstep.broker.ownership.denial import Act, Denials, Reason
 from lockstep.broker.ownership.fenced import checks
 from lockstep.broker.ownership.fenced.checks import BoundClients, ResetMarks
-from lockstep.broker.ownership.fenced.denial import Act, Denials, Reason
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from lockstep.remoting.limit_log import EventThrottle

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.ownership.fenced.denial import Act, Reason
+from lockstep.broker.ownership.denial import Act, Reason
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.ownership.fenced.states import ChangeCause, OwnerChange
+from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.journal import LockJournal
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.lock_changes import LockChangesBody

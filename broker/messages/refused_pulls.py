@@ -5,21 +5,21 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.messages.held_pulls import HeldPull, PullHold, QueueKey
+from lockstep.broker.ownership.denial import Denial
 from lockstep.broker.ownership.fenced.checks import FenceChecks
-from lockstep.broker.ownership.fenced.denial import Denial
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
 from lockstep.store import MessageStore
 
-__all__ = ["FencedPulls"]
+__all__ = ["RefusedPulls"]
 
 _MASTER_ID: Final = 0
 _NO_ARRIVALS: Final = -1  # below every offset
 _REMARK: Final = "another client owns the queue"
 
 
-class FencedPulls:
+class RefusedPulls:
     """`served` are the held pulls that arrivals answer; `refused` those of unmodified clients that only wait.
 
     An unmodified client takes an error for a passing fault and pulls again after a second, and it takes "no new
