@@ -313,7 +313,7 @@ def _check_acl(parser: _Parser, config: BrokerConfig) -> None:
 
 
 def _check_several(parser: _Parser, config: BrokerConfig, count: int, *ports: int | None) -> None:
-    from lockstep.broker.multi_process.checks import check_several  # imported here: one broker does not need it
+    from lockstep.broker.several_checks import check_several  # imported here: one broker does not need it
 
     try:
         check_several(config, count, *ports)

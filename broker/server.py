@@ -15,9 +15,9 @@ from lockstep.broker.fronts.remoting.pull import sweep_held_pulls, wake_held_pul
 from lockstep.broker.fronts.remoting.transaction import check_transactions
 from lockstep.broker.limits.connections import Connections
 from lockstep.broker.messages.delays.due_timer import DueTimer
-from lockstep.broker.metrics.stats import SAMPLE_INTERVAL_MS
+from lockstep.broker.messages.stats import SAMPLE_INTERVAL_MS
 from lockstep.broker.name_server.name_server import NameServer
-from lockstep.broker.name_server.registration import Registration
+from lockstep.broker.registration import Registration
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler
@@ -27,7 +27,7 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import Address
 
 if TYPE_CHECKING:
-    from lockstep.broker.acl.gate import AclGate
+    from lockstep.broker.fronts.remoting.acl_gate import AclGate
     from lockstep.broker.persistence.durable_replies import DurableReplies
     from lockstep.broker.tls import ServerTls
 
@@ -137,7 +137,7 @@ class BrokerServer:
         return broker
 
     def _open_acl(self) -> "AclGate":
-        from lockstep.broker.acl.gate import open_acl  # other brokers do without PyYAML
+        from lockstep.broker.fronts.remoting.acl_gate import open_acl  # other brokers do without PyYAML
 
         return open_acl(self._config, self._runtime, self._log, self.broker)
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from lockstep.broker.acl.permissions import ANY, PUB, SUB
-from lockstep.broker.fronts.remoting.request_body import read_body
+from lockstep.broker.request_body import read_body
 from lockstep.protocol.bodies.heartbeat import UnreadHeartbeat
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode

@@ -22,8 +22,8 @@ from lockstep.broker.messages.held_pulls import PullHold
 from lockstep.broker.messages.refused_pulls import RefusedPulls
 from lockstep.broker.messages.send_run import SendRun
 from lockstep.broker.messages.send_sequences import SendSequences
+from lockstep.broker.messages.stats import BrokerStats
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
-from lockstep.broker.metrics.stats import BrokerStats
 from lockstep.broker.ownership.counts import LockCounts
 from lockstep.broker.ownership.fenced.checks import FenceChecks, FenceTables
 from lockstep.broker.ownership.fenced.fence import Fence

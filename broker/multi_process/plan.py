@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.multi_process.checks import PORT_STEP, broker_names
 from lockstep.broker.multi_process.folders import store_folders
 from lockstep.broker.options import Options
+from lockstep.broker.several_checks import PORT_STEP, broker_names
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.settings import is_everywhere, is_ipv6
 from lockstep.store.format.layout import RULES_FILE

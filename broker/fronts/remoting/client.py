@@ -7,8 +7,8 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import check_filters_by, check_limit
-from lockstep.broker.fronts.remoting.request_body import CLIENT_ID_LENGTH_MAX, check_name_length, read_body
 from lockstep.broker.messages.filters import compiled
+from lockstep.broker.request_body import CLIENT_ID_LENGTH_MAX, check_name_length, read_body
 from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData, UnreadHeartbeat

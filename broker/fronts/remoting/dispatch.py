@@ -33,11 +33,11 @@ from lockstep.broker.fronts.remoting.admin import (
     topics,
 )
 from lockstep.broker.fronts.remoting.in_steps import give_fields
+from lockstep.broker.fronts.remoting.name_server import admin as name_server_admin
+from lockstep.broker.fronts.remoting.name_server import route
 from lockstep.broker.fronts.remoting.refusal import Refusal
-from lockstep.broker.fronts.remoting.request_body import check_body_length
-from lockstep.broker.name_server import admin as name_server_admin
-from lockstep.broker.name_server import route
 from lockstep.broker.name_server.name_server import NameServer
+from lockstep.broker.request_body import check_body_length
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 

@@ -8,14 +8,14 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.durable_answer import Begun, answer_when_durable
 from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
-from lockstep.broker.fronts.remoting.request_body import (
+from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedAnswer, FencedLocks
+from lockstep.broker.ownership.rocketmq_locks import LockAnswer, LockOutcome
+from lockstep.broker.request_body import (
     CLIENT_ID_LENGTH_MAX,
     NAME_LENGTH_MAX,
     check_name_length,
     read_body,
 )
-from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedAnswer, FencedLocks
-from lockstep.broker.ownership.rocketmq_locks import LockAnswer, LockOutcome
 from lockstep.protocol.bodies.codec import encode_body, encode_part
 from lockstep.protocol.bodies.lock_changes import LockChangesBody
 from lockstep.protocol.bodies.locks import (

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstep.broker.fronts.remoting.request_body import check_body_length
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.broker.name_server.name_server import NameServer, NameServerFull
+from lockstep.broker.request_body import check_body_length
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
-from lockstep.broker.name_server.registration import TOPICS_A_PART
+from lockstep.broker.registration import TOPICS_A_PART
 from lockstep.protocol.bodies.broker import TopicConfig, TopicConfigs
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode

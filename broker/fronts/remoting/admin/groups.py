@@ -9,7 +9,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
-from lockstep.broker.fronts.remoting.request_body import read_body
+from lockstep.broker.request_body import read_body
 from lockstep.protocol.bodies import client as client_bodies
 from lockstep.protocol.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo
 from lockstep.protocol.bodies.codec import encode_body

@@ -8,7 +8,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps
-from lockstep.broker.metrics.stats import Totals
+from lockstep.broker.messages.stats import Totals
 from lockstep.broker.ownership.changes import ChangeCause
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable

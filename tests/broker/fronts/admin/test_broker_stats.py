@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from lockstep.broker.metrics.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from lockstep.broker.messages.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from lockstep.protocol.bodies.admin import BrokerStatsItem
 
 NOW_MS = 1_700_000_000_000

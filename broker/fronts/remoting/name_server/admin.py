@@ -10,9 +10,9 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.fronts.remoting.admin.settings import encode_settings, updated_settings
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps
+from lockstep.broker.fronts.remoting.name_server.route import list_topics
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.broker.name_server.name_server import NameServer, NameServerFull
-from lockstep.broker.name_server.route import list_topics
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable, SystemTopicList
 from lockstep.protocol.codes import ResponseCode

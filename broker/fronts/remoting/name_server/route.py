@@ -7,10 +7,10 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
-from lockstep.broker.fronts.remoting.request_body import read_body
 from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer, NameServerFull
 from lockstep.broker.name_server.registration_body import decode_compressed_registration
+from lockstep.broker.request_body import read_body
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfigs, TopicList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable, RegisterBrokerBody

@@ -11,7 +11,7 @@ from lockstep.broker.acl.replay import ReplayWindow
 from lockstep.broker.acl.worker import AclRules, RulesWorker
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.request_body import check_body_length
+from lockstep.broker.request_body import check_body_length
 from lockstep.protocol.codes import ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
