@@ -13,7 +13,6 @@ class Connection(Protocol):
     """A connection to a peer; `remoting.endpoint.Endpoint` implements it. Compared and hashed by identity."""
 
     address: str
-    reads_on: bool  # more requests of this read follow
 
     @property
     def serialize_type(self) -> int: ...  # of requests that the broker sends

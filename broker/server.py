@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.answers import answer_at_once, sends_together
+from lockstep.broker.fronts.remoting.answers import answer_at_once
 from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.fronts.remoting.transaction import check_transactions
@@ -193,7 +193,6 @@ class BrokerServer:
             answer if self._acl is None else self._acl.before_broker(answer),
             on_closed=partial(self._on_broker_connection_closed, broker),
             after_read=partial(self._after_read, broker),
-            before_replies=sends_together(broker),
         )
         # First the port, then the registration: the name server must name no address that refuses connections.
         self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
@@ -328,7 +327,6 @@ class BrokerServer:
         *,
         on_closed: Callable[[Endpoint], None],
         after_read: Callable[[], None] | None = None,
-        before_replies: Callable[[], None] | None = None,
     ) -> ProtocolFactory:
         interceptor, on_request = self._interceptor, self._connections.before(on_request)
         if interceptor is not None:
@@ -341,7 +339,7 @@ class BrokerServer:
             elif self._all_closed is not None and not self._connections and not self._all_closed.done():
                 self._all_closed.set_result(None)
 
-        callbacks = EndpointCallbacks(on_request, self._on_opened, remove, after_read, before_replies)
+        callbacks = EndpointCallbacks(on_request, self._on_opened, remove, after_read)
 
         def new_endpoint() -> Endpoint:
             return Endpoint(self._runtime, self._settings, callbacks, self._log, self._connections.bounds)

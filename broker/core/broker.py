@@ -20,7 +20,6 @@ from lockstep.broker.messages.dropped_messages import DroppedMessages
 from lockstep.broker.messages.filters import ConsumerFilterManager, load_sql
 from lockstep.broker.messages.held_pulls import PullHold
 from lockstep.broker.messages.refused_pulls import RefusedPulls
-from lockstep.broker.messages.send_run import SendRun
 from lockstep.broker.messages.send_sequences import SendSequences
 from lockstep.broker.messages.stats import BrokerStats
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
@@ -129,7 +128,6 @@ class Broker:
             self.work.start(self.filters, load_sql(self.work.soon))
         self.producers = ProducerManager()
         self.send_sequences = SendSequences(config.send_sequences_max)
-        self.send_run: SendRun | None = None  # while sends of one read may wait for each other; the server sets it
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.topics = TopicConfigManager(config, met, self._on_topics_changed)
         self.groups = SubscriptionGroupManager(config, met, self._on_groups_changed)
@@ -281,16 +279,12 @@ class Broker:
 
     def put(self, record: Record) -> AppendResult:
         """Store one message and notify held pulls. Raises StoreFull."""
-        if self.send_run is not None and self.send_run.waiting:
-            self.send_run.store()  # these came before
         stored = self.store.append(record)
         self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
         return stored
 
     def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
         """Store all of these messages or none. Raises StoreFull."""
-        if self.send_run is not None and self.send_run.waiting:
-            self.send_run.store()
         stored = self.store.append_all(records)
         on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):

@@ -6,7 +6,6 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.answers import store_waiting
 from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.send_together import as_unsafe
 from lockstep.broker.persistence.config_writer import TableWriter
@@ -114,13 +113,10 @@ class DurableReplies:
         Groups that heartbeats and pulls create do not wait: the next heartbeat creates them again.
         """
         broker, log, topics = self._broker, self._log, self._topics
-        store_waiting(broker, command)
         log_end, changes = log.max_offset, topics.change_count + self._groups.change_count
         reply = dispatch(BROKER_HANDLERS, broker, connection, command, now_ms)
         if reply is None:
             return None
-        if topics.written_count != topics.change_count and broker.send_run is not None:
-            broker.send_run.store()
         stored = log.max_offset != log_end
         changed = topics.change_count + self._groups.change_count != changes
         if (changed and command.code in _CHANGES) or (stored and topics.written_count != topics.change_count):

@@ -267,11 +267,6 @@ class RemotingConnection(Generic[W]):
             head = encode_command(reply)
         return (head, reply.body) if reply.body else (head,)
 
-    @property
-    def owes_echo(self) -> bool:
-        """The next reply to be encoded may change how later requests are read."""
-        return self._owed_echo is not None
-
     # Agreement on an encoding --------------------------------------------------------------------------------
 
     def _settle_offer(self, reply: RemotingCommand) -> None:

@@ -69,14 +69,12 @@ class EndpointCallbacks(NamedTuple):
         on_opened: The connection is there.
         on_closed: The connection is gone. It is called once.
         after_read: The requests of one read were handled and their replies written.
-        before_replies: Some requests of a read were handled, and their replies are encoded next.
     """
 
     on_request: RequestHandler
     on_opened: Callable[["Endpoint"], object] | None = None
     on_closed: Callable[["Endpoint"], object] | None = None
     after_read: Callable[[], object] | None = None
-    before_replies: Callable[[], object] | None = None
 
 
 class Endpoint(asyncio.Protocol):
@@ -113,19 +111,13 @@ class Endpoint(asyncio.Protocol):
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0  # when the timer is due
         self._turn_bytes = 0  # read since the last turn of the loop
-        # When requests of this read end their turn. 0: after the first one.
-        self._turn_ends_ns = 0
         # Bytes of a frame that is not whole yet, as `_bounds` has counted them.
         self._inbound_bytes = 0
-        # Replies of a read with several requests, until they are encoded.
-        self._late: list[RemotingCommand] = []
         self._drained: asyncio.Future[None] | None = None
         self.when_lost: list[Callable[[], object]] = []
         # The requests of a read are being handled. Their replies leave together, with one write.
         self._working = False
         self.is_local = False
-        # More requests of this read may follow the one that is being handled.
-        self.reads_on = False
         self.read_at_ms = 0
         self.late_count = 0
         self.address = "?"
@@ -382,14 +374,14 @@ class Endpoint(asyncio.Protocol):
         connection, decoder, clock = self._connection, self._connection.decoder, self._runtime.monotonic_ns
         callbacks, server, under_way = self._callbacks, self._settings.server, self._under_way
         on_request = callbacks.on_request if under_way is None else under_way.handler(self, callbacks.on_request)
-        reply_bytes = self._turn_ends_ns = turn_ends_ns = 0
+        reply_bytes = turn_ends_ns = 0
         for event in connection.events():
             if type(event) is not RemotingCommand:
                 _finish(cast("Ended[Waiter]", event))
                 continue
-            self.reads_on = more = server and (large or decoder.buffered_bytes > 0)
+            more = server and (large or decoder.buffered_bytes > 0)
             if more and not turn_ends_ns:
-                self._turn_ends_ns = turn_ends_ns = clock() + _TURN_NS
+                turn_ends_ns = clock() + _TURN_NS
             try:
                 reply = on_request(self, event)
             except Exception as error:
@@ -401,13 +393,7 @@ class Endpoint(asyncio.Protocol):
             # A one-way request has no reply, whatever its handler returned (wire.md 16).
             elif not event.flag & _ONE_WAY:
                 reply_bytes += _HEAD_BYTES + len(reply.body)
-                if turn_ends_ns:
-                    self._late.append(reply)
-                else:
-                    replies += connection.reply(reply, self.read_at_ms)
-                # What is agreed on holds for the next request already.
-                if connection.owes_echo:
-                    self._settle(replies)
+                replies += connection.reply(reply, self.read_at_ms)
                 # Write what there is, so that the transport can say that it is full.
                 if reply_bytes > self._settings.write_high_water_bytes:
                     self._flush(replies)
@@ -416,17 +402,7 @@ class Endpoint(asyncio.Protocol):
                 return True
         return False
 
-    def _settle(self, replies: list[bytes]) -> None:
-        """Encode the replies of several requests, in their order."""
-        if self._callbacks.before_replies is not None:
-            self._callbacks.before_replies()
-        late, self._late = self._late, []
-        for reply in late:
-            replies += self._connection.reply(reply, self.read_at_ms)
-
     def _flush(self, replies: list[bytes]) -> None:
-        if self._turn_ends_ns:
-            self._settle(replies)
         if replies and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(replies)
         replies.clear()

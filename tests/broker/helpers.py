@@ -67,7 +67,6 @@ class FakeConnection:
         self.is_open = True
         self.write_paused = False
         self.ended_by_peer = True
-        self.reads_on = False
         self.replies: list[RemotingCommand] = []
         self.pushed: list[RemotingCommand] = []
         self.asked: list[tuple[RemotingCommand, int, Then]] = []

@@ -16,15 +16,12 @@ WAITERS: Final = "lockstep.broker.ownership.fenced.waiters"
 CONFIG_FILES: Final = "lockstep.broker.persistence.config_files"
 DURABLE_REPLIES: Final = "lockstep.broker.persistence.durable_replies"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
-SEND: Final = "lockstep.broker.fronts.remoting.send"
-BROKER_BROKER: Final = "lockstep.broker.core.broker"
 BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
 HELD_PULLS: Final = "lockstep.broker.messages.held_pulls"
 LOCKS: Final = "lockstep.broker.ownership.rocketmq_locks"
 MEMBERS: Final = "lockstep.broker.catalog.members"
 SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 
-ONE_READ: Final = ("tests/broker/fronts/test_send_run.py",)
 WRITTEN: Final = ("tests/broker/persistence/test_table_writer.py",)
 FENCED_LOCKS: Final = ("tests/broker/ownership/test_fenced_locks.py",)
 FENCE_EPOCHS: Final = ("tests/broker/ownership/test_fence_epochs.py",)
@@ -41,24 +38,6 @@ BROKER: Final = (
         "The broker forgets the send sequence of a producer that has connected again.",
         edited(SEND_SEQUENCES, "SendSequences.refusal", "entry.connection = connection", ""),
         ("tests/broker/messages/test_send_sequences.py",),
-    ),
-    Protection(
-        "numbered-sends-one-by-one",
-        "Of numbered sends of one read a later one is stored though the store refused an earlier one.",
-        edited(SEND, "_store_one", "header.send_sequence is None", "True"),
-        ONE_READ,
-    ),
-    Protection(
-        "sends-before-a-batch",
-        "A batch overtakes the sends that came before it with the same read.",
-        edited(BROKER_BROKER, "Broker.put_all", "self.send_run.store()", ""),
-        ONE_READ,
-    ),
-    Protection(
-        "sends-before-a-look",
-        "A request does not see the messages of sends that came before it with the same read.",
-        edited(DURABLE_REPLIES, "DurableReplies.answer_when_safe", "store_waiting(broker, command)", ""),
-        ONE_READ,
     ),
     Protection(
         "kept-with-new-topic",

@@ -210,7 +210,7 @@ KEPT: Final = (
     ),
     Protection(
         "run-refused-like-one",
-        "Sends of one read are stored while the disk is in doubt.",
+        "Messages of one frame are stored while the disk is in doubt.",
         edited(STORE_STORE, "FileStore.append_all", "not self.refusal", "True"),
         ("tests/store/test_store_flusher.py",),
     ),

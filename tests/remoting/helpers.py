@@ -184,7 +184,6 @@ class Peer:
         offer: SerializeType | None = None,
         runtime: SteppedRuntime | None = None,
         bounds: ConnectionBounds | None = None,
-        before_replies: Callable[[], object] | None = None,
         **settings: Any,
     ) -> None:
         self.log = RecordingLog()
@@ -195,7 +194,7 @@ class Peer:
         self.endpoint = Endpoint(
             self.runtime,
             EndpointSettings(server=server, offer=offer, **settings),
-            EndpointCallbacks(on_request, None, self.closed.append, self._count_read, before_replies),
+            EndpointCallbacks(on_request, None, self.closed.append, self._count_read),
             self.log,
             bounds,
         )

@@ -10,7 +10,6 @@ from lockstep.broker.fronts.remoting.refusal import Refusal, check_owner
 from lockstep.broker.fronts.remoting.send_target import SendTarget, send_target
 from lockstep.broker.fronts.remoting.transaction import half_of
 from lockstep.broker.messages.delays.service import DelayedPlace
-from lockstep.broker.messages.send_run import SendRun, WaitingSend
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
 from lockstep.broker.ownership.claim import Claim
 from lockstep.broker.ownership.denial import Act
@@ -33,7 +32,6 @@ from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.batch import BatchRecord, decode_batch
 from lockstep.protocol.messages.properties import decode_properties, encode_properties, find_property
 from lockstep.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
-from lockstep.remoting.connections.failed_request import reply_to_failed
 from lockstep.store import AppendResult, Record, StoreFull
 
 __all__ = [
@@ -41,7 +39,6 @@ __all__ = [
     "batch_response",
     "check_body",
     "encoded",
-    "new_send_run",
     "refuse_unreadable",
     "refused",
     "send_message",
@@ -152,7 +149,7 @@ def _store_one(
     properties[names.CLUSTER] = broker.config.cluster
     topic, queue_id, dead_letter = target
     code = tags_code_of(properties.get(names.TAGS))
-    place, half, run = None, False, broker.send_run
+    place, half = None, False
     if names.DELAY in properties or names.TRAN_MSG in properties or header.sys_flag & _PREPARED:
         # A half message waits in a topic of its own for the end of its transaction, without a delay (wire.md 11).
         if half := _is_half(broker, header, properties):
@@ -183,16 +180,6 @@ def _store_one(
             code,
         ),
     )
-    # May it wait for the others of its read? Not a numbered send, nor one whose timer begins when it is stored.
-    if (
-        run is not None
-        and (run.waiting or connection.reads_on)
-        and header.send_sequence is None
-        and not (place or half)
-    ):
-        reply = command.reply(_SUCCESS)
-        run.add(record, connection, command, reply)
-        return reply
     commit_log_offset, queue_offset = broker.put(record)
     if place is not None:
         # First stored, then timed: a timer must find the message.
@@ -205,29 +192,6 @@ def _store_one(
 def _response(broker: Broker, queue_id: int, commit_log_offset: int, queue_offset: int) -> SendMessageResponseHeader:
     message_id = f"{broker.message_id_prefix}{commit_log_offset:016X}"
     return _new_tuple(SendMessageResponseHeader, (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON))
-
-
-def new_send_run(broker: Broker) -> SendRun:
-    """What lets the sends of one read wait for each other. The server says when they may."""
-
-    def complete(reply: RemotingCommand, record: Record, stored: AppendResult) -> None:
-        reply.header = _response(broker, record[1], *stored)
-
-    def refuse(send: WaitingSend, record: Record, error: Exception) -> None:
-        connection, command, reply = send
-        if isinstance(error, StoreFull):
-            code = ResponseCode.SERVICE_NOT_AVAILABLE
-            broker.log.info(
-                "send_refused", topic=record.topic, code=code.name, reason=str(error), peer=connection.address
-            )
-            why = refused(command, code, str(error))
-        else:
-            why = reply_to_failed(connection.address, broker.log, command, error)
-        reply.code, reply.remark, reply.ext_fields = why.code, why.remark, why.ext_fields
-        reply.serialize_type = why.serialize_type
-
-    store = broker.store
-    return SendRun(broker.put_all, broker.put, lambda: store.max_commit_log_offset, complete, refuse)
 
 
 def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarget, now_ms: int) -> DelayedPlace | None:

@@ -1,22 +1,19 @@
-"""Sends of one read are stored with one write, and their answers are those of sends that come one by one."""
+"""Requests of one read are handled as if each came by itself."""
 
 import errno
 import random
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.answers import answer_at_once, sends_together
+from lockstep.broker.fronts.remoting.answers import answer_at_once
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import QueueRequestHeader
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
-from lockstep.store import AppendResult, Record, StoreFull
-from tests.broker.helpers import NOW_MS, RecordingLog, over_the_wire, pull_header, send_header
+from tests.broker.helpers import NOW_MS, RecordingLog, pull_header, send_header
 from tests.broker.persistence.kept_broker import Kept, kept, until
 from tests.remoting import helpers
 
@@ -58,7 +55,7 @@ def in_memory() -> tuple[Broker, helpers.Peer]:
     log = RecordingLog()
     broker = Broker(BrokerConfig(max_message_bytes=4096), random.Random(7), log, NOW_MS)
     broker.topics.put(TopicConfig("T", 4, 4), NOW_MS)
-    peer = helpers.Peer(partial(answer_at_once, broker), before_replies=sends_together(broker))
+    peer = helpers.Peer(partial(answer_at_once, broker))
     return broker, peer
 
 
@@ -81,14 +78,6 @@ async def test_one_read_is_as_many_reads() -> None:
     assert together.store.max_offset("T", 0) == 9
 
 
-async def test_a_read_that_ends_with_a_one_way_send_stores_it() -> None:
-    """Also when no answer leaves."""
-    broker, peer = in_memory()
-    peer.send(send(1, flag=ONE_WAY), send(2, flag=ONE_WAY))
-    assert broker.store.max_offset("T", 0) == 2
-    assert not peer.transport.calls
-
-
 async def test_sends_before_an_unreadable_frame_are_stored_and_answered() -> None:
     """The connection closes after their answers."""
     broker, peer = in_memory()
@@ -99,26 +88,8 @@ async def test_sends_before_an_unreadable_frame_are_stored_and_answered() -> Non
     assert peer.transport.ended == "abort"
 
 
-async def test_large_sends_do_not_wait_for_more_than_a_read() -> None:
-    """Above 256 KiB of bodies they are stored before the read ends."""
-    broker, peer = in_memory()
-    assert broker.send_run is not None
-    waited = list[int]()
-    put_all = broker.put_all
-
-    def counted(records: list) -> list:  # type: ignore[type-arg]
-        waited.append(sum(len(record.body) for record in records))
-        return put_all(records)
-
-    broker.send_run._put_all = counted  # type: ignore[assignment]
-    peer.send(*[send(number, b"x" * 4096) for number in range(200)])
-    assert broker.store.max_offset("T", 0) == 200
-    assert max(waited) <= 256 * 1024 + 4096
-    assert len(waited) >= 3
-
-
 def of(opened: Kept) -> helpers.Peer:
-    return helpers.Peer(opened.durable.answer, before_replies=sends_together(opened.broker))
+    return helpers.Peer(opened.durable.answer)
 
 
 async def answers(peer: helpers.Peer, count: int) -> list[RemotingCommand]:
@@ -131,28 +102,6 @@ async def answers(peer: helpers.Peer, count: int) -> list[RemotingCommand]:
 
     await until(all_came, f"{count} answers")
     return found
-
-
-async def test_one_read_is_one_write(tmp_path: Path) -> None:
-    """The log gets the messages of 20 sends at once."""
-    async with kept(tmp_path / "data", flush_sync=False) as opened:
-        peer = of(opened)
-        peer.send(send(1))
-        opened.disk.writes_left = 100
-        peer.send(*[send(number) for number in range(2, 22)])
-        assert opened.disk.writes_left == 99
-        assert [reply.code for reply in peer.received()] == [ResponseCode.SUCCESS] * 21
-        assert opened.bodies() == [b"x"] * 21
-
-
-async def test_a_request_behind_sends_sees_their_messages_in_files_too(tmp_path: Path) -> None:
-    """They are stored before it is handled, though they came with the same read."""
-    async with kept(tmp_path / "data", flush_sync=False) as opened:
-        peer = of(opened)
-        peer.send(send(1), send(2), RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("T", 0), opaque=3))
-        fields = peer.received()[-1].ext_fields
-        assert fields is not None
-        assert fields["offset"] == "2"
 
 
 async def test_each_send_is_refused_while_the_disk_is_full(tmp_path: Path) -> None:
@@ -179,70 +128,6 @@ async def test_each_send_is_refused_while_the_disk_is_full(tmp_path: Path) -> No
         assert len(opened.bodies()) == 3
 
 
-async def test_no_numbered_send_of_a_read_overtakes_one_that_the_store_refused() -> None:
-    """A numbered send is stored before the next one is checked; the long one finds no room here, short ones do."""
-    broker, peer = in_memory()
-    append = broker.store.append
-
-    def has_little_room(record: Record) -> AppendResult:
-        if len(record.body) > 100:
-            raise StoreFull("there is room for short messages only")
-        return append(record)
-
-    def has_no_room(records: Sequence[Record]) -> list[AppendResult]:
-        raise StoreFull("there is no room for all of them")
-
-    broker.store.append = has_little_room  # type: ignore[method-assign]
-    broker.store.append_all = has_no_room  # type: ignore[method-assign]
-    shared: dict[str, Any] = {"sender_id": "p", "send_generation": 0}
-    bodies = [b"short", b"long" * 100, b"short"]
-    peer.send(*[send(number, body, send_sequence=number, **shared) for number, body in enumerate(bodies)])
-    assert [reply.code for reply in peer.received()] == [
-        ResponseCode.SUCCESS,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SEND_OUT_OF_SEQUENCE,
-    ]
-    assert broker.store.max_offset("T", 0) == 1
-
-
-async def test_a_run_that_fails_behind_its_write_is_not_stored_twice() -> None:
-    """All sends are refused, since nobody knows which of them were stored; each is stored once at most."""
-    broker, peer = in_memory()
-    calls = 0
-
-    def fails_once(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            raise MemoryError
-
-    broker.on_stored = fails_once  # type: ignore[assignment]
-    peer.send(*[send(number, body=b"%d" % number) for number in range(3)])
-    assert {reply.code for reply in peer.received()} == {ResponseCode.SYSTEM_ERROR}
-    assert calls == 2
-    assert broker.store.max_offset("T", 0) == 3
-
-
-async def test_a_write_that_fails_once_is_followed_by_a_write_of_each(tmp_path: Path) -> None:
-    """A failed write of all is followed by a write of each."""
-    async with kept(tmp_path / "data", flush_sync=False) as opened:
-        peer = of(opened)
-        peer.send(send(1))
-        failures = [OSError(errno.EIO, "once")]
-        append_run = opened.store.log.append_run
-
-        def fails_once(records: bytes) -> None:
-            if failures:
-                raise failures.pop()
-            append_run(records)
-
-        opened.store.log.append_run = fails_once  # type: ignore[method-assign]
-        peer.send(send(2), send(3))
-        assert [reply.code for reply in peer.received()] == [ResponseCode.SUCCESS] * 3
-        assert not failures
-        assert len(opened.bodies()) == 3
-
-
 async def test_a_send_that_makes_its_topic_waits_alone(tmp_path: Path) -> None:
     """It is answered when the topic is on the disk; a send that came before it is answered at once."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
@@ -255,15 +140,3 @@ async def test_a_send_that_makes_its_topic_waits_alone(tmp_path: Path) -> None:
         later = await answers(peer, 2)
         assert {reply.opaque: reply.code for reply in later} == {2: ResponseCode.SUCCESS, 3: ResponseCode.SUCCESS}
         assert opened.store.max_offset("T", 0) == 2
-
-
-async def test_with_flush_sync_no_send_waits_for_others(tmp_path: Path) -> None:
-    """Each answer waits for a sync there."""
-    async with kept(tmp_path / "data", flush_sync=True) as opened:
-        peer = of(opened)
-        assert opened.broker.send_run is None
-        peer.send(send(1), send(2))
-        assert not peer.received()
-        opened.flusher.check()
-        replies = await answers(peer, 2)
-        assert [over_the_wire(reply).code for reply in replies] == [ResponseCode.SUCCESS] * 2
