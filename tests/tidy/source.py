@@ -126,13 +126,19 @@ def modules() -> dict[str, Source]:
     return {source.module: source for source in sources() if source.top in PACKAGES}
 
 
+@cache
+def programs() -> dict[str, Source]:
+    """The modules of the packages and of scripts/, by import name."""
+    return modules() | {source.module: source for source in sources() if source.top == "scripts"}
+
+
 def imported_modules(source: Source) -> Iterator[tuple[str, int]]:
-    """(module of ours, line) for each import; `from package import module` names the module."""
+    """(module of a package or of scripts/, line) for each import; `from package import module` names the module."""
     for found in source.imports:
         deeper = f"{found.module}.{found.name}"
-        if found.name and deeper in modules():
+        if found.name and deeper in programs():
             yield deeper, found.line
-        elif found.module in modules():
+        elif found.module in programs():
             yield found.module, found.line
 
 
