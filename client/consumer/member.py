@@ -169,9 +169,6 @@ class GroupMember(ABC):
     def _connection_ended(self, address: str) -> None:  # noqa: B027
         """A connection ended, to a broker or a name server."""
 
-    async def _check_brokers(self) -> None:  # noqa: B027
-        """Raise ConsumerError when a broker cannot do what this consumer needs."""
-
     async def _end_consumption(self) -> list[ProcessQueue]:
         """Pull and handle nothing more. Returns the queues whose listener still runs."""
         return []
@@ -203,7 +200,7 @@ class GroupMember(ABC):
                 await self.instance.routes.fetch(topic)
             await check_at_brokers(self.instance, settings.group, list(subscriptions.values()))
             await self.instance.heartbeat_all()
-            await self._check_brokers()
+            await self._locks.check_brokers()
         except BaseException:
             await self.stop()
             raise

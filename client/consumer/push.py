@@ -6,16 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from lockstep.client.callables import check_function
-from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig, Fenced
+from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.dispatch.key_queues import MessageKey, key_function
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
-from lockstep.client.consumer.fencing import OnAcquired, OnLost
 from lockstep.client.consumer.listener import LISTENER_PARAMETERS, AnyListener
 from lockstep.client.consumer.member import MemberSettings
 from lockstep.client.consumer.metrics import consumer_rows
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.user_calls import OnAcquired, OnLost
+from lockstep.client.consumer.ownership.ways import OwnershipWish, fenced_of
 from lockstep.client.consumer.push_member import Consumption, PushMember
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hooks import ConsumeMessageHook
@@ -28,7 +29,6 @@ from lockstep.protocol.names import retry_topic
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.settings import SettingError
 from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:
@@ -118,24 +118,15 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             log=log,
         )
         self.ordering = ordering
-        self.fenced = config.fenced if fenced is None else _fenced_of(fenced)
-        self._check_fenced(on_acquired is not None or on_lost is not None)
-        self._on_acquired = on_acquired
-        self._on_lost = on_lost
+        self.fenced = config.fenced if fenced is None else fenced_of(fenced)
+        self._ownership = OwnershipWish(self.fenced, on_acquired, on_lost)
+        broadcasting = self.message_model is MessageModel.BROADCASTING
+        self._ownership.check(ordering, needs_lock=ORDERINGS[ordering].needs_lock, broadcasting=broadcasting)
         self._listener = listener
         self._key_of = key_function(key, self._log)
         self._trace_path = trace
         self._metrics = metrics
         self._end_metrics: Callable[[], None] = lambda: None
-
-    def _check_fenced(self, has_functions: bool) -> None:
-        if self.fenced is Fenced.NO:
-            if has_functions:
-                raise SettingError("on_acquired and on_lost are for fenced=True")
-        elif not ORDERINGS[self.ordering].needs_lock:
-            raise SettingError(f"fenced is for ordering='queue' or 'key', which need locks, not {self.ordering!r}")
-        elif self.message_model is MessageModel.BROADCASTING:
-            raise SettingError("fenced is not for BROADCASTING: each consumer owns all queues, without a lock")
 
     # Subscriptions -------------------------------------------------------------------------------------------
 
@@ -202,8 +193,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
 
     def _new_member(self, settings: MemberSettings) -> PushMember:
         assert self._listener is not None
-        ordering, functions = ORDERINGS[self.ordering], (self._on_acquired, self._on_lost)
-        consumption = Consumption(self._listener, ordering, self._key_of, self._trace_path, self.fenced, *functions)
+        ordering = ORDERINGS[self.ordering]
+        consumption = Consumption(self._listener, ordering, self._key_of, self._trace_path, self._ownership)
         return PushMember(settings, self._subscriptions, consumption)
 
     # While it runs -------------------------------------------------------------------------------------------
@@ -249,11 +240,3 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             return {}
         table, offsets = self._member.table, self._member.offsets
         return {queue: table[queue].info(offsets.in_memory(queue)) for queue in sorted(table)}
-
-
-def _fenced_of(value: object) -> Fenced:
-    """Raises SettingError."""
-    try:
-        return Fenced(value)
-    except ValueError:
-        raise SettingError(f'fenced must be True, False or "if the broker can", not {value!r}') from None

@@ -1,25 +1,21 @@
 """PushMember: a running PushConsumer, which pulls, locks queues and calls the listener (wire.md 12.2)."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from lockstep.client.config import Fenced
 from lockstep.client.consumer.broker_requests import Listening
 from lockstep.client.consumer.cache.arrivals import Arrivals
 from lockstep.client.consumer.dispatch.base import ServiceParts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.table import OrderingRow
-from lockstep.client.consumer.fencing import Fencing, FencingParts, OnAcquired, OnLost
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import AnyListener, AroundListener, ListenerCall
 from lockstep.client.consumer.member import GroupMember, MemberSettings
-from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
 from lockstep.client.consumer.ownership.first_offset import FirstOffset
-from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
-from lockstep.client.consumer.ownership.locks import QueueLocks
-from lockstep.client.consumer.ownership.period_end import PeriodEnds
+from lockstep.client.consumer.ownership.lock_port import Locks
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.reset import OffsetReset
+from lockstep.client.consumer.ownership.ways import OwnershipWish
 from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.client.consumer.pull_request import PullCalls, PullResult
 from lockstep.client.consumer.send_back import DeadLetters
@@ -50,9 +46,7 @@ class Consumption(NamedTuple):
     ordering: OrderingRow
     key_of: KeyOf
     trace_path: str | None
-    fenced: Fenced = Fenced.NO
-    on_acquired: OnAcquired | None = None
-    on_lost: OnLost | None = None
+    ownership: OwnershipWish = OwnershipWish()
 
 
 class PushMember(GroupMember):
@@ -85,23 +79,6 @@ class PushMember(GroupMember):
         self._listening: Listening = Listening(
             ordering.needs_lock, config.consume_threads, directly, self._reset.start, self._released
         )
-        self._fencing = self._new_fencing()
-
-    def _new_fencing(self) -> Fencing | None:
-        if not isinstance(self._locks, FencedLocks):
-            return None
-        parts = FencingParts(
-            member=self.membership,
-            locks=self._locks,
-            rebalance=self._rebalance,
-            service=self.service,
-            pool=self._pool,
-            tenant=self._settings.tenant,
-            rebalance_soon=self.rebalance_soon,
-            on_acquired=self._consumption.on_acquired,
-            on_lost=self._consumption.on_lost,
-        )
-        return Fencing(parts)
 
     def _new_dead_letters(self) -> DeadLetters | None:
         """For messages that cannot be read; a broadcasting consumer sends nothing back."""
@@ -111,28 +88,15 @@ class PushMember(GroupMember):
 
     def _new_locks(self) -> Locks:
         """A broadcasting consumer shares its queues with no other member: it needs no lock, in any order."""
-        if self._consumption.fenced is not Fenced.NO:
-            return FencedLocks(
-                self.membership,
-                required=self._consumption.fenced is Fenced.REQUIRED,
-                on_reacquired=self._lock_reacquired,
-                ends=lambda process_queue, cause, why: self._periods.begin(process_queue, cause, why),
-            )
-        if self._ordering.needs_lock and not self._settings.broadcasting:
-            return QueueLocks(self.membership, on_reacquired=self._lock_reacquired)
-        return NoLocks(self.runtime)
+        needed = self._ordering.needs_lock and not self._settings.broadcasting
+        return self._consumption.ownership.locks(self.membership, self, self._settings.tenant, needed=needed)
 
     # Life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         await super().start()
-        config, locks = self.config, self._locks
         self.service.start()
-        if self._fencing is not None:
-            self._fencing.start()
-        elif locks.needed:
-            interval_ms, first_ms = config.lock_interval_ms, config.lock_first_delay_ms
-            self.instance.schedule.every(interval_ms, locks.lock_all, first_ms=first_ms, name="lock all")
+        self._locks.start()
 
     async def stop(self) -> list[ProcessQueue]:
         """A listener that does not return within `await_termination_ms` is logged.
@@ -144,8 +108,7 @@ class PushMember(GroupMember):
         # behind what was handled.
         stuck = await super().stop()
         self.service.close()
-        if self._fencing is not None:
-            await self._fencing.stop()
+        await self._locks.settle()
         self._pool.close()
         if self.membership.trace is not None and not stuck:
             # A stuck listener that returns later is still recorded.
@@ -162,8 +125,7 @@ class PushMember(GroupMember):
             )
         # Only now: until the listeners have ended, their messages stay cached.
         self._pulls.stop_all()
-        if self._fencing is not None:
-            await self._fencing.stop()
+        await self._locks.settle()
         return stuck
 
     # Calls of the user ---------------------------------------------------------------------------------------
@@ -188,15 +150,11 @@ class PushMember(GroupMember):
         return process_queue
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
-        if self._fencing is not None:
-            self._fencing.acquired(process_queue, self._pulls.start)
-        else:
-            self._pulls.start(process_queue)
+        self._locks.acquired(process_queue, self._pulls.start)
 
     def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
         """The consume service sets the offset after each listener call."""
-        if self._fencing is not None and process_queue.epoch:
-            self._fencing.ends.report_lost(process_queue, why)
+        self._locks.dropped(process_queue, why)
 
     async def queues_changed(self, topic: str) -> None:
         self._flow.share_out(topic, [queue for queue, process_queue in self.table.items() if not process_queue.dropped])
@@ -210,42 +168,37 @@ class PushMember(GroupMember):
             self.rebalance_soon()
 
     def _connection_ended(self, address: str) -> None:
-        if self._fencing is not None:
-            self._fencing.locks.connection_ended(address)
-
-    async def _check_brokers(self) -> None:
-        if self._fencing is not None and self._consumption.fenced is Fenced.REQUIRED:
-            await self._fencing.check_brokers()
-
-    @property
-    def _periods(self) -> PeriodEnds:
-        assert self._fencing is not None
-        return self._fencing.ends
+        self._locks.connection_ended(address)
 
     def _released(self, queues: tuple[MessageQueue, ...]) -> None:
         self.runtime.create_task(self.take_released(queues), name="take released locks")
 
-    def _lock_reacquired(self, process_queue: ProcessQueue) -> None:
+    # What locks ask for (LockOwner) --------------------------------------------------------------------------
+
+    def lock_reacquired(self, process_queue: ProcessQueue) -> None:
         self.membership.record("lock_lost", process_queue, why="it ran out before it was renewed")
         # Another member may have owned the queue meanwhile. What is cached here may be handled already.
         self._rebalance.drop(process_queue, "its lock had run out: it begins anew")
         self.rebalance_soon()
 
+    def cancel_calls(self, process_queue: ProcessQueue) -> None:
+        self.service.cancel_calls(process_queue)
+
+    def drop(self, process_queue: ProcessQueue, why: str) -> None:
+        self._rebalance.drop(process_queue, why)
+
+    def on_thread(self, function: Callable[[], object]) -> Awaitable[object]:
+        return self._pool.submit(function)
+
     # Offsets -------------------------------------------------------------------------------------------------
 
     def _persist(self, owned: list[ProcessQueue]) -> None:
-        super()._persist(owned if self._fencing is None else self._fencing.commit(owned))
+        super()._persist(self._locks.commit(owned))
 
     async def _persist_last(self) -> None:
-        """A fenced lock is given up when the broker has answered that the offset is stored."""
-        if self._fencing is None:
-            await super()._persist_last()
-            return
-        owned = [pq for pq in self.table.values() if not pq.dropped]
-        await self._fencing.store_all([pq for pq in owned if pq.epoch])
-        # Brokers without fenced locks: only for queues whose lock is still trusted, or the next owner's offset would be
-        # lost.
-        super()._persist([pq for pq in owned if not pq.epoch and self.membership.holds_lock(pq)])
+        others = await self._locks.commit_last([pq for pq in self.table.values() if not pq.dropped])
+        # Only for queues whose lock is still trusted, or the next owner's offset would be lost.
+        super()._persist([pq for pq in others if self.membership.holds_lock(pq)])
 
     # Subscriptions -------------------------------------------------------------------------------------------
 

@@ -229,7 +229,7 @@ LOST_BUT_OWNED = Exhibit(
     rule=("A lock that was lost and granted again begins a new period (docs/order.md 3 (k))."),
     kind=Wrong.STUCK,
     variant=variant(
-        replaced(PushMember, "_lock_reacquired", _only_drop),
+        replaced(PushMember, "lock_reacquired", _only_drop),
         replaced(QueueLocks, "_to_renew", _renew_dropped),
         replaced(ProcessQueue, "pull_expired", _no_watchdog),
     ),

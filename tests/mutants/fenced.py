@@ -21,7 +21,6 @@ PULL: Final = "lockstep.broker.fronts.remoting.pull"
 SEND: Final = "lockstep.broker.fronts.remoting.send"
 BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
 ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
-FENCING: Final = "lockstep.client.consumer.fencing"
 CLIENT_FENCED_LOCKS: Final = "lockstep.client.consumer.ownership.fenced_locks"
 LEASE_WATCH: Final = "lockstep.client.consumer.ownership.lease_watch"
 LOCK_STATES: Final = "lockstep.client.consumer.ownership.lock_states"
@@ -239,7 +238,9 @@ FENCED: Final = (
     Protection(
         "fence-acquired-told",
         "A period begins without a call of the user's on_acquired.",
-        edited(FENCING, "Fencing.acquired", "self._parts.on_acquired is None or not process_queue.epoch", "True"),
+        edited(
+            CLIENT_FENCED_LOCKS, "FencedLocks.acquired", "self._on_acquired is None or not process_queue.epoch", "True"
+        ),
         ("tests/scenarios/locks/test_fenced.py",),
     ),
     Protection(

@@ -90,8 +90,8 @@ MEMBERS: Final = (
         edited(
             PUSH_MEMBER,
             "PushMember._persist_last",
-            "await self._fencing.store_all([pq for pq in owned if pq.epoch])",
-            "self._fencing.commit([pq for pq in owned if pq.epoch])",
+            "await self._locks.commit_last([",
+            "self._locks.commit([",
         ),
         COMMITS,
     ),
@@ -199,7 +199,7 @@ MEMBERS: Final = (
     Protection(
         "reacquired-begins-round",
         "A queue whose lock ran out and was granted again rests until the next round.",
-        edited(PUSH_MEMBER, "PushMember._lock_reacquired", "self.rebalance_soon()", ""),
+        edited(PUSH_MEMBER, "PushMember.lock_reacquired", "self.rebalance_soon()", ""),
         ROUNDS,
     ),
     Protection(

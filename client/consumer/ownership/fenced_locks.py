@@ -4,16 +4,21 @@ The grant of a broker brings both. The epoch goes with every later request about
 when calls may begin. Brokers without fenced locks give faithful ones, which the consumer accepts or not by its setting.
 """
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
 
+from lockstep.client.consumer.ownership.fenced_commits import FencedCommits
 from lockstep.client.consumer.ownership.lease_watch import LeaseWatch
-from lockstep.client.consumer.ownership.lock_port import Grant, Refused
+from lockstep.client.consumer.ownership.lock_port import Grant, LockOwner, Refused, StartPeriod
 from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, by_broker
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.membership import Membership
-from lockstep.client.consumer.ownership.period_end import ANSWERS, EndCause
+from lockstep.client.consumer.ownership.period_end import ANSWERS, EndCause, PeriodEnds
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.errors import NoRouteError, SendError
+from lockstep.client.consumer.ownership.user_calls import OnAcquired, OnLost, UserCalls
+from lockstep.client.errors import ConsumerError, NoRouteError, SendError
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, ResetOwnOffsetResponseHeader
 from lockstep.protocol.model import MessageQueue
@@ -22,6 +27,7 @@ from lockstep.remoting.errors import RemotingError, RequestRefused
 __all__ = ["FencedLocks"]
 
 _NOT_USABLE = Refused("granted without a fence, over a connection that has ended, or with a lease that is over")
+_SETTLE_MS: Final = 10_000
 _BY_NAME = {cause.name: cause for cause in ANSWERS.values()}
 
 
@@ -30,21 +36,27 @@ class FencedLocks(QueueLocks):
 
     Args:
         required: False: a broker without fenced locks is used as usual. True: its queues are not consumed.
-        on_reacquired: for its queues, see QueueLocks.
-        ends: called with a process queue, the cause and the reason when its period must end.
     """
 
     def __init__(
         self,
         member: Membership,
+        owner: LockOwner,
+        calls: UserCalls,
+        on_acquired: OnAcquired | None,
+        on_lost: OnLost | None,
         *,
         required: bool,
-        on_reacquired: Callable[[ProcessQueue], None],
-        ends: Callable[[ProcessQueue, EndCause, str], None],
     ) -> None:
-        super().__init__(member, on_reacquired)
+        super().__init__(member, owner.lock_reacquired)
         self._required = required
-        self._ends = ends
+        self._calls = calls
+        self._on_acquired = on_acquired
+        commits = self._commits = FencedCommits(member, self.refused)
+        # What ends a period does to the other parts (PeriodActs).
+        self.cancel_calls, self.drop, self.rebalance_soon = owner.cancel_calls, owner.drop, owner.rebalance_soon
+        self.store_last = commits.store_last
+        self.periods = PeriodEnds(member, self, None if on_lost is None else partial(calls.lost, on_lost))
         self._ended: dict[MessageQueue, int] = {}  # the epoch of the last period that ended, or ends, here
         self._unfenced_logged: set[str] = set()
         self.watch = LeaseWatch(member, self._renew_broker, self._lease_ended)
@@ -71,9 +83,19 @@ class FencedLocks(QueueLocks):
 
     # Brokers -------------------------------------------------------------------------------------------------
 
-    async def without_fenced_locks(self, broker_names: Iterable[str]) -> list[str]:
-        """Return those of these brokers that answer and have no fenced locks."""
-        return [name for name in broker_names if await self._requests.has_fenced_locks(name) is False]
+    async def check_brokers(self) -> None:
+        """One that does not answer may have fenced locks."""
+        if not self._required:
+            return
+        routes = self._instance.routes
+        names = {routes.broker_name_at(address) for address in routes.broker_addresses(masters_only=True)}
+        known = sorted(name for name in names if name is not None)
+        without = [name for name in known if await self._requests.has_fenced_locks(name) is False]
+        if without:
+            raise ConsumerError(
+                f"fenced=True, and these brokers have no fenced locks: {', '.join(without)}; start them with "
+                '--lock-mode fenced, or say fenced="if the broker can"'
+            )
 
     def _may_use(self, broker_name: str, reply: LockReply) -> bool:
         """Whether this consumer uses the broker; logs once for each broker without fenced locks."""
@@ -182,9 +204,41 @@ class FencedLocks(QueueLocks):
 
     def _end_period(self, process_queue: ProcessQueue, cause: EndCause, why: str) -> None:
         self._ended[process_queue.queue] = process_queue.epoch
-        self._ends(process_queue, cause, why)
+        self.periods.begin(process_queue, cause, why)
+
+    # Periods -------------------------------------------------------------------------------------------------
+
+    def acquired(self, process_queue: ProcessQueue, start: StartPeriod) -> None:
+        if self._on_acquired is None or not process_queue.epoch:
+            start(process_queue)
+            return
+        calling = self._calls.acquired(self._on_acquired, process_queue, start)
+        self.periods.start(calling, f"on_acquired of {process_queue.queue}")
+
+    def dropped(self, process_queue: ProcessQueue, why: str) -> None:
+        if process_queue.epoch:
+            self.periods.report_lost(process_queue, why)
+
+    def commit(self, process_queues: Iterable[ProcessQueue]) -> list[ProcessQueue]:
+        fenced, others = _by_fence(process_queues)
+        self._commits.send(fenced)
+        return others
+
+    async def commit_last(self, process_queues: Iterable[ProcessQueue]) -> list[ProcessQueue]:
+        fenced, others = _by_fence(process_queues)
+        await asyncio.gather(*[self._commits.store_last(process_queue) for process_queue in fenced])
+        return others
 
     # Leases and connections ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.watch.start()
+
+    async def settle(self) -> None:
+        """Also for the user's functions. What has not ended in time is cancelled."""
+        self._calls.stopped = True
+        await self.periods.settle(_SETTLE_MS)
+        self.watch.stop()
 
     async def _renew_broker(self, broker_name: str) -> None:
         await self._renew(broker_name, by_broker(self._to_renew()).get(broker_name, []))
@@ -198,3 +252,11 @@ class FencedLocks(QueueLocks):
             if process_queue.epoch and self._instance.routes.master_address(queue.broker_name) == address:
                 process_queue.locked = False
         self.watch.look()
+
+
+def _by_fence(process_queues: Iterable[ProcessQueue]) -> tuple[list[ProcessQueue], list[ProcessQueue]]:
+    """Those under a fenced lock, and the others: their brokers have none."""
+    fenced, others = list[ProcessQueue](), list[ProcessQueue]()
+    for process_queue in process_queues:
+        (fenced if process_queue.epoch else others).append(process_queue)
+    return fenced, others

@@ -1,6 +1,6 @@
-"""Locks: what a rebalance and a consume service ask of the locks on the brokers, and the answer without locks."""
+"""Locks: what the parts of a consumer ask of the locks on the brokers, and the answer without locks."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
@@ -8,7 +8,9 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.host.runtime import Runtime
 
-__all__ = ["Grant", "Locks", "NoLocks", "Refused", "Unfenced"]
+__all__ = ["Grant", "LockOwner", "Locks", "NoLocks", "Refused", "StartPeriod", "Unfenced"]
+
+StartPeriod = Callable[[ProcessQueue], None]
 
 
 class Grant(NamedTuple):
@@ -41,8 +43,26 @@ class Refused(NamedTuple):
     wait_ms: int = 0
 
 
+class LockOwner(Protocol):
+    """The consumer that locks work for."""
+
+    def lock_reacquired(self, process_queue: ProcessQueue) -> None:
+        """A lock was granted again that was lost, or may have been: the process queue must end, see QueueLocks."""
+
+    def cancel_calls(self, process_queue: ProcessQueue) -> None:
+        """Cancel the running calls of an `async def` listener."""
+
+    def drop(self, process_queue: ProcessQueue, why: str) -> None:
+        """Stop the process queue: it takes no message and commits no offset any more."""
+
+    def rebalance_soon(self) -> None: ...
+
+    def on_thread(self, function: Callable[[], object]) -> Awaitable[object]:
+        """Run a function of the user on a thread of the listener."""
+
+
 class Locks(Protocol):
-    """The locks on the brokers, for a rebalance and a consume service."""
+    """The locks on the brokers. There are three ways, see `ways`; the other parts of a consumer do not ask which."""
 
     refusals: dict[MessageQueue, Refused]
     """Why `lock` did not get a queue, when it was asked for it the last time."""
@@ -67,9 +87,35 @@ class Locks(Protocol):
     async def reset_offset(self, process_queue: ProcessQueue, offset: int) -> bool:
         """Move the offset of a queue under its fenced lock. Returns whether the broker did it."""
 
+    # The life of the consumer
+
+    async def check_brokers(self) -> None:
+        """Raise ConsumerError when a broker of the topics has not the locks that the user requires."""
+
+    def start(self) -> None:
+        """Renew the locks from now on."""
+
+    async def settle(self) -> None:
+        """Wait for the periods that are ending; then renew no lock any more."""
+
+    def connection_ended(self, address: str) -> None:
+        """A connection to a broker ended."""
+
+    def acquired(self, process_queue: ProcessQueue, start: StartPeriod) -> None:
+        """A period begins: call `start` with it, now or when the user's function has returned."""
+
+    def dropped(self, process_queue: ProcessQueue, why: str) -> None:
+        """A period has ended."""
+
+    def commit(self, process_queues: Iterable[ProcessQueue]) -> list[ProcessQueue]:
+        """Send the offsets that go to a broker under an epoch; return the process queues of the others."""
+
+    async def commit_last(self, process_queues: Iterable[ProcessQueue]) -> list[ProcessQueue]:
+        """As `commit`, and wait for the answers: their locks are given up next."""
+
 
 class Unfenced:
-    """What a lock without a fence answers."""
+    """What locks without a fence answer."""
 
     def hands_over(self, process_queue: ProcessQueue, why: str) -> bool:
         return False
@@ -79,6 +125,30 @@ class Unfenced:
 
     async def reset_offset(self, process_queue: ProcessQueue, offset: int) -> bool:
         raise AssertionError("this lock has no epoch")
+
+    async def check_brokers(self) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    async def settle(self) -> None:
+        pass
+
+    def connection_ended(self, address: str) -> None:
+        pass
+
+    def acquired(self, process_queue: ProcessQueue, start: StartPeriod) -> None:
+        start(process_queue)
+
+    def dropped(self, process_queue: ProcessQueue, why: str) -> None:
+        pass
+
+    def commit(self, process_queues: Iterable[ProcessQueue]) -> list[ProcessQueue]:
+        return list(process_queues)
+
+    async def commit_last(self, process_queues: Iterable[ProcessQueue]) -> list[ProcessQueue]:
+        return list(process_queues)
 
 
 class NoLocks(Unfenced):

@@ -77,6 +77,10 @@ class QueueLocks(Unfenced):
     def _new_requests(self) -> LockRequests:
         return LockRequests(self._instance, self._group, self._config, self)
 
+    def start(self) -> None:
+        interval_ms, first_ms = self._config.lock_interval_ms, self._config.lock_first_delay_ms
+        self._instance.schedule.every(interval_ms, self.lock_all, first_ms=first_ms, name="lock all")
+
     # Lock calls ----------------------------------------------------------------------------------------------
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]:

@@ -1,14 +1,15 @@
 """FencedLocks on virtual time with a broker that has fenced locks: epochs, leases, refusals, three answers."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lockstep.client import ConsumerConfig, MessageQueue
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
-from lockstep.client.consumer.ownership.fenced_commits import FencedCommits
 from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
 from lockstep.client.consumer.ownership.membership import Membership
-from lockstep.client.consumer.ownership.period_end import EndCause, PeriodEnds
+from lockstep.client.consumer.ownership.period_end import EndCause
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.user_calls import UserCalls
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.codec import decode_body, encode_body
@@ -21,6 +22,7 @@ from lockstep.protocol.headers.messaging import (
     ResetOwnOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.connections.endpoint import Endpoint
 from tests.client.stage import TOPIC, FakeBroker, Stage
 
@@ -132,16 +134,11 @@ class Fenced:
         offsets = RemoteBrokerOffsetStore(self.instance, GROUP)
         self.member = Membership(instance=self.instance, group=GROUP, config=config, offsets=offsets, trace=trace)
         self.table = self.member.table
-        self.locks = FencedLocks(
-            self.member,
-            required=required,
-            on_reacquired=lambda process_queue: self.done.append(("reacquired", process_queue.queue)),
-            ends=self._end,
-        )
-        self.commits = FencedCommits(self.member, self.locks.refused)
-        self.ends = PeriodEnds(self.member, self, self._on_lost)
-        self.store_last = self.commits.store_last
-        self.unlock = self.locks.unlock
+        calls = UserCalls(self.member, NamesOfTenant(None), self.on_thread)
+        self.locks = FencedLocks(self.member, self, calls, None, self._on_lost, required=required)
+        self.ends = self.locks.periods
+        self._begin_end = self.ends.begin
+        self.ends.begin = self._end  # type: ignore[method-assign]  # so that `done` has it
 
     async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:
         await self.locks.lock_all_over(address, endpoint)
@@ -149,9 +146,15 @@ class Fenced:
     def _connection_ended(self, address: str) -> None:
         self.locks.connection_ended(address)
 
-    def _end(self, process_queue: ProcessQueue, cause: EndCause, why: str) -> None:
+    def _end(self, process_queue: ProcessQueue, cause: EndCause, why: str | None = None) -> None:
         self.done.append(("ends", process_queue.queue, cause))
-        self.ends.begin(process_queue, cause, why)
+        self._begin_end(process_queue, cause, why)
+
+    def lock_reacquired(self, process_queue: ProcessQueue) -> None:
+        self.done.append(("reacquired", process_queue.queue))
+
+    async def on_thread(self, function: Callable[[], object]) -> object:
+        return function()
 
     async def _on_lost(self, queue: MessageQueue, epoch: int, _why: str) -> None:
         self.done.append(("on_lost", queue, epoch))

@@ -6,6 +6,7 @@ from lockstep.client import ConsumerConfig
 from lockstep.client.consumer.ownership.lock_requests import LockReply, Queues
 from lockstep.client.consumer.ownership.lock_states import LockState, QueueLock
 from lockstep.client.consumer.ownership.period_end import EndCause
+from lockstep.client.errors import ConsumerError
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -286,7 +287,8 @@ async def test_a_broker_without_fenced_locks_that_are_required(stage: Stage) -> 
     answer(broker, grant())
     assert await fenced.own(queue_at(0)) == []
     assert stage.events("error") == ["fencing_not_supported"]
-    assert await fenced.locks.without_fenced_locks(["broker-a"]) == ["broker-a"]
+    with pytest.raises(ConsumerError, match="these brokers have no fenced locks: broker-a; "):
+        await fenced.locks.check_brokers()
 
 
 @on_stage
@@ -320,10 +322,10 @@ async def test_a_broker_that_loses_its_fence_ends_the_periods(stage: Stage) -> N
 async def test_a_broker_is_asked_whether_it_has_fenced_locks(stage: Stage) -> None:
     """With a request for no queue; one that does not answer may have them."""
     broker, table, fenced = await fenced_on(stage)
-    assert await fenced.locks.without_fenced_locks(["broker-a"]) == []
+    await fenced.locks.check_brokers()
     assert (requests(broker, LOCK), table.held) == ([{}], {})
     broker.answers(LOCK, None)
-    assert await fenced.locks.without_fenced_locks(["broker-a", "broker-z"]) == []
+    await fenced.locks.check_brokers()
 
 
 @on_stage

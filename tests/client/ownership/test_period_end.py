@@ -205,11 +205,11 @@ async def test_a_last_commit_that_is_fenced(stage: Stage) -> None:
 async def test_a_periodic_commit_that_is_fenced_ends_the_period(stage: Stage) -> None:
     """It has the epoch and the client id, and its answer is looked at."""
     period = await Period.begin(stage)
-    period.fenced.commits.send([period.owned])
+    period.fenced.locks.commit([period.owned])
     await period.quiet()
     assert period.table.offsets == {QUEUE: 5}
     period.table.take(QUEUE, RIVAL)
-    period.fenced.commits.send([period.owned])
+    period.fenced.locks.commit([period.owned])
     await period.quiet()
     assert period.fenced.causes(QUEUE) == [EndCause.FENCED]
 
@@ -219,7 +219,7 @@ async def test_a_late_answer_does_not_touch_the_next_period(stage: Stage) -> Non
     """A commit of the old epoch is answered STALE when the queue has come back: the new period goes on."""
     period = await Period.begin(stage)
     period.broker.answers(UPDATE, None)
-    period.fenced.commits.send([period.owned])
+    period.fenced.locks.commit([period.owned])
     await period.quiet()
     [commit] = period.broker.requests(UPDATE)
     assert period.fenced.locks.refused(period.owned, refused(ResponseCode.NOT_HELD))

@@ -81,7 +81,7 @@ async def test_a_lock_that_ran_out_begins_a_round(stage: Stage) -> None:
     await stage.world.sleep_ms(100)
     [before] = member.table.values()
     before.outlived_lock = True
-    member._lock_reacquired(before)
+    member.lock_reacquired(before)
     await stage.world.sleep_ms(1_000)
     [after] = member.table.values()
     assert (before.dropped, after.dropped, after is before) == (True, False, False)

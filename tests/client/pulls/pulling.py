@@ -11,6 +11,7 @@ from lockstep.client.consumer.dispatch.table import ORDERINGS
 from lockstep.client.consumer.member import MemberSettings
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.reset import OffsetReset
+from lockstep.client.consumer.ownership.ways import OwnershipWish
 from lockstep.client.consumer.push_member import Consumption, PushMember
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import name_server_addresses
@@ -52,7 +53,9 @@ def push_member(
         hooks=ConsumeHooks("tower", stage.log, NamesOfTenant(None)),
     )
     ordering = ORDERINGS["queue"]._replace(checks_span=checks_span)
-    consumption = Consumption(lambda _messages, _context: None, ordering, SHARDING_KEY_OF, trace_path, fenced)
+    consumption = Consumption(
+        lambda _messages, _context: None, ordering, SHARDING_KEY_OF, trace_path, OwnershipWish(fenced)
+    )
     member = PushMember(settings, subscriptions, consumption)
 
     async def close() -> None:
