@@ -21,12 +21,12 @@ class SubscriptionGroupManager:
         self,
         config: BrokerConfig,
         on_full: Callable[[str, int, int], None],
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[str], None] = lambda _: None,
     ) -> None:
         """
         Args:
             on_full: Called with "groups_max", its value and epoch ms when a group is refused.
-            on_change: Called after each change.
+            on_change: Called after each change with the name of the group.
         """
         self._groups_max = config.groups_max
         self._on_full = on_full
@@ -93,12 +93,12 @@ class SubscriptionGroupManager:
         """Create or change a group. The data version rises even when nothing changed, as in RocketMQ."""
         self._table[config.group_name] = config
         self._version = DataVersion(self._version.counter + 1, now_ms)
-        self._on_change()
+        self._on_change(config.group_name)
 
     def delete(self, consumer_group: str, now_ms: int) -> bool:
         """Returns whether the group existed."""
         if self._table.pop(consumer_group, None) is None:
             return False
         self._version = DataVersion(self._version.counter + 1, now_ms)
-        self._on_change()
+        self._on_change(consumer_group)
         return True

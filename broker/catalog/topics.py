@@ -49,13 +49,13 @@ class TopicConfigManager:
         self,
         config: BrokerConfig,
         on_full: Callable[[str, int, int], None],
-        on_change: Callable[[Sequence[TopicConfig]], None],
+        on_change: Callable[[Sequence[str]], None],
     ) -> None:
         """
         Args:
             on_full: Called with "topics_max" or "queues_max", its value and epoch ms when a topic is refused.
-            on_change: Called after each change, when the data version has changed too, with the topics that are new
-                or changed. Name servers must be notified of them.
+            on_change: Called after each change, when the data version has changed too, with the names of the topics
+                that are new, changed or deleted.
         """
         self._topics_max = config.topics_max
         self._queues_max = config.queues_max
@@ -126,7 +126,7 @@ class TopicConfigManager:
         if known is None and not self.is_system(topic):  # system topics are never deleted
             self._begins[topic] = TopicBegin(self.log_end(), now_ms)
         self._keep(config)
-        self._changed((config,), now_ms)
+        self._changed((topic,), now_ms)
         return True
 
     def _keep(self, config: TopicConfig) -> None:
@@ -146,7 +146,7 @@ class TopicConfigManager:
         if known:
             ordered = [config._replace(order=True) for config in known]
             self._table.update({config.topic_name: config for config in ordered})
-            self._changed(ordered, now_ms)
+            self._changed([config.topic_name for config in ordered], now_ms)
 
     def check_put(self, config: TopicConfig, now_ms: int) -> None:
         """Check that an administrator may create or change this topic. Raises LocalProtocolError with the reason."""
@@ -171,7 +171,7 @@ class TopicConfigManager:
         self.queue_count -= self._widths.pop(topic, 0)
         self._begins.pop(topic, None)
         self.deletions += 1
-        self._changed((), now_ms)
+        self._changed((topic,), now_ms)
         self.on_delete(topic)
         return True
 
@@ -195,9 +195,9 @@ class TopicConfigManager:
 
     def register_all(self, now_ms: int) -> None:
         """Raise the data version, so that name servers read the whole table again."""
-        self._changed(tuple(self._table.values()), now_ms)
+        self._changed(tuple(self._table), now_ms)
 
-    def _changed(self, topics: Sequence[TopicConfig], now_ms: int) -> None:
+    def _changed(self, topics: Sequence[str], now_ms: int) -> None:
         self._version = DataVersion(self._version.counter + 1, now_ms)
         self._on_change(topics)
 

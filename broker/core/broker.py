@@ -130,7 +130,7 @@ class Broker:
         self.send_sequences = SendSequences(config.send_sequences_max)
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.topics = TopicConfigManager(config, met, self._on_topics_changed)
-        self.groups = SubscriptionGroupManager(config, met, self._on_groups_changed)
+        self.groups = SubscriptionGroupManager(config, met, self._on_group_changed)
         self.durable: DurableStore | None = None
         self.on_stored = self.hold.on_arrival
         self.store = self._new_store(storage)
@@ -229,14 +229,14 @@ class Broker:
         )
         return FencedLocks(settings, started_ms)
 
-    def _on_topics_changed(self, changed: Sequence[TopicConfig]) -> None:
+    def _on_topics_changed(self, names: Sequence[str]) -> None:
         if self.durable is not None:
-            self.durable.tables.topics.changed()
-        self.on_topics_changed(changed)
+            self.durable.tables.topics.changed(names)
+        self.on_topics_changed([config for name in names if (config := self.topics.get(name)) is not None])
 
-    def _on_groups_changed(self) -> None:
+    def _on_group_changed(self, name: str) -> None:
         if self.durable is not None:
-            self.durable.tables.groups.changed()
+            self.durable.tables.groups.changed((name,))
 
     def refresh_heartbeats(self, now_ms: int) -> None:
         """Treat every registered client as if it had just sent a heartbeat."""

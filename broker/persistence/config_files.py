@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from lockstep.broker.catalog.groups import SubscriptionGroupManager
 from lockstep.broker.catalog.offsets import NO_OFFSET, ConsumerOffsetManager
@@ -13,6 +13,8 @@ from lockstep.broker.messages.held_pulls import PullHold
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
 from lockstep.broker.ownership.fenced.locks import FencedLocks
 from lockstep.broker.persistence.config_writer import ChangingTable, Writing
+from lockstep.broker.persistence.encoded_rows import EncodedRows
+from lockstep.protocol.bodies.broker import DataVersion
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
@@ -21,6 +23,7 @@ from lockstep.protocol.bodies.config import (
     StoredTopics,
     SubscriptionGroupWrapper,
     TopicBegin,
+    stored_topic,
 )
 from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import SerializeType
@@ -76,8 +79,10 @@ class ConfigFiles:
         self._log = store.events
         self._data_dir = store.data_dir
         self._written: dict[str, bytes] = {}
-        self.topics = ChangingTable(TOPICS, lambda: partial(self._write, TOPICS, self._topics()))
-        self.groups = ChangingTable(GROUPS, lambda: partial(self._write, GROUPS, self._groups()))
+        self._topic_rows = EncodedRows("topicConfigTable")
+        self._group_rows = EncodedRows("subscriptionGroupTable")
+        self.topics = ChangingTable(TOPICS, self._topics)
+        self.groups = ChangingTable(GROUPS, self._groups)
         self.topics_are_newest = False
 
     # Reading -------------------------------------------------------------------------------------------------
@@ -143,6 +148,9 @@ class ConfigFiles:
 
     def write_now(self) -> None:
         """Write topics and groups before the event loop runs. A file that fails is written again later."""
+        # What was restored has told nobody of a change.
+        self.topics.changed_names.update(dict.fromkeys(c.topic_name for c in self._tables.topics.topics))
+        self.groups.changed_names.update(dict.fromkeys(c.group_name for c in self._tables.groups.groups))
         for table in (self.topics, self.groups):
             try:
                 table.snapshot()()
@@ -178,18 +186,33 @@ class ConfigFiles:
             self._delays = DelayOffsetTable(dict(offsets), log_end)
         return self._delays
 
-    def _topics(self) -> StoredTopics:
+    def _topics(self) -> Writing:
+        names, self.topics.changed_names = self.topics.changed_names, {}
         topics = self._tables.topics
-        return StoredTopics(topics.data_version, tuple(topics.topics), dict(topics.begins))
+        rows = {name: stored_topic(config, topics.begins.get(name)) for name in names if (config := topics.get(name))}
+        changes = {**dict.fromkeys(names), **rows}
+        return partial(self._write_rows, TOPICS, self._topic_rows, topics.data_version, changes)
 
-    def _groups(self) -> SubscriptionGroupWrapper:
-        return SubscriptionGroupWrapper(self._tables.groups.data_version, tuple(self._tables.groups.groups))
+    def _groups(self) -> Writing:
+        names, self.groups.changed_names = self.groups.changed_names, {}
+        groups = self._tables.groups
+        rows = {name: config.to_wire() for name in names if (config := groups.get(name))}
+        changes = {**dict.fromkeys(names), **rows}
+        return partial(self._write_rows, GROUPS, self._group_rows, groups.data_version, changes)
+
+    def _write_rows(
+        self, name: str, rows: EncodedRows, version: DataVersion, changes: Mapping[str, dict[str, Any] | None]
+    ) -> None:
+        self._write_content(name, rows.encode(version, changes))
 
     def _write(self, name: str, body: WireBody) -> None:
-        if isinstance(body, (StoredTopics, SubscriptionGroupWrapper, ConsumerOffsetTable)):
+        if isinstance(body, ConsumerOffsetTable):
             content = _in_steps(body.encode_in_steps(SerializeType.JSON, sys.maxsize))
         else:
             content = encode_body(body, SerializeType.JSON)
+        self._write_content(name, content)
+
+    def _write_content(self, name: str, content: bytes) -> None:
         if self._written.get(name) != content:
             self._data_dir.write_config(name, content)
             self._written[name] = content

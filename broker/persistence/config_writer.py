@@ -1,7 +1,7 @@
 """Writes config files off the event loop: one write of each file at a time, of its newest state."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -21,12 +21,14 @@ class ChangingTable:
 
     Attributes:
         snapshot: Returns the writing of its present state.
+        changed_names: Of the rows that changed since the last snapshot, as a dict, to keep their order.
         change_count: Number of changes; those up to `written_count` are in the file.
     """
 
     def __init__(self, name: str, snapshot: Callable[[], Writing]) -> None:
         self.name = name
         self.snapshot = snapshot
+        self.changed_names: dict[str, None] = {}
         self.change_count = 0
         self.written_count = 0
         self.on_change: Callable[[], None] = _nothing
@@ -35,7 +37,8 @@ class ChangingTable:
     def is_written(self) -> bool:
         return self.written_count == self.change_count
 
-    def changed(self) -> None:
+    def changed(self, names: Iterable[str] = ()) -> None:
+        self.changed_names.update(dict.fromkeys(names))
         self.change_count += 1
         self.on_change()
 

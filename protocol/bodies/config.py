@@ -1,6 +1,6 @@
 """Tables of topics, groups and offsets: bodies of replies and contents of config files (wire.md 2.4 and 8.4)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self, TypeVar
 
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
@@ -20,6 +20,7 @@ __all__ = [
     "SubscriptionGroupWrapper",
     "TopicBegin",
     "TopicConfigWrapper",
+    "stored_topic",
 ]
 
 C = TypeVar("C", bound=tuple[Any, ...])
@@ -60,12 +61,11 @@ class TopicBegin(NamedTuple):
     created_ms: int = 0
 
 
-class _StoredTopic(NamedTuple):
-    config: TopicConfig
-    begin: TopicBegin
-
-    def to_wire(self) -> dict[str, Any]:
-        return {**self.config.to_wire(), "logOffset": self.begin.log_offset, "createdMs": self.begin.created_ms}
+def stored_topic(config: TopicConfig, begin: TopicBegin | None) -> dict[str, Any]:
+    """The members of a row of topics.json."""
+    if begin is None:
+        return config.to_wire()
+    return {**config.to_wire(), "logOffset": begin.log_offset, "createdMs": begin.created_ms}
 
 
 class StoredTopics(NamedTuple):
@@ -76,20 +76,8 @@ class StoredTopics(NamedTuple):
     begins: Mapping[str, TopicBegin]
 
     def to_wire(self) -> dict[str, Any]:
-        return {
-            "dataVersion": self.data_version.to_wire(),
-            "topicConfigTable": {n: t.to_wire() for n, t in self._rows()},
-        }
-
-    def _rows(self) -> Iterator[tuple[str, "_StoredTopic | TopicConfig"]]:
-        for config in self.topics:
-            begin = self.begins.get(config.topic_name)
-            yield config.topic_name, config if begin is None else _StoredTopic(config, begin)
-
-    def encode_in_steps(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> BodySteps:
-        """As `encode_body`."""
-        wire = {"dataVersion": self.data_version.to_wire()}
-        return encode_table(wire, "topicConfigTable", self._rows(), serialize_type, bytes_max)
+        table = {config.topic_name: stored_topic(config, self.begins.get(config.topic_name)) for config in self.topics}
+        return {"dataVersion": self.data_version.to_wire(), "topicConfigTable": table}
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
