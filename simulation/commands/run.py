@@ -63,6 +63,7 @@ def _run(
     name_servers: Annotated[int | None, typer.Option(min=0, help="named names1, ...; 0: the broker carries it")] = None,
     rate: Annotated[float | None, typer.Option(min=0, help="messages a second")] = None,
     keys: Annotated[int | None, typer.Option(min=1, help="sharding keys")] = None,
+    retry_sends: Annotated[bool | None, typer.Option(help="make a failed send again until it is stored")] = None,
     work: Annotated[str | None, typer.Option(metavar="500ms", help="of a call; not of your async listener")] = None,
     life: Annotated[str | None, typer.Option("--for", metavar="3m", help="until all is healed")] = None,
     store: Annotated[str | None, typer.Option(help="memory; async or sync: files")] = None,
@@ -79,7 +80,7 @@ def _run(
     """
     given = {
         "consumers": consumers, "queues": queues, "brokers": brokers, "name_servers": name_servers, "rate": rate,
-        "keys": keys, "work": work, "life": life, "store": store,
+        "keys": keys, "retry_sends": retry_sends, "work": work, "life": life, "store": store,
     }  # fmt: skip
     settings = [*(consumer or ()), *(broker or ())]
     given = {key: value for key, value in given.items() if value is not None}

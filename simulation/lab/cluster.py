@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lockstep.broker.server import Interceptor
-from lockstep.client import ClientError, Message, MessageQueue, Producer, SendResult, SerializeType
+from lockstep.client import Message, MessageQueue, Producer, SendResult, SerializeType
 from lockstep.order import OrderReport, Record, check_traces
-from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.durations import duration_ms
 from lockstep.simulation.lab.faults.table import play
 from lockstep.simulation.lab.faults.text import check_hosts, read_fault
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.hosts import BROKER, GROUP, ONE_CLOCK, PRODUCER, TOPIC, TRACE, Client, Hosts
+from lockstep.simulation.lab.sends import RatedSends
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 from lockstep.simulation.world import World
 
@@ -43,6 +43,7 @@ class Cluster(Hosts):
         self.sent: list[str] = []
         self._count = 0
         self._tasks: list[asyncio.Task[Any]] = []  # faults, and messages at a rate
+        self.sends = RatedSends(self, self.sent, retries=self.setup.retry_sends)
 
     # Time and messages ---------------------------------------------------------------------------------------
 
@@ -85,25 +86,8 @@ class Cluster(Hosts):
             rate: messages a second.
             make: a message by its number, from 0.
         """
-        self._tasks.append(self.world.start(self._at_a_rate(rate, duration_ms(until), make, name), name="messages"))
-
-    async def _at_a_rate(self, rate: float, until_ms: int, make: Callable[[int], Message], name: str) -> None:
-        began_ms, number = self.world.elapsed_ms, 0
-        while (due_ms := began_ms + int(number * 1000 / rate)) < until_ms:
-            await self.at(max(due_ms, self.world.elapsed_ms))
-            if self.is_up(name):
-                self.world.host(name).create_task(self._send_made(name, make(number)), name=f"send {number}")
-            number += 1
-
-    async def _send_made(self, name: str, message: Message) -> None:
-        producer = self._clients[name]
-        assert isinstance(producer, Producer)
-        try:
-            await producer.send(message)
-        except (ClientError, RemotingError):
-            self.findings.saw("sends failed")
-        else:
-            self.sent.append(message.body.decode(errors="replace"))
+        sending = self.sends.run(rate, duration_ms(until), make, name)
+        self._tasks.append(self.world.start(sending, name="messages"))
 
     # Faults --------------------------------------------------------------------------------------------------
 
@@ -150,6 +134,7 @@ class Cluster(Hosts):
             down.append(members[0])
         for name in down:
             await self.start_again(name)
+        await self.sends.ended()
 
     async def settle(self, bound: str | int) -> bool:
         """Wait until the group has committed everything in the stores. What is left after `bound` is a finding."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lockstep.client import SendError
 from lockstep.order import Cause, OrderReport
 from lockstep.order.report import Handover
 from lockstep.simulation.errors import NondeterminismError
@@ -17,7 +18,16 @@ from lockstep.simulation.lab.findings import Band
 from lockstep.simulation.lab.names import Names
 from lockstep.simulation.lab.runner import Run
 
-__all__ = ["clock", "error_text", "listener_failures", "longest_rest_ms", "owner_changes", "result_lines", "run_lines"]
+__all__ = [
+    "clock",
+    "error_text",
+    "failed_sends",
+    "listener_failures",
+    "longest_rest_ms",
+    "owner_changes",
+    "result_lines",
+    "run_lines",
+]
 
 _TOGETHER_MS: Final = 1500  # what one rebalance does
 _STILL_MS: Final = 50  # shown as 0.1 s
@@ -161,7 +171,7 @@ def result_lines(run: Run) -> list[str]:
         return _error_lines(run)
     cluster, findings = run.played.cluster, run.played.findings
     report = cluster.judge()
-    lines = _counted(report)
+    lines = _counted(report) + failed_sends(cluster)
     if changes := owner_changes(cluster, report):
         longest, stood_still = _longest(cluster, report), "no queue stood still"
         if longest is not None and longest.duration_ms >= _STILL_MS:
@@ -201,6 +211,25 @@ def _counted(report: OrderReport) -> list[str]:
             "(--store sync keeps them)."
         )
     return lines
+
+
+def failed_sends(cluster: Cluster) -> list[str]:
+    """A line if sends of the story failed: that of the producer, before a listener is blamed for what it never got."""
+    sends = cluster.sends
+    if sends.first is None:
+        return []
+    at_ms, error = sends.first
+    why = Names(cluster.world, cluster).in_text(error.reason if isinstance(error, SendError) else str(error))
+    count, given_up = sends.again + len(sends.failed), len(sends.failed)
+    text = f"{count:,} send{'s' if count != 1 else ''} failed, first at {clock(at_ms)}: {why}."
+    if sends.again:
+        stored = "they were stored" if not given_up else f"all but {given_up:,} were stored"
+        text += f" Their messages were sent again until {stored}."
+    if sends.unanswered:
+        text += f" {sends.unanswered:,} had no answer: their messages may be stored{' twice' if sends.again else ''}."
+    if given_up:
+        text += " What is not stored is not handled, and a listener that waits for it waits for ever."
+    return [text]
 
 
 def listener_failures(cluster: Cluster) -> list[str]:

@@ -65,6 +65,7 @@ class Setup:
         name_servers: named names1, ...; 0: the first broker carries one.
         rate: messages a second, sent by the host `producer` until `life_ms`; 0: none.
         keys: sharding keys, in turn.
+        retry_sends: a send that fails is made again until the message is stored, and later ones of its key wait.
         work_ms: how long a call of the lab's listener, or of a plain one, takes.
         life_ms: until when messages are sent and faults happen; then everything is healed, and must be handled.
         consumer, broker: settings by the names of ConsumerConfig and BrokerConfig.
@@ -77,6 +78,7 @@ class Setup:
     name_servers: int = 0
     rate: float = 10
     keys: int = 16
+    retry_sends: bool = True
     work_ms: int = 20
     life_ms: int = 180_000
     store: Store = Store.MEMORY
@@ -116,6 +118,7 @@ class Setup:
             "work": duration_text(self.work_ms),
             "life": duration_text(self.life_ms),
             "store": str(self.store),
+            **({} if self.retry_sends else {"sends that fail": "not made again"}),
             **({"consumer settings": _listed(self.consumer)} if self.consumer else {}),
             **({"broker settings": _listed(self.broker)} if self.broker else {}),
         }

@@ -53,6 +53,8 @@ def run_row(name: str, run: Run) -> dict[str, Any]:
         "findings": [_finding_row(found) for found in run.played.findings.wrong],
         "verdict": report.verdict.value,
         "sent": report.sent,
+        "sends_made_again": run.played.cluster.sends.again,
+        "sends_given_up": len(run.played.cluster.sends.failed),
         "handled": report.handled,
         "attempts": report.attempts,
         "lost": report.lost,

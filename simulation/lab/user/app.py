@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -35,18 +35,22 @@ class UserApp:
 
     Args:
         make: called with the hosts and a host's name at each start of a consumer's process.
-        message: a message by its number; None: a number as text, with one of the setup's keys.
+        message: see `app_of`; None: a number as text, with one of the setup's keys.
     """
 
     topic: str
     group: str
     make: Callable[[Hosts, str], Listening | PushConsumer]
-    message: Callable[[int], Message] | None = None
+    message: Callable[..., Message] | None = None
 
-    def made(self, topic: str, keys: int, number: int) -> Message:
-        """The message of a number."""
+    def made(self, topic: str, keys: int, failed: Mapping[int, Exception], number: int) -> Message:
+        """The message of a number.
+
+        Args:
+            failed: the numbers of messages that were given up, with the reason.
+        """
         if self.message is not None:
-            return self.message(number)
+            return _message_of(self.message, number, failed)
         return Message(topic, str(number).encode(), sharding_key=f"key{number % keys}")
 
 
@@ -60,8 +64,15 @@ def lab_listener(work_ms: int) -> Any:
     return listen
 
 
-def app_of(app: Any, *, message: Callable[[int], Message] | None = None) -> UserApp:
-    """An application of a listener, or of a function that makes one or a PushConsumer. Raises AppError."""
+def app_of(app: Any, *, message: Callable[..., Message] | None = None) -> UserApp:
+    """An application of a listener, or of a function that makes one or a PushConsumer.
+
+    Args:
+        message: makes a message of its number; a second parameter gets the numbers that were given up, with the reason.
+
+    Raises:
+        AppError: the application is none.
+    """
     if isinstance(app, PushConsumer):
         raise AppError(f"a PushConsumer is of one process, and there are several: {_WAYS}")
     if not callable(app):
@@ -70,7 +81,7 @@ def app_of(app: Any, *, message: Callable[[int], Message] | None = None) -> User
     kinds = [one.kind for one in needed]
     if inspect.Parameter.VAR_KEYWORD in kinds:
         return _app_of_consumers(app, message)
-    topic = TOPIC if message is None else message(0).topic
+    topic = TOPIC if message is None else _message_of(message, 0, {}).topic
     if len([kind for kind in kinds if kind is not inspect.Parameter.KEYWORD_ONLY]) == 2 and not inspect.isclass(app):
         _check_listener(app)
         return UserApp(topic, GROUP, lambda _hosts, _name: Listening(app), message)
@@ -98,7 +109,12 @@ def _check_listener(listener: Any) -> None:
         raise AppError(f"{error}: {_WAYS}") from None
 
 
-def _app_of_consumers(factory: Callable[..., Any], message: Callable[[int], Message] | None) -> UserApp:
+def _message_of(message: Callable[..., Message], number: int, failed: Mapping[int, Exception]) -> Message:
+    takes_failed = len(inspect.signature(message).parameters) > 1
+    return message(number, failed) if takes_failed else message(number)
+
+
+def _app_of_consumers(factory: Callable[..., Any], message: Callable[..., Message] | None) -> UserApp:
     probe = _made_consumer(factory, name_server=f"{BROKER}:9876")
     if not probe.topics:
         raise AppError(f"{_name(factory)} made a PushConsumer without a subscription: call its subscribe()")

@@ -51,7 +51,7 @@ def story_of_file(reference: str) -> Story:
     return story
 
 
-def _message_of(module: ModuleType) -> Callable[[int], Message] | None:
+def _message_of(module: ModuleType) -> Callable[..., Message] | None:
     return getattr(module, "message", None)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from lockstep.client import Message
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.faults.text import fault_text
-from lockstep.simulation.lab.report import error_text, listener_failures
+from lockstep.simulation.lab.report import error_text, failed_sends, listener_failures
 from lockstep.simulation.lab.runner import Run, outcome_of
 from lockstep.simulation.lab.user.app import app_of
 from lockstep.simulation.lab.user.file import user_modules
@@ -33,7 +33,7 @@ def order_test(
     swarm: Sequence[str] = ALL_FAULTS,
     faults: int = 3,
     events: Sequence[str] = (),
-    message: Callable[[int], Message] | None = None,
+    message: Callable[..., Message] | None = None,
     **setup: Any,
 ) -> Callable[[Callable[..., Any]], Callable[[], None]]:
     """Make a test of a function that returns an application, or of an `async def` story (see `experiment`).
@@ -45,7 +45,8 @@ def order_test(
     Args:
         seeds: how many; the test ends with the first one that fails.
         swarm, faults, events: as of `experiment`.
-        message: makes a message of its number; None: the number as text, with keys in turn.
+        message: makes a message of its number, or of that and the numbers that were given up, with the reason; None:
+            the number as text, with keys in turn.
         setup: arguments of Setup; by default two consumers, two queues, a message in two seconds, two
             minutes, a broker that syncs.
 
@@ -96,7 +97,7 @@ def _failure(story: Story, run: Run) -> str:
     lines = [f"seed {plan.seed} failed"]
     if run.played is not None:
         lines += [f"{found.kind}: {found.text}" for found in run.played.findings.wrong[:_FOUND_SHOWN]]
-        lines += listener_failures(run.played.cluster)
+        lines += failed_sends(run.played.cluster) + listener_failures(run.played.cluster)
     if run.error is not None:
         lines.append(error_text(run))
     lines.append(f"faults: {', '.join(map(fault_text, plan.events)) or 'none'}")

@@ -108,7 +108,9 @@ class PlayedStory:
                 at_ms = max(map(time_of, found.evidence), default=None)
                 self.findings.add(str(found.kind), found.sentence, queue=queue, at_ms=at_ms, evidence=tuple(places))
         if report.lost:
-            self.findings.add("lost", f"{report.lost} messages were sent and never handled.")
+            failed = len(self.cluster.sends.failed)
+            beside = f"; the sends of {failed} others failed" if failed else ""
+            self.findings.add("lost", f"{report.lost} messages were sent and never handled{beside}.")
         for cause, count in report.duplicates.items():
             self.findings.sometimes[f"duplicates: {cause}"] += count
         self.findings.sometimes["takeovers"] += owner_changes(self.cluster, report)
@@ -126,7 +128,7 @@ class Story:
     swarm: tuple[str, ...] = ()
     faults: int = 0
     app: Callable[[], UserApp] | None = None
-    message: Callable[[int], Message] | None = None
+    message: Callable[..., Message] | None = None
     modules: tuple[str, ...] = ()
     fails_in: tuple[LockMode, ...] = (LockMode.FENCED,)
 
@@ -175,7 +177,7 @@ def experiment(
     faults: int = 3,
     events: Sequence[str] = (),
     app: Callable[[], UserApp] | None = None,
-    message: Callable[[int], Message] | None = None,
+    message: Callable[..., Message] | None = None,
     modules: Sequence[str] = (),
     fails_in: tuple[LockMode, ...] = (LockMode.FENCED,),
     **setup: Any,
@@ -190,7 +192,8 @@ def experiment(
         faults: how many a seed draws of the swarm.
         events: faults that every seed has, as "kill c1@30s"; then none is drawn.
         app: makes the application for a run; None: the lab's listener, unless the story gives one to `start`.
-        message: makes a message of its number; None: the number as text, with keys in turn.
+        message: makes a message of its number, or of that and the numbers that were given up, with the reason; None:
+            the number as text, with keys in turn.
         modules: in which the guard against nondeterminism looks for what was imported by name.
         fails_in: the lock modes in which a violation is a failure; with RocketMQ's locks some are expected.
         setup: arguments of Setup; durations also as "3m", `work` and `life` for `work_ms` and `life_ms`.

@@ -24,7 +24,7 @@ class StoryCluster(Cluster):
     Args:
         events: faults, which `start` begins to play.
         app: what the consumers run, unless `start` is given another; None: the lab's listener.
-        message: makes a message of its number, if `app` does not say how; None: the number as text.
+        message: see `app_of`, if `app` does not say how; None: the number as text.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class StoryCluster(Cluster):
         setup: Setup,
         events: Sequence[FaultEvent],
         app: UserApp | None,
-        message: Callable[[int], Message] | None,
+        message: Callable[..., Message] | None,
     ) -> None:
         self.app = app or app_of(partial(lab_listener, setup.work_ms), message=message)
         super().__init__(world, setup, topic=self.app.topic, group=self.app.group)
@@ -61,7 +61,8 @@ class StoryCluster(Cluster):
         for name in setup.members:
             await self.start_member(name)
         if setup.rate:
-            self.send_at_a_rate(setup.rate, setup.life_ms, partial(self.app.made, self.topic, setup.keys))
+            make = partial(self.app.made, self.topic, setup.keys, self.sends.failed)
+            self.send_at_a_rate(setup.rate, setup.life_ms, make)
         for event in self._events:
             self.play_fault(event)
 
