@@ -44,7 +44,7 @@ class _OwnTopics:
         self._broker = broker
 
     def all(self) -> Iterator[TopicConfigs]:
-        return self.parts(_names(self._broker.topics.topics))
+        return self.parts(_names(self._broker.catalog.topics.topics))
 
     def parts(self, names: Sequence[str]) -> Iterator[TopicConfigs]:
         """At least one registration, each with the topics as they are when it is made. Deleted topics are left out.
@@ -52,7 +52,7 @@ class _OwnTopics:
         A name server keeps the topics that it knows, and ignores a registration with the data version of the last
         one. So each part has a different version, and only the last one has the true version (wire.md 2.7).
         """
-        table = self._broker.topics
+        table = self._broker.catalog.topics
         version = table.data_version
         for start in range(0, max(len(names), 1), TOPICS_A_PART):
             left = (len(names) - 1 - start) // TOPICS_A_PART if names else 0
@@ -116,7 +116,7 @@ class _RemoteNameServer:
         interval_ms = self._broker.config.register_interval_ms
         while not self.stopped:
             everything_ms = self._runtime.now_ms() + interval_ms
-            await self._broker.before_registering()
+            await self._broker.catalog.before_registering()
             await self._register_parts(self._topics.all)
             self.tried.set()
             while self.registered and not self._all_due:
@@ -139,7 +139,7 @@ class _RemoteNameServer:
             return False
         if self.stopped:
             raise asyncio.CancelledError
-        await self._broker.before_registering()
+        await self._broker.catalog.before_registering()
         return True
 
     async def _register_parts(self, parts: Callable[[], Iterator[TopicConfigs]]) -> None:
@@ -180,7 +180,7 @@ class _RemoteNameServer:
     def _read(self, reply: RemotingCommand) -> None:
         try:
             table = decode_body(KvTable, reply.body, reply.serialize_type).table
-            self._broker.topics.set_ordered(table, self._runtime.now_ms())
+            self._broker.catalog.topics.set_ordered(table, self._runtime.now_ms())
         except BodyError as error:
             self._broker.log.warning("order_configs_unreadable", name_server=self.address, reason=str(error))
 
@@ -215,9 +215,9 @@ class Registration:
             for address in broker.config.name_server_addresses
         ]
         self._tasks: list[asyncio.Task[None]] = []
-        broker.on_topics_changed = self.on_change
+        broker.catalog.on_topics_changed = self.on_change
         if self._remotes:
-            broker.topics_registered = self._when_registered
+            broker.catalog.topics_registered = self._when_registered
 
     def start(self) -> None:
         """Call it when the port of the broker is known."""
@@ -264,7 +264,7 @@ class Registration:
             self._broker.log.warning("registered_again", name_server="own")
             self._broker.work.start(self, self._register_own_steps(self._topics.all()))
         order_configs = name_server.kv_configs.namespace(ORDER_TOPIC_CONFIG) or {}
-        self._broker.topics.set_ordered(order_configs, self._runtime.now_ms())
+        self._broker.catalog.topics.set_ordered(order_configs, self._runtime.now_ms())
 
     def _when_registered(self, then: Callable[[], None]) -> None:
         """Call `then` once: when the name servers that answer know all topics, at the latest after a second."""

@@ -162,8 +162,8 @@ class BrokerServer:
         """Raises LocalProtocolError for an invalid name or number of queues."""
         assert self.broker is not None
         config, now_ms = TopicConfig(topic, queue_nums, queue_nums), self._runtime.now_ms()
-        self.broker.topics.check_put(config, now_ms)
-        self.broker.topics.put(config, now_ms)
+        self.broker.catalog.topics.check_put(config, now_ms)
+        self.broker.catalog.topics.put(config, now_ms)
 
     # Start and end -------------------------------------------------------------------------------------------
 
@@ -196,12 +196,12 @@ class BrokerServer:
         )
         # First the port, then the registration: the name server must name no address that refuses connections.
         self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
-        broker.set_port(self._broker_port)
+        broker.messages.set_port(self._broker_port)
         assert self._registration is not None
         self._registration.start()
         self._due_timers = (
-            DueTimer(self._runtime, broker.delays, partial(self._deliver_delayed, broker)),
-            DueTimer(self._runtime, broker.halves, partial(self._check_transactions, broker)),
+            DueTimer(self._runtime, broker.messages.delays, partial(self._deliver_delayed, broker)),
+            DueTimer(self._runtime, broker.messages.halves, partial(self._check_transactions, broker)),
         )
         if broker.fence is not None and broker.fenced is not None:
             self._due_timers += (DueTimer(self._runtime, broker.fenced, broker.fence.end_locks),)
@@ -303,7 +303,7 @@ class BrokerServer:
         if self._durable is not None:
             await self._durable.stop()
         elif self.broker is not None:
-            self.broker.store.close()
+            self.broker.messages.store.close()
 
     async def _close_connections(self) -> None:
         if not self._connections:
@@ -357,7 +357,7 @@ class BrokerServer:
         for endpoint in self._connections:
             endpoint.mark_active(now_ms)
         if self.broker is not None:
-            self.broker.refresh_heartbeats(now_ms)
+            self.broker.members.refresh(now_ms)
 
     def _on_broker_connection_closed(self, broker: Broker, endpoint: Endpoint) -> None:
         # First the members leave their groups, then the lock delay of the connection's locks begins.
@@ -398,7 +398,7 @@ class BrokerServer:
             connection.abort("no registration for too long")
 
     def _after_read(self, broker: Broker) -> None:
-        if broker.hold.has_arrivals:
+        if broker.messages.hold.has_arrivals:
             wake_held_pulls(broker, self._runtime.now_ms())
         self._check_due_timers()
         if self._durable is not None:
@@ -409,7 +409,7 @@ class BrokerServer:
             timer.check()
 
     def _deliver_delayed(self, broker: Broker, now_ms: int) -> None:
-        broker.deliver_delayed(now_ms)
+        broker.messages.deliver_delayed(now_ms)
         self._after_timer(broker, now_ms)
 
     def _check_transactions(self, broker: Broker, now_ms: int) -> None:

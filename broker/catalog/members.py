@@ -17,13 +17,15 @@ from lockstep.protocol.bodies.heartbeat import (
     SubscriptionData,
 )
 from lockstep.protocol.filter import is_tag_type
+from lockstep.protocol.messages.ids import pack_host
 
 # As which the hash of a tag counts.
 _CODE_CHARACTERS: Final = 8
 _DIFFERENT_MS: Final = 30_000  # the heartbeat interval of RocketMQ's clients: by then each has said what it wants
 _SAID: Final = -1
+_LOOPBACK: Final = bytes((127, 0, 0, 1))
 
-__all__ = ["ClientChannel", "ConsumerGroup", "ConsumerManager", "Departure", "ProducerManager"]
+__all__ = ["ClientChannel", "ConsumerGroup", "ConsumerManager", "Departure", "Members", "ProducerManager", "host_bytes"]
 
 
 @dataclass(slots=True)
@@ -277,3 +279,39 @@ class ProducerManager:
             if now_ms - channel.last_update_ms > timeout_ms
         )
         return list(dict.fromkeys(late))
+
+
+def host_bytes(host: str) -> bytes:
+    """The 4 or 16 address bytes of a host. A host name becomes 127.0.0.1: a message id can only hold an address."""
+    try:
+        return pack_host(host)
+    except ValueError:
+        return _LOOPBACK
+
+
+class Members:
+    """The clients of a broker."""
+
+    def __init__(self) -> None:
+        self.consumers = ConsumerManager()
+        self.producers = ProducerManager()
+        self._born_hosts: dict[Connection, tuple[bytes, int]] = {}
+
+    def born_host(self, connection: Connection) -> tuple[bytes, int]:
+        """Address bytes and port of a peer, as they are stored in its messages."""
+        born = self._born_hosts.get(connection)
+        if born is None:
+            host, _, port = connection.address.rpartition(":")
+            born = self._born_hosts[connection] = (host_bytes(host.strip("[]")), int(port) if port.isdigit() else 0)
+        return born
+
+    def forget_host(self, connection: Connection) -> None:
+        """A connection closed, and sends no more messages."""
+        self._born_hosts.pop(connection, None)
+
+    def refresh(self, now_ms: int) -> None:
+        """Treat every client as if it had just sent a heartbeat."""
+        members = [group.channels for group in self.consumers.groups.values()]
+        for channels in (*members, *self.producers.groups.values()):
+            for channel in channels.values():
+                channel.last_update_ms = now_ms

@@ -62,14 +62,14 @@ def _messages(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
 def _progress(broker: Broker, samples: Samples, now_ms: int) -> Steps:
     """The lag of each group in each topic: of queues that it has committed, or of which it owns the lock."""
     looked_at = 0
-    for topic, group in list(broker.offsets.table):
+    for topic, group in list(broker.catalog.offsets.table):
         lag, oldest_ms = 0, now_ms
-        for queue_id, committed in broker.offsets.queues_of(group, topic).items():
-            first = max(committed, broker.store.min_offset(topic, queue_id))
-            behind = broker.store.max_offset(topic, queue_id) - first
+        for queue_id, committed in broker.catalog.offsets.queues_of(group, topic).items():
+            first = max(committed, broker.messages.store.min_offset(topic, queue_id))
+            behind = broker.messages.store.max_offset(topic, queue_id) - first
             if behind > 0:
                 lag += behind
-                oldest_ms = min(oldest_ms, broker.store.store_timestamp(topic, queue_id, first) or now_ms)
+                oldest_ms = min(oldest_ms, broker.messages.store.store_timestamp(topic, queue_id, first) or now_ms)
             looked_at += 1
             if looked_at % _ROWS_A_STEP == 0:
                 yield None
@@ -81,7 +81,7 @@ def _progress(broker: Broker, samples: Samples, now_ms: int) -> Steps:
 
 def _clients(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
     looked_at = 0
-    for name, group in list(broker.consumers.groups.items()):
+    for name, group in list(broker.members.consumers.groups.items()):
         mode = _CONSUME_MODES.get(group.consume_type, "unknown")
         for channel in list(group.channels.values()):
             labels = (name, _language(channel.language), version_name(channel.version), mode)
@@ -89,7 +89,7 @@ def _clients(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
             looked_at += 1
             if looked_at % _ROWS_A_STEP == 0:
                 yield None
-    for channels in list(broker.producers.groups.values()):
+    for channels in list(broker.members.producers.groups.values()):
         for channel in list(channels.values()):
             samples.add(
                 "rocketmq_producer_connections", (_language(channel.language), version_name(channel.version)), 1
@@ -132,8 +132,8 @@ def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
 
 
 def _broker(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
-    samples.set("rocketmq_half_messages", (), len(broker.halves))
-    samples.set("lockstep_held_pulls", (), len(broker.hold))
+    samples.set("rocketmq_half_messages", (), len(broker.messages.halves))
+    samples.set("lockstep_held_pulls", (), len(broker.messages.hold))
     for setting, count in broker.limits.counts.items():
         samples.set("lockstep_limits_met_total", (setting,), count)
     for setting, used in broker.limits.used.items():

@@ -55,13 +55,13 @@ class CommandLink(asyncio.Protocol):
         self._broker = broker
         for config in self._early:
             self._create(config)
-        self._registers = broker.on_topics_changed
-        broker.on_topics_changed = self._on_topics_changed
-        broker.topics.on_delete = lambda topic: self._say(Said(deleted=(topic,)))
-        broker.on_created_by_send = self._on_created_by_send
-        broker.before_registering = self._until_spread
+        self._registers = broker.catalog.on_topics_changed
+        broker.catalog.on_topics_changed = self._on_topics_changed
+        broker.catalog.topics.on_delete = lambda topic: self._say(Said(deleted=(topic,)))
+        broker.catalog.on_created_by_send = self._on_created_by_send
+        broker.catalog.before_registering = self._until_spread
         if broker.durable is None:
-            self._say(Said(topics=tuple(broker.topics.topics)))
+            self._say(Said(topics=tuple(broker.catalog.topics.topics)))
 
     async def serving(self, server: BrokerServer, addresses: dict[str, str]) -> None:
         """The broker listens at these addresses. Tell it when it is registered too.
@@ -103,8 +103,8 @@ class CommandLink(asyncio.Protocol):
     def _create(self, config: TopicConfig) -> None:
         broker = self._broker
         assert broker is not None
-        if broker.topics.get(config.topic_name) is None:
-            broker.topics.put(config, self._runtime.now_ms())
+        if broker.catalog.topics.get(config.topic_name) is None:
+            broker.catalog.topics.put(config, self._runtime.now_ms())
 
     def _on_topics_changed(self, changed: Sequence[TopicConfig]) -> None:
         broker = self._broker

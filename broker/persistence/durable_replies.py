@@ -65,7 +65,9 @@ class DurableReplies:
         if kept.lock_file is not None and broker.fenced is not None and broker.fence is not None:
             lock_writer = TableWriter(runtime, kept.lock_file.table, broker.log)
             self._writers.append(lock_writer)
-            broker.fence.persistence = DiskLockPersistence(kept.lock_file, broker.fenced, broker.offsets, lock_writer)
+            broker.fence.persistence = DiskLockPersistence(
+                kept.lock_file, broker.fenced, broker.catalog.offsets, lock_writer
+            )
         writings, retention = kept.tables.writings, Retention(self._limits)
         self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
         if config.flush_sync:
@@ -148,8 +150,11 @@ class DurableReplies:
             elif self._flush_sync and stored and self._log.synced_offset < self._log.max_offset:
                 self._after_log(connection, command, reply)
                 self.flusher.check()
-            elif self._broker.topics_registered is not None and command.code == RequestCode.UPDATE_AND_CREATE_TOPIC:
-                self._broker.topics_registered(partial(_send, connection, command, reply))
+            elif (
+                self._broker.catalog.topics_registered is not None
+                and command.code == RequestCode.UPDATE_AND_CREATE_TOPIC
+            ):
+                self._broker.catalog.topics_registered(partial(_send, connection, command, reply))
             else:
                 _send(connection, command, reply)
 
@@ -187,4 +192,4 @@ def _break_sequence(broker: Broker, command: RemotingCommand) -> None:
         header = command.decode_header(header_class)
         if header.send_sequence is not None:
             key = (header.sender_id or "", header.topic, header.queue_id)
-            broker.send_sequences.failed(key, header.send_generation or 0)
+            broker.messages.send_sequences.failed(key, header.send_generation or 0)

@@ -34,11 +34,11 @@ def leave_resets(broker: Broker, runtime: Runtime) -> None:
     if not path or kept is None:
         return
     queues = [(topic, queue_id) for topic, queue_id in kept.store.queues if topic not in RESERVED_TOPICS]
-    groups = [group.group_name for group in broker.groups.groups if group.group_name not in BUILT_IN_GROUPS]
+    groups = [group.group_name for group in broker.catalog.groups.groups if group.group_name not in BUILT_IN_GROUPS]
     machine, boot = runtime.clock_id()
     head = {"event": "reset", "wall_ms": runtime.now_ms(), "mono_ns": runtime.monotonic_ns(), "v": VERSION}
     head |= {"machine": machine, "boot": boot, "broker": broker.config.broker_name}
-    places = _places(broker.offsets.all(), queues, groups) if kept.data_dir.crashed else iter(())
+    places = _places(broker.catalog.offsets.all(), queues, groups) if kept.data_dir.crashed else iter(())
     try:
         file = runtime.storage.open_append(path)
         try:

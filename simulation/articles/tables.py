@@ -45,7 +45,7 @@ def tables_of(cluster: RecordedCluster, before: Tables) -> Tables:
         broker = cluster.core(name)
         for lock in tuple(broker.locks.rows(cluster.world.now_ms, cluster.consumer_group)):
             rows[_row(Focus.LOCKS, "lock of", lock.queue)] = {"": cluster.who(lock.client_id)}
-        for (topic, group), offsets in broker.offsets.table.items():
+        for (topic, group), offsets in broker.catalog.offsets.table.items():
             if group == cluster.consumer_group:
                 for queue_id, offset in sorted(offsets.items()):
                     row = _row(Focus.OFFSETS, "committed offset of", MessageQueue(topic, name, queue_id))

@@ -153,7 +153,7 @@ class Cluster(Hosts):
         for broker in filter(self.is_up, self.brokers):
             for queue_id in range(self._topics[broker]):
                 end = self.store(broker).max_offset(self.topic, queue_id)
-                count = end - max(self.core(broker).offsets.query(self.consumer_group, self.topic, queue_id), 0)
+                count = end - max(self.core(broker).catalog.offsets.query(self.consumer_group, self.topic, queue_id), 0)
                 if count > 0:
                     left[MessageQueue(self.topic, broker, queue_id)] = count
         return left

@@ -184,7 +184,7 @@ class Hosts:
     def _watch_commits(self, name: str, server: BrokerServer) -> None:
         """Commits are sent one-way: only the broker knows which of them arrived."""
         assert server.broker is not None
-        offsets = server.broker.offsets
+        offsets = server.broker.catalog.offsets
         store = offsets.commit
 
         def commit(consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
@@ -222,10 +222,10 @@ class Hosts:
 
     def members(self, name: str = BROKER) -> tuple[str, ...]:
         """The client ids of the group as the broker knows it."""
-        return self.core(name).consumers.client_ids(self.consumer_group)
+        return self.core(name).members.consumers.client_ids(self.consumer_group)
 
     def store(self, name: str = BROKER) -> MessageStore:
-        return self.core(name).store
+        return self.core(name).messages.store
 
     def stored(
         self, queue_id: int = 0, name: str = BROKER, *, topic: str | None = None, first: int = 0

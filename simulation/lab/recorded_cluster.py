@@ -114,7 +114,7 @@ class RecordedCluster(Cluster):
 
     def group(self, name: str, broker: str = BROKER) -> ConsumerGroup:
         """A consumer group as its members' heartbeats told this broker of it."""
-        return self.core(broker).consumers.groups[name]
+        return self.core(broker).members.consumers.groups[name]
 
     def locks(self, name: str = BROKER, *, topic: str = TOPIC) -> dict[int, LockTableRow]:
         """The broker's lock table as it stands now: queue id -> row."""
@@ -127,7 +127,7 @@ class RecordedCluster(Cluster):
         return row.client_id.partition("@")[0] if row is not None else None
 
     def committed(self, queue_id: int = 0, name: str = BROKER, *, group: str = GROUP, topic: str = TOPIC) -> int:
-        return self.core(name).offsets.query(group, topic, queue_id)
+        return self.core(name).catalog.offsets.query(group, topic, queue_id)
 
     async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
         self.on_act(name, f"starts with the topic {TOPIC} of {queues} queue{'s' if queues > 1 else ''}")

@@ -41,7 +41,7 @@ class WatchedCluster(Cluster):
     def on_commit(self, consumer_group: str, queue: MessageQueue, committed_offset: int) -> None:
         if consumer_group == GROUP:
             name, observer = queue.broker_name, self._observers[queue.broker_name]
-            before = self.core(name).offsets.query(consumer_group, queue.topic, queue.queue_id)
+            before = self.core(name).catalog.offsets.query(consumer_group, queue.topic, queue.queue_id)
             end = self.store(name).max_offset(queue.topic, queue.queue_id)
             observer.commit_stored(queue, committed_offset, before, end)
             self._kept[queue] = committed_offset
@@ -58,7 +58,7 @@ class WatchedCluster(Cluster):
 
     def committed(self, queue: MessageQueue) -> int:
         """-1 for none."""
-        return self.core(queue.broker_name).offsets.query(GROUP, queue.topic, queue.queue_id)
+        return self.core(queue.broker_name).catalog.offsets.query(GROUP, queue.topic, queue.queue_id)
 
     def stored_texts(self) -> set[str]:
         """The bodies of all messages in the brokers' stores."""

@@ -126,7 +126,7 @@ class Peer:
         self.log = RecordingLog()
         config = replace(BrokerConfig(), **settings)
         self.broker = broker or Broker(config, random.Random(7), self.log, NOW_MS)
-        self.broker.on_topics_changed = self._on_topics_changed
+        self.broker.catalog.on_topics_changed = self._on_topics_changed
         self.connection = connection or FakeConnection()
         self.now_ms = NOW_MS
 
@@ -163,7 +163,7 @@ class Peer:
 
     def make_topics(self, *topics: str, queue_nums: int = 4) -> None:
         for topic in topics:
-            self.broker.topics.put(TopicConfig(topic, queue_nums, queue_nums), self.now_ms)
+            self.broker.catalog.topics.put(TopicConfig(topic, queue_nums, queue_nums), self.now_ms)
 
     def send(self, topic: str = "T", body: bytes = b"x", **fields: Any) -> RemotingCommand:
         return self.answer(RequestCode.SEND_MESSAGE_V2, send_header(topic, **fields), body)

@@ -20,11 +20,11 @@ async def test_an_answer_that_is_late_stands_for_its_own_topic() -> None:
     link, broker = CommandLink(AsyncioRuntime(), False, lambda: None), Peer().broker
     link.data_received(encode_said(Said()))
     await link.join(broker)
-    broker.on_created_by_send(TopicConfig("first"))
-    await broker.before_registering()
+    broker.catalog.on_created_by_send(TopicConfig("first"))
+    await broker.catalog.before_registering()
     link.data_received(SPREAD)
-    broker.on_created_by_send(TopicConfig("second"))
-    registering = asyncio.ensure_future(broker.before_registering())
+    broker.catalog.on_created_by_send(TopicConfig("second"))
+    registering = asyncio.ensure_future(broker.catalog.before_registering())
     await asyncio.sleep(0)
     assert not registering.done()
     link.data_received(SPREAD)
@@ -40,7 +40,7 @@ async def test_a_topic_that_is_spread_before_the_broker_joins() -> None:
         encode_said(Said(topics=(TopicConfig("known"),))) + encode_said(Said(topics=(TopicConfig("new"),)))
     )
     await link.join(broker)
-    assert {"known", "new"} <= {config.topic_name for config in broker.topics.topics}
+    assert {"known", "new"} <= {config.topic_name for config in broker.catalog.topics.topics}
 
 
 async def test_a_topic_that_was_deleted_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,9 +54,9 @@ async def test_a_topic_that_was_deleted_is_said(monkeypatch: pytest.MonkeyPatch)
         await link.open()
         to_broker.write(encode_said(Said(topics=(TopicConfig("old"),))))
         await link.join(broker)
-        broker.topics.put(TopicConfig("new"), 1)
+        broker.catalog.topics.put(TopicConfig("new"), 1)
         for topic in ("old", "new"):
-            broker.topics.delete(topic, 2)
+            broker.catalog.topics.delete(topic, 2)
         lines = await asyncio.to_thread(lambda: [decode_said(said.readline()) for _ in range(4)])
         to_broker.close()
         await closed.wait()

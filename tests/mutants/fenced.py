@@ -93,7 +93,7 @@ FENCED: Final = (
             (
                 "if header.sys_flag & _COMMIT:\n"
                 "    of_group = (header.consumer_group, header.topic, header.queue_id)\n"
-                "    broker.offsets.commit(*of_group, header.commit_offset)\n"
+                "    broker.catalog.offsets.commit(*of_group, header.commit_offset)\n"
                 "return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)"
             ),
         ),

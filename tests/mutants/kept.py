@@ -88,16 +88,16 @@ KEPT: Final = (
         edited(
             PULL,
             "_read",
-            "broker.store.get",
-            "lambda topic, queue_id, offset, *rest, **more: broker.store.get(topic, queue_id, "
-            "max(offset, broker.store.max_offset(topic, queue_id) - 1), *rest, **more)",
+            "broker.messages.store.get",
+            "lambda topic, queue_id, offset, *rest, **more: broker.messages.store.get(topic, queue_id, "
+            "max(offset, broker.messages.store.max_offset(topic, queue_id) - 1), *rest, **more)",
         ),
         ("tests/broker/fronts/test_pull.py",),
     ),
     Protection(
         "members-expire",
         "A member that sends no heartbeats stays in its group.",
-        edited(BROKER, "Broker.scan", "self.consumers.expired(now_ms, timeout_ms)", "[]"),
+        edited(BROKER, "Broker.scan", "self.members.consumers.expired(now_ms, timeout_ms)", "[]"),
         ("tests/broker/ports/test_server.py",),
     ),
     Protection(

@@ -181,7 +181,7 @@ SENDING: Final = (
         edited(
             SEND_TOGETHER,
             "_Frame._store_one_by_one",
-            ("failed.add(queue.key)\nself.broker.send_sequences.failed(queue.key, queue.generation)"),
+            ("failed.add(queue.key)\nself.broker.messages.send_sequences.failed(queue.key, queue.generation)"),
             "",
         ),
         ("tests/broker/fronts/test_send_together.py",),
@@ -233,7 +233,8 @@ SENDING: Final = (
         edited(
             BROKER_FIND_SENT,
             "find_sent",
-            "broker.send_sequences.refusal(key, header.send_generation, header.send_sequence, connection, now_ms)",
+            "broker.messages.send_sequences.refusal(key, header.send_generation, header.send_sequence, "
+            "connection, now_ms)",
             "None",
         ),
         FIND_SENT,

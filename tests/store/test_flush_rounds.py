@@ -20,7 +20,7 @@ from tests.store.stores import record
 async def test_replies_wait_for_the_log_alone(tmp_path: Path) -> None:
     """While queues, checkpoint and tables are written to a slow disk, sends are answered as usual."""
     async with kept(tmp_path) as opened:
-        opened.broker.offsets.commit("G", "T", 0, 1)
+        opened.broker.catalog.offsets.commit("G", "T", 0, 1)
         opened.send(b"first")
         opened.disk.others_may_sync.clear()
         try:
@@ -46,7 +46,7 @@ async def test_offsets_do_not_wait_for_queues(tmp_path: Path) -> None:
                 opened.send(b"one more")
                 opened.flusher.check()
                 await until(lambda: any("/consumequeue/" in at for at in opened.disk.synced), "a checkpoint waits")
-                opened.broker.offsets.commit("G", "T", 0, number)
+                opened.broker.catalog.offsets.commit("G", "T", 0, number)
                 wanted = f'"T@G":{{"0":{number}}}'
                 await until(lambda: path.exists() and wanted in path.read_text(), "offsets are written")  # noqa: B023
             assert not data_dir.read_checkpoint().entry_count

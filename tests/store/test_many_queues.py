@@ -51,7 +51,7 @@ async def test_a_checkpoint_of_many_queues_opens_few_files_at_once(tmp_path: Pat
     """It covers the entries of all of them; so the next start reads nothing again, and opens few at once too."""
     first, disk = opened(tmp_path)
     await first.durable.start()
-    first.broker.topics.put(TopicConfig("T", QUEUES, QUEUES), NOW_MS)
+    first.broker.catalog.topics.put(TopicConfig("T", QUEUES, QUEUES), NOW_MS)
     for queue_id in range(QUEUES):
         first.store.append(record(b"x", queue_id))
     data_dir = first.store.data_dir

@@ -31,7 +31,7 @@ async def filled(folder: Path, **changes: Any) -> None:
         for number in range(EARLY + LATE):
             body = b"%d" % number
             queue_id = 1 if number < EARLY else 0
-            opened.broker.put(record(body.ljust(4000), queue_id=queue_id, at_ms=NOW_MS + number * 10_000))
+            opened.broker.messages.put(record(body.ljust(4000), queue_id=queue_id, at_ms=NOW_MS + number * 10_000))
             await opened.flusher.flush()
 
 
@@ -139,9 +139,9 @@ async def test_a_topic_that_was_created_again_is_whole(tmp_path: Path, crashed: 
     """Its queues begin at 0 again, and the log has messages of its earlier life under the same offsets."""
     async with kept(tmp_path, **FILES) as opened:
         for count in (20, 30, 8):
-            opened.broker.store.drop_topic("T")
+            opened.broker.messages.store.drop_topic("T")
             for number in range(count):
-                opened.broker.put(record(b"%d" % number, queue_id=number % 2))
+                opened.broker.messages.put(record(b"%d" % number, queue_id=number % 2))
             await opened.flusher.flush()
     corrupt(tmp_path, ours, crashed=crashed)
     assert list(StoreCheck(OsStorage(), str(tmp_path)).run()) == []
@@ -154,9 +154,9 @@ async def test_very_many_entries_that_are_wrong_are_counted(tmp_path: Path) -> N
     """Each message of an earlier life of the topic has none: a check keeps the first ones, and the number of all."""
     async with kept(tmp_path, **FILES) as opened:
         for _ in range(2):
-            opened.broker.store.drop_topic("T")
+            opened.broker.messages.store.drop_topic("T")
             for _ in range(300):
-                opened.broker.put(record())
+                opened.broker.messages.put(record())
             await opened.flusher.flush()
     for path in (tmp_path / "consumequeue" / "T" / "0").iterdir():
         path.write_bytes(bytes(path.stat().st_size))

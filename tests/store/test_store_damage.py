@@ -120,9 +120,12 @@ def opened(storage: SimStorage, log: RecordingLog) -> Broker:
 def served(broker: Broker) -> Iterator[tuple[Place, bytes]]:
     """All that a consumer of the topic gets, from the beginning on; an offset that answers nothing is passed over."""
     for queue_id in range(QUEUES):
-        offset, end = broker.store.min_offset(TOPIC, queue_id), broker.store.max_offset(TOPIC, queue_id)
+        offset, end = (
+            broker.messages.store.min_offset(TOPIC, queue_id),
+            broker.messages.store.max_offset(TOPIC, queue_id),
+        )
         while offset < end:
-            result = broker.store.get(TOPIC, queue_id, offset, 32, None)
+            result = broker.messages.store.get(TOPIC, queue_id, offset, 32, None)
             for message in decode_messages(result.body, unzip=False):
                 yield (message.queue_id, message.queue_offset), message.body
             offset = max(offset + 1, result.next_begin_offset)

@@ -190,12 +190,14 @@ async def test_a_delayed_message_whose_entry_is_damaged_is_delivered(tmp_path: P
     async with kept(tmp_path, **sizes) as again:
 
         def delivered(now_ms: int) -> list[bytes]:
-            again.broker.deliver_delayed(now_ms)
+            again.broker.messages.deliver_delayed(now_ms)
             again.flusher.check()
             return again.bodies()
 
         at_ms = NOW_MS + 10_000
-        await until(lambda: delivered(at_ms - 1) or again.broker.delays.next_due_ms == at_ms, "the entry is found")
+        await until(
+            lambda: delivered(at_ms - 1) or again.broker.messages.delays.next_due_ms == at_ms, "the entry is found"
+        )
         assert delivered(at_ms - 1) == []
         await until(lambda: len(delivered(at_ms)) >= 3, "all are delivered")
         await again.flusher.flush()

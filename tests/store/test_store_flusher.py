@@ -155,7 +155,7 @@ def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest
     for _ in range(2):
         broker = Broker(config, random.Random(1), RecordingLog(), NOW_MS, OsStorage(), told.append)
         for _ in range(10):
-            broker.put(record(b"x" * 4000))
+            broker.messages.put(record(b"x" * 4000))
         assert broker.durable is not None
         broker.durable.abandon()
     assert len(told) >= 3
@@ -166,8 +166,8 @@ async def test_a_second_crash_does_not_read_the_same_messages_again(tmp_path: Pa
     """The first checkpoint after a recovery is written at once, not when its interval has passed."""
     config = BrokerConfig(data_dir=str(tmp_path), **SMALL)
     broker = Broker(config, random.Random(1), RecordingLog(), NOW_MS, OsStorage())
-    broker.put(record(b"one"))
-    end = broker.store.max_commit_log_offset
+    broker.messages.put(record(b"one"))
+    end = broker.messages.store.max_commit_log_offset
     assert broker.durable is not None
     broker.durable.abandon()
     data_dir = DataDir(OsStorage(), str(tmp_path))
@@ -180,15 +180,15 @@ async def test_offsets_topics_and_groups_are_there_after_a_clean_end(tmp_path: P
     """The start reads no message again, because the checkpoint is at the end."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
-        opened.broker.offsets.commit("G", "T", 0, 1)
-        opened.broker.groups.find("G", NOW_MS)
-        opened.broker.topics.put(TopicConfig("Made", 3, 3), NOW_MS)
+        opened.broker.catalog.offsets.commit("G", "T", 0, 1)
+        opened.broker.catalog.groups.find("G", NOW_MS)
+        opened.broker.catalog.topics.put(TopicConfig("Made", 3, 3), NOW_MS)
     assert not (tmp_path / "abort").exists()
     async with kept(tmp_path) as again:
         broker = again.broker
-        assert broker.offsets.query("G", "T", 0) == 1
-        assert broker.groups.get("G") is not None
-        made = broker.topics.get("Made")
+        assert broker.catalog.offsets.query("G", "T", 0) == 1
+        assert broker.catalog.groups.get("G") is not None
+        made = broker.catalog.topics.get("Made")
         assert made is not None
         assert made.write_queue_nums == 3
         assert again.bodies() == [b"one"]
@@ -200,7 +200,7 @@ async def test_offsets_are_written_while_it_runs(tmp_path: Path) -> None:
     async with kept(tmp_path) as opened:
         opened.send(b"one")
         opened.flusher.check()
-        opened.broker.offsets.commit("G", "T", 0, 1)
+        opened.broker.catalog.offsets.commit("G", "T", 0, 1)
         path = tmp_path / "config" / "consumerOffset.json"
         await until(lambda: path.exists() and '"T@G":{"0":1}' in path.read_text(), "the offset is in the file")
 
@@ -210,22 +210,22 @@ async def test_offsets_beyond_what_a_crash_left_are_lowered(tmp_path: Path) -> N
     folder = tmp_path / "store"
     async with kept(folder) as opened:
         opened.send(b"one")
-        opened.broker.offsets.commit("G", "T", 0, 7)
+        opened.broker.catalog.offsets.commit("G", "T", 0, 7)
     (folder / "abort").touch()
     async with kept(folder) as again:
-        assert again.broker.offsets.query("G", "T", 0) == 1
+        assert again.broker.catalog.offsets.query("G", "T", 0) == 1
 
 
 async def test_an_unreadable_table_falls_back_to_its_older_copy(tmp_path: Path) -> None:
     """The log names the file; the last changes are missing and none is invented."""
     async with kept(tmp_path) as opened:
-        opened.broker.topics.put(TopicConfig("Older", 1, 1), NOW_MS)
+        opened.broker.catalog.topics.put(TopicConfig("Older", 1, 1), NOW_MS)
         await opened.durable.flush()
-        opened.broker.topics.put(TopicConfig("Newest", 1, 1), NOW_MS)
+        opened.broker.catalog.topics.put(TopicConfig("Newest", 1, 1), NOW_MS)
     (tmp_path / "config" / "topics.json").write_text('{"dataVersion":')
     async with kept(tmp_path) as again:
-        assert again.broker.topics.get("Older") is not None
-        assert again.broker.topics.get("Newest") is None
+        assert again.broker.catalog.topics.get("Older") is not None
+        assert again.broker.catalog.topics.get("Newest") is None
         (event,) = [fields for _, name, fields in again.log.events if name == "config_read_failed"]
         assert event["file"] == str(tmp_path / "config" / "topics.json")
 
@@ -234,12 +234,12 @@ async def test_topics_of_which_no_file_tells_are_those_of_the_queues(tmp_path: P
     """Their messages can be read, which needs the topic. Only the broker reads the marks of transactions."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
-        opened.broker.put(record(b"1", topic=OP_HALF_TOPIC))
+        opened.broker.messages.put(record(b"1", topic=OP_HALF_TOPIC))
     for path in (tmp_path / "config").glob("topics.json*"):
         path.unlink()
     async with kept(tmp_path) as again:
-        assert again.broker.topics.get("T") is not None
-        assert again.broker.topics.get(OP_HALF_TOPIC) is None
+        assert again.broker.catalog.topics.get("T") is not None
+        assert again.broker.catalog.topics.get(OP_HALF_TOPIC) is None
         assert again.bodies() == [b"one"]
 
 
@@ -247,18 +247,20 @@ async def test_delayed_messages_and_undecided_transactions_go_on(tmp_path: Path)
     """Messages that became due meanwhile are delivered now; undecided half messages are checked again."""
     async with kept(tmp_path) as opened:
         late = record(b"late", topic="SCHEDULE_TOPIC_XXXX")
-        opened.broker.put(late._replace(properties=b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010", tags_code=NOW_MS))
+        opened.broker.messages.put(
+            late._replace(properties=b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010", tags_code=NOW_MS)
+        )
         for key in (b"open", b"ended"):
             half = record(key, topic="RMQ_SYS_TRANS_HALF_TOPIC")
-            opened.broker.put(half._replace(properties=b"UNIQ_KEY\x01" + key))
-        opened.broker.put(record(b"1", topic="RMQ_SYS_TRANS_OP_HALF_TOPIC"))
+            opened.broker.messages.put(half._replace(properties=b"UNIQ_KEY\x01" + key))
+        opened.broker.messages.put(record(b"1", topic="RMQ_SYS_TRANS_OP_HALF_TOPIC"))
     (tmp_path / "abort").touch()
     async with kept(tmp_path) as again:
-        assert again.broker.delays.next_due_ms == NOW_MS
-        again.broker.deliver_delayed(NOW_MS)
+        assert again.broker.messages.delays.next_due_ms == NOW_MS
+        again.broker.messages.deliver_delayed(NOW_MS)
         await again.flusher.flush()
         assert again.bodies() == [b"late"]
-        assert len(again.broker.halves) == 1
+        assert len(again.broker.messages.halves) == 1
 
 
 async def test_old_files_go_by_age_and_by_size(tmp_path: Path) -> None:
@@ -266,7 +268,7 @@ async def test_old_files_go_by_age_and_by_size(tmp_path: Path) -> None:
     limits: dict[str, Any] = {"segment_bytes": 45_000, "data_bytes_max": 100_000, "reserved_hours": 72}
     async with kept(tmp_path, flush_interval_ms=60_000, **limits) as opened:
         for _ in range(100):
-            opened.broker.put(record(b"x" * 4000, at_ms=AsyncioRuntime().now_ms()))
+            opened.broker.messages.put(record(b"x" * 4000, at_ms=AsyncioRuntime().now_ms()))
         await opened.flusher.flush()
         store = opened.store
 
@@ -313,5 +315,5 @@ async def test_what_is_refused_is_told_as_store_full(tmp_path: Path) -> None:
     async with kept(tmp_path) as opened:
         opened.store.refusal = "for the test"
         with pytest.raises(StoreFull, match="for the test"):
-            opened.broker.put(record())
+            opened.broker.messages.put(record())
         opened.store.refusal = ""

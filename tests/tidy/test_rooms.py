@@ -15,16 +15,8 @@ Arrows = dict[str, dict[str, tuple[Source, int]]]
 
 # The arrows that go back today. Strike those that are gone; add none.
 GO_BACK = {
-    ("broker/acl", "broker/config"),
-    ("broker/acl", "broker/core"),
-    ("broker/acl", "broker/fronts"),
-    ("broker/config", "broker/name_server"),
-    ("broker/core", "broker/metrics"),
-    ("broker/fronts", "broker/name_server"),
     ("broker/messages", "broker/catalog"),
     ("broker/messages", "broker/ownership"),
-    ("broker/options", "broker/multi_process"),
-    ("broker/ownership/rocketmq_locks", "broker/ownership/fenced"),
     ("broker/persistence", "broker/core"),
     ("broker/persistence", "broker/fronts"),
     ("cli/options", "cli/context"),

@@ -46,7 +46,7 @@ def open_acl(config: BrokerConfig, runtime: Runtime, log: EventLog, broker: Brok
     replay = ReplayWindow(config.acl_replay_window_ms) if strict else None
     rules, message_at = AclRules(files, RulesWorker(runtime)), None
     if broker is not None:
-        broker.acl, message_at = rules, broker.store.message_at
+        broker.acl, message_at = rules, broker.messages.store.message_at
     control = AccessControl(files, strict=strict, replay=replay, message_at=message_at)
     if not files.rules.accounts:
         log.warning("acl_no_accounts", file=path, effect="only global white addresses are served")

@@ -59,11 +59,11 @@ def _heartbeat_steps(
         if number % _GROUPS_A_STEP == 0:
             yield None
     for number, producer in enumerate(data.producer_data_set, 1):
-        broker.producers.register(producer.group_name, connection, channel)
+        broker.members.producers.register(producer.group_name, connection, channel)
         if number % _PRODUCERS_A_STEP == 0:
             yield None
-    if changed and broker.topics_registered is not None:
-        yield broker.topics_registered
+    if changed and broker.catalog.topics_registered is not None:
+        yield broker.catalog.topics_registered
     for number, group in enumerate(changed, 1):
         yield from broker.notices(group)
         if number % _GROUPS_A_STEP == 0:
@@ -80,16 +80,16 @@ def _check_names(data: HeartbeatData) -> None:
 
 def _check_memberships(broker: Broker, connection: Connection, data: HeartbeatData, now_ms: int) -> None:
     """Raises Refusal when there would be too many memberships; then the heartbeat changes nothing."""
-    consumers, producers = broker.consumers.memberships, broker.producers.memberships
+    consumers, producers = broker.members.consumers.memberships, broker.members.producers.memberships
     new = consumers.new_count(connection, (consumer.group_name for consumer in data.consumer_data_set))
     new += producers.new_count(connection, (producer.group_name for producer in data.producer_data_set))
     if new:
         of_connection = len(consumers.of(connection)) + len(producers.of(connection))
         check_limit(broker, connection, "groups_per_connection_max", of_connection + new, now_ms)
         check_limit(broker, connection, "memberships_max", consumers.count + producers.count + new, now_ms)
-    growth = broker.consumers.character_growth(data.consumer_data_set)
+    growth = broker.members.consumers.character_growth(data.consumer_data_set)
     if growth:
-        characters = broker.consumers.characters + growth
+        characters = broker.members.consumers.characters + growth
         check_limit(broker, connection, "subscription_characters_max", characters, now_ms)
 
 
@@ -101,13 +101,13 @@ def _register_consumer(broker: Broker, connection: Connection, consumer: Consume
     except LocalProtocolError as error:
         broker.log.warning("heartbeat_group_invalid", peer=connection.address, reason=str(error))
         return False
-    config = broker.groups.find(group, now_ms)
+    config = broker.catalog.groups.find(group, now_ms)
     if config is not None:  # otherwise its pulls are refused
-        broker.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
+        broker.catalog.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
     if broker.config.property_filter:  # compiling costs time
-        broker.filters.register(group, consumer.subscriptions, now_ms)
-    changed = broker.consumers.register(consumer, connection, channel)
-    if broker.consumers.groups[group].newly_different(connection, consumer.subscriptions, now_ms):
+        broker.messages.filters.register(group, consumer.subscriptions, now_ms)
+    changed = broker.members.consumers.register(consumer, connection, channel)
+    if broker.members.consumers.groups[group].newly_different(connection, consumer.subscriptions, now_ms):
         why = "the members subscribe to different topics or tags: they miss messages, and queues may have no owner"
         broker.log.warning("subscriptions_differ", group=group, client_id=channel.client_id, why=why)
     if not changed:
@@ -130,9 +130,9 @@ def _unregister_steps(
     broker: Broker, connection: Connection, command: RemotingCommand, header: UnregisterClientRequestHeader
 ) -> AnswerSteps:
     if header.producer_group:
-        broker.producers.unregister(header.producer_group, connection)
+        broker.members.producers.unregister(header.producer_group, connection)
     if header.consumer_group:
-        departure = broker.consumers.unregister(header.consumer_group, connection)
+        departure = broker.members.consumers.unregister(header.consumer_group, connection)
         if departure is not None:
             yield from broker.on_departure(departure)
     return command.reply(ResponseCode.SUCCESS)
@@ -141,7 +141,7 @@ def _unregister_steps(
 def list_consumers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """A group without members is an error, as in RocketMQ: its clients then keep their queues."""
     header = command.decode_header(GetConsumerListByGroupRequestHeader)
-    client_ids = broker.consumers.client_ids(header.consumer_group)
+    client_ids = broker.members.consumers.client_ids(header.consumer_group)
     if not client_ids:
         remark = f"no consumer of group {header.consumer_group!r} is online here"
         return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
@@ -156,7 +156,7 @@ def list_consumer_groups(
     """Groups with members or offsets, each with its topics."""
 
     def body() -> BodySteps:
-        groups = dict.fromkeys((*broker.offsets.groups(), *broker.consumers.groups))
+        groups = dict.fromkeys((*broker.catalog.offsets.groups(), *broker.members.consumers.groups))
         rows = ((group, _Topics(broker, group)) for group in groups)
         return encode_table({}, "groups", rows, command.serialize_type)
 
@@ -170,8 +170,8 @@ class _Topics(NamedTuple):
     group: str
 
     def to_wire(self) -> list[str]:
-        members = self.broker.consumers.groups.get(self.group)
-        return sorted({*self.broker.offsets.topics_of(self.group), *(members.subscriptions if members else ())})
+        members = self.broker.members.consumers.groups.get(self.group)
+        return sorted({*self.broker.catalog.offsets.topics_of(self.group), *(members.subscriptions if members else ())})
 
 
 def check_client_config(

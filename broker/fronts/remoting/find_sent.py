@@ -36,7 +36,7 @@ def find_sent(broker: Broker, connection: Connection, command: RemotingCommand, 
         allowed = f"must be 1 to {broker.config.batch_messages_max}"
         raise HeaderError(f"the field messageCount {allowed}, but is {header.message_count}")
     key = (header.sender_id, header.topic, header.queue_id)
-    why = broker.send_sequences.refusal(key, header.send_generation, header.send_sequence, connection, now_ms)
+    why = broker.messages.send_sequences.refusal(key, header.send_generation, header.send_sequence, connection, now_ms)
     if why is not None:
         raise Refusal(ResponseCode.SEND_OUT_OF_SEQUENCE, why)
     return answer_in_steps(broker, connection, command, _answer(broker, command, header), apart=True)
@@ -53,7 +53,7 @@ def _answer(broker: Broker, command: RemotingCommand, header: FindSentRequestHea
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, store.refusal)
     queue_offset = yield from _search(broker, header)
     if queue_offset is not None:
-        entries = broker.store.entries(header.topic, header.queue_id, queue_offset, header.message_count)
+        entries = broker.messages.store.entries(header.topic, header.queue_id, queue_offset, header.message_count)
         if len(entries) == header.message_count:
             stored = [AppendResult(entry.commit_log_offset, queue_offset + i) for i, entry in enumerate(entries)]
             return command.reply(ResponseCode.SUCCESS, batch_response(broker, header.queue_id, stored))
@@ -63,7 +63,7 @@ def _answer(broker: Broker, command: RemotingCommand, header: FindSentRequestHea
 
 def _search(broker: Broker, header: FindSentRequestHeader) -> Generator[None, None, int | None]:
     """The queue offset of the message with the id, newest first; None when it is not there."""
-    store, topic, queue_id = broker.store, header.topic, header.queue_id
+    store, topic, queue_id = broker.messages.store, header.topic, header.queue_id
     wanted = f"{names.UNIQ_KEY}{names.NAME_END}{header.message_id}".encode("utf-8", "replace")
     end, looked_at = store.max_offset(topic, queue_id), 0
     last = max(header.begin_offset, store.min_offset(topic, queue_id), end - _SEARCHED_MAX)

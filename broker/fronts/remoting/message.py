@@ -44,7 +44,7 @@ def query_message(
 def _query(broker: Broker, command: RemotingCommand, header: QueryMessageRequestHeader) -> AnswerSteps:
     max_num = _UNIQUE_KEY_MAX_NUM if header.unique_key_query else min(header.max_num, _QUERY_MAX_NUM)
     query = KeyQuery(header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp)
-    result = yield from broker.store.query(query)
+    result = yield from broker.messages.store.query(query)
     response = QueryMessageResponseHeader(result.last_timestamp, result.last_commit_log_offset)
     if not result.messages:
         remark = f"no message of topic {header.topic!r} has the key {header.key!r} in that time"
@@ -68,7 +68,7 @@ def view_message(broker: Broker, connection: Connection, command: RemotingComman
 
 def message_by_offset(broker: Broker, commit_log_offset: int) -> bytes:
     """A message in its stored layout. Raises Refusal when the store has none there."""
-    message = broker.store.message_at(commit_log_offset)
+    message = broker.messages.store.message_at(commit_log_offset)
     if message is None:
         remark = f"no message begins at commit log offset {commit_log_offset}; it may have been dropped"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
@@ -90,20 +90,22 @@ def query_consume_queue(
     """Entries of a consume queue, and the subscription of a group. `eval` is always false, as in RocketMQ."""
     header = command.decode_header(QueryConsumeQueueRequestHeader)
     topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
-    low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
+    low, high = broker.messages.store.min_offset(topic, queue_id), broker.messages.store.max_offset(topic, queue_id)
     if not low <= header.first_index < high:
         remark = f"Index {header.first_index} of {queue_id}@{topic} is not exist!"
         return command.reply(ResponseCode.SUCCESS, remark=remark)
     subscription, filter_data = None, None
     if group is not None:
-        members = broker.consumers.groups.get(group)
+        members = broker.members.consumers.groups.get(group)
         subscription = members.subscriptions.get(topic) if members is not None else None
         filter_data = f"{group}@{topic} is not online!" if subscription is None else "null"
     found = 0
 
     def body() -> BodySteps:
         around = QueryConsumeQueueResponseBody((), high, low, subscription, filter_data).to_wire()
-        entries = broker.store.entries(topic, queue_id, header.first_index, min(header.entry_count, _ENTRIES_MAX))
+        entries = broker.messages.store.entries(
+            topic, queue_id, header.first_index, min(header.entry_count, _ENTRIES_MAX)
+        )
         nonlocal found
         found = len(entries)
         rows = (record_to_wire(ConsumeQueueData(*entry)) for entry in entries)

@@ -49,7 +49,9 @@ def query_offset(broker: Broker, connection: Connection, command: RemotingComman
     header = command.decode_header(QueryConsumerOffsetRequestHeader)
     group, topic, queue_id = header
     # A young queue answers 0 instead of "not found", as in RocketMQ (wire.md 8.1).
-    offset = broker.offsets.query_or_start(group, topic, queue_id, broker.store.min_offset(topic, queue_id))
+    offset = broker.catalog.offsets.query_or_start(
+        group, topic, queue_id, broker.messages.store.min_offset(topic, queue_id)
+    )
     if offset is None:
         remark = f"group {group!r} has no offset of {topic}:{queue_id}, and its first messages are gone"
         return command.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
@@ -68,7 +70,7 @@ def update_offset(
     # The reset comes from an administrator: the owner of the queue has no say.
     if header.reset and broker.fence is not None:
         group, topic, queue_id, offset = header[:4]
-        broker.offsets.commit(group, topic, queue_id, offset)
+        broker.catalog.offsets.commit(group, topic, queue_id, offset)
         broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
     else:
         refuse_if(_commit(broker, connection, header, stored, now_ms, alone=True))
@@ -113,13 +115,13 @@ def _check_commit(broker: Broker, connection: Connection, commit: _Offset, now_m
         Refusal: an invalid group, an unknown topic or queue, an offset below -1, and a full table.
     """
     group, topic, queue_id, committed_offset = commit
-    stored = broker.offsets.stored(group, topic, queue_id)
+    stored = broker.catalog.offsets.stored(group, topic, queue_id)
     if stored is None:  # else it was checked then
         try:
             check_group(group)
         except LocalProtocolError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    config = broker.topics.get(topic)
+    config = broker.catalog.topics.get(topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {short_text(topic)} not exist!")  # RocketMQ 5's words
     # While a topic shrinks it has more read queues, while it grows more write queues. Both may be committed.
@@ -142,18 +144,20 @@ def check_capacity(broker: Broker, connection: Connection, count: int, now_ms: i
 
     Then offsets of deleted topics are removed, in steps, so that a later request may fit.
     """
-    offsets = broker.offsets
+    offsets = broker.catalog.offsets
     if count <= 0 or len(offsets) + count <= broker.config.offset_entries_max:
         return
     # To look through the table for deleted topics pays only when a topic was deleted since the last look.
-    if offsets.deletions_seen != broker.topics.deletions:
-        offsets.deletions_seen = broker.topics.deletions
+    if offsets.deletions_seen != broker.catalog.topics.deletions:
+        offsets.deletions_seen = broker.catalog.topics.deletions
         broker.work.start(offsets, _forget_deleted(broker))
     check_limit(broker, connection, "offset_entries_max", len(offsets) + count, now_ms)
 
 
 def _forget_deleted(broker: Broker) -> Steps:
-    forgotten_count = yield from broker.offsets.forget_topics(lambda topic: broker.topics.get(topic) is None)
+    forgotten_count = yield from broker.catalog.offsets.forget_topics(
+        lambda topic: broker.catalog.topics.get(topic) is None
+    )
     if forgotten_count:
         broker.log.info("offsets_of_deleted_topics_forgotten", count=forgotten_count)
 
@@ -186,7 +190,7 @@ def _commit(
 
 def _store(broker: Broker, connection: Connection, commit: _Offset, before: int) -> None:
     group, topic, queue_id, offset = commit
-    broker.offsets.commit(group, topic, queue_id, offset)
+    broker.catalog.offsets.commit(group, topic, queue_id, offset)
     if offset < before:
         broker.log.warning(
             "offset_committed_backwards",
@@ -224,7 +228,7 @@ def reset_own_offset(
     check_owner(broker, connection, header, Act.RESET, now_ms)
     stored = _check_commit(broker, connection, header[:4], now_ms)
     refuse_if(broker.fence.checks.deny_reset(connection, header, header.offset, stored, now_ms))
-    broker.offsets.commit(*header[:4])
+    broker.catalog.offsets.commit(*header[:4])
     # First the offset, then the epoch: a commit that is on its way under the old epoch is refused from now on, so it
     # cannot undo the reset.
     grant = broker.fence.checks.begin_epoch(connection, header, now_ms)
@@ -238,23 +242,23 @@ def reset_own_offset(
 
 def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     header = command.decode_header(QueueRequestHeader)
-    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.store.max_offset(*header)))
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.messages.store.max_offset(*header)))
 
 
 def min_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     header = command.decode_header(QueueRequestHeader)
-    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.store.min_offset(*header)))
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.messages.store.min_offset(*header)))
 
 
 def recovered_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Where the queue ended when the broker opened its log (docs/wire.md 17.4)."""
     header = command.decode_header(QueueRequestHeader)
-    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.store.recovered_offset(*header)))
+    return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(broker.messages.store.recovered_offset(*header)))
 
 
 def search_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     header = command.decode_header(SearchOffsetRequestHeader)
-    offset = broker.store.offset_at(header.topic, header.queue_id, header.timestamp)
+    offset = broker.messages.store.offset_at(header.topic, header.queue_id, header.timestamp)
     return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(offset))
 
 
@@ -262,5 +266,5 @@ def earliest_store_time(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     topic, queue_id = command.decode_header(QueueRequestHeader)
-    stored = broker.store.store_timestamp(topic, queue_id, broker.store.min_offset(topic, queue_id))
+    stored = broker.messages.store.store_timestamp(topic, queue_id, broker.messages.store.min_offset(topic, queue_id))
     return command.reply(ResponseCode.SUCCESS, TimestampResponseHeader(_NO_TIMESTAMP if stored is None else stored))

@@ -106,10 +106,10 @@ def pull_message(
 
 def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
     """Hold the pull. Returns False when too many pulls are held already."""
-    if broker.hold.park(pull):
+    if broker.messages.hold.park(pull):
         return True
     config = broker.config
-    is_full = len(broker.hold) >= config.held_pulls_max
+    is_full = len(broker.messages.hold) >= config.held_pulls_max
     setting = "held_pulls_max" if is_full else "held_pulls_per_connection_max"
     broker.limits.met(setting, getattr(config, setting), now_ms, pull.connection.address)
     return False
@@ -128,7 +128,7 @@ def _to_hold(broker: Broker, pull: HeldPull, header: PullMessageRequestHeader) -
 
 def _read(broker: Broker, pull: HeldPull) -> tuple[GetResult, int]:
     """What the store has for a pull, counted in the statistics, and the response code."""
-    result = broker.store.get(
+    result = broker.messages.store.get(
         pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription, pull.passes, bulk=pull.bulk
     )
     if result.message_count:
@@ -178,10 +178,10 @@ def _record_offset_moved(broker: Broker, pull: HeldPull, result: GetResult, now_
     body = json.dumps(content, separators=(",", ":")).encode("utf-8")
     texts = {names.TAGS: group, names.DELAY: "0", names.KEYS: group}
     properties = encode_properties(texts).encode("utf-8", "replace")
-    host, port = broker.store.store_host, broker.store.store_port
+    host, port = broker.messages.store.store_host, broker.messages.store.store_port
     record = Record(OFFSET_MOVED_EVENT, 0, 0, 0, now_ms, host, port, now_ms, 0, 0, body, properties, tags_code(group))
     try:
-        broker.put(record)
+        broker.messages.put(record)
     except StoreFull as why:
         broker.log.error("offset_moved_event_not_stored", topic=OFFSET_MOVED_EVENT, reason=str(why))
 
@@ -193,13 +193,15 @@ def _check_group_and_queue(broker: Broker, header: PullMessageRequestHeader, now
     # Check 1 of wire.md 6.2.
     if not broker.config.broker_permission & _READ:
         raise Refusal(ResponseCode.NO_PERMISSION, "the broker may not be read")
-    group = broker.groups.find(header.consumer_group, now_ms)
+    group = broker.catalog.groups.find(header.consumer_group, now_ms)
     # Check 2: the group.
     if group is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.groups.why_absent(header.consumer_group))
+        raise Refusal(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.catalog.groups.why_absent(header.consumer_group)
+        )
     if not group.consume_enable:
         raise Refusal(ResponseCode.NO_PERMISSION, f"consumer group {group.group_name!r} may not consume")
-    config = broker.topics.get(header.topic)
+    config = broker.catalog.topics.get(header.topic)
     # Check 3: the topic and the queue.
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic!r} does not exist here")
@@ -227,7 +229,7 @@ def _filter(broker: Broker, header: PullMessageRequestHeader, group: Subscriptio
         return _Filter(subscription)
     # Check 5: SQL92 needs the setting enablePropertyFilter.
     check_filters_by(broker.config, subscription.expression_type)
-    known = broker.filters.find(header.consumer_group, header.topic)
+    known = broker.messages.filters.find(header.consumer_group, header.topic)
     if known is None:
         remark = f"the expression of topic {header.topic!r} is invalid: {short_text(subscription.sub_string)}"
         raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
@@ -258,7 +260,7 @@ def _filter_of_request(broker: Broker, header: PullMessageRequestHeader) -> _Fil
 def _registered_subscription(
     broker: Broker, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
 ) -> SubscriptionData:
-    group = broker.consumers.groups.get(header.consumer_group)
+    group = broker.members.consumers.groups.get(header.consumer_group)
     # A push consumer sends its heartbeat to this broker before its first pull, so this is the usual early error.
     if group is None:
         remark = f"no consumer of group {header.consumer_group!r} is registered here"
@@ -285,13 +287,15 @@ def _parsed(topic: str, expression: str | None) -> SubscriptionData:
 
 def wake_held_pulls(broker: Broker, now_ms: int) -> None:
     """Called at the end of a read: answer the held pulls that the stored messages match."""
-    arrived = broker.hold.take_arrived(lambda topic, queue_id, at: broker.store.get(topic, queue_id, at, 1, None).body)
+    arrived = broker.messages.hold.take_arrived(
+        lambda topic, queue_id, at: broker.messages.store.get(topic, queue_id, at, 1, None).body
+    )
     _run_all(broker, arrived, now_ms)
 
 
 def sweep_held_pulls(broker: Broker, now_ms: int) -> None:
     """Called every 5 s: answer held pulls with newer messages of any tag, and those whose wait time is over."""
-    _run_all(broker, broker.hold.sweep(now_ms, broker.store.max_offset), now_ms)
+    _run_all(broker, broker.messages.hold.sweep(now_ms, broker.messages.store.max_offset), now_ms)
     if broker.fence is not None:
         broker.fence.pulls.sweep(now_ms)
 
@@ -301,7 +305,7 @@ def _run_all(broker: Broker, pulls: list[HeldPull], now_ms: int) -> None:
     for pull in pulls[:_PULLS_A_STEP]:
         _run_again(broker, pull, now_ms)
     if len(pulls) > _PULLS_A_STEP:
-        broker.work.start(broker.hold, _run_in_steps(broker, pulls, now_ms))
+        broker.work.start(broker.messages.hold, _run_in_steps(broker, pulls, now_ms))
 
 
 def _run_in_steps(broker: Broker, pulls: list[HeldPull], now_ms: int) -> Steps:
@@ -320,7 +324,7 @@ def _run_again(broker: Broker, pull: HeldPull, now_ms: int) -> None:
     """
     if pull.connection.write_paused:
         # The peer does not take the answers that it has. Another one would only wait in memory.
-        broker.hold.park(pull)
+        broker.messages.hold.park(pull)
         return
     if broker.fence is not None and broker.fence.pulls.has_ended(pull, now_ms):
         return

@@ -50,7 +50,7 @@ def send_reply_message(
     except Refusal as why:
         return refused(command, why.code, str(why))
     client_id = decode_properties(header.properties or "").get(names.REPLY_TO_CLIENT)
-    peer = broker.producers.find(client_id) if client_id is not None else None
+    peer = broker.members.producers.find(client_id) if client_id is not None else None
     if peer is None:
         reason = "REPLY_TO_CLIENT is null, can not reply message"
         if client_id is not None:
@@ -90,7 +90,7 @@ def _record(
         header.flag,
         header.sys_flag,
         header.born_timestamp,
-        *broker.born_host(connection),
+        *broker.members.born_host(connection),
         now_ms,
         header.reconsume_times or 0,
         0,
@@ -130,8 +130,8 @@ def _answer(
     code = ResponseCode.SUCCESS if reason is None else ResponseCode.SYSTEM_ERROR
     message_id, queue_offset = "0", 0
     try:
-        stored = broker.put(record)
-        store = broker.store
+        stored = broker.messages.put(record)
+        store = broker.messages.store
         message_id = encode_offset_message_id(store.store_host, store.store_port, stored.commit_log_offset)
         queue_offset = stored.queue_offset
     except StoreFull as why:

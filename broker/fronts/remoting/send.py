@@ -79,7 +79,7 @@ def send_message(
             # A send out of its turn is not stored: it would stand before an earlier message of its producer
             # (docs/order.md 2).
             sequence_key = (header.sender_id or "", header.topic, header.queue_id)
-            refusal = broker.send_sequences.refusal(
+            refusal = broker.messages.send_sequences.refusal(
                 sequence_key, header.send_generation or 0, header.send_sequence, connection, now_ms
             )
             if refusal is not None:
@@ -96,7 +96,7 @@ def send_message(
         return _refuse(broker, connection, command, header, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
     if sequence_key is not None:
         # Only now: a refused message keeps its turn, so that no later one is stored before it.
-        broker.send_sequences.stored(sequence_key)
+        broker.messages.send_sequences.stored(sequence_key)
     return reply
 
 
@@ -161,7 +161,7 @@ def _store_one(
         if place is not None:
             topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
     text = encoded(encode_properties(properties))
-    born_host, born_port = broker.born_host(connection)
+    born_host, born_port = broker.members.born_host(connection)
     record = _new_record(
         Record,
         (
@@ -180,23 +180,23 @@ def _store_one(
             code,
         ),
     )
-    commit_log_offset, queue_offset = broker.put(record)
+    commit_log_offset, queue_offset = broker.messages.put(record)
     if place is not None:
         # First stored, then timed: a timer must find the message.
-        broker.delays.waits(place.deliver_at_ms)
+        broker.messages.delays.waits(place.deliver_at_ms)
     elif half:
-        broker.halves.began(HalfMessage(queue_offset, commit_log_offset))
+        broker.messages.halves.began(HalfMessage(queue_offset, commit_log_offset))
     return command.reply(_SUCCESS, _response(broker, target.queue_id, commit_log_offset, queue_offset))
 
 
 def _response(broker: Broker, queue_id: int, commit_log_offset: int, queue_offset: int) -> SendMessageResponseHeader:
-    message_id = f"{broker.message_id_prefix}{commit_log_offset:016X}"
+    message_id = f"{broker.messages.message_id_prefix}{commit_log_offset:016X}"
     return _new_tuple(SendMessageResponseHeader, (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON))
 
 
 def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarget, now_ms: int) -> DelayedPlace | None:
     try:
-        return broker.delays.place(properties, target.topic, target.queue_id, now_ms)
+        return broker.messages.delays.place(properties, target.topic, target.queue_id, now_ms)
     except ValueError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
@@ -266,18 +266,18 @@ def _store_batch(
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
     # First the sum, then the messages: the texts are not built for a batch that is refused.
     _check_shared(broker, appended, len(batch))
-    sys_flag, born_host = header.sys_flag & IPV4_HOSTS, broker.born_host(connection)
+    sys_flag, born_host = header.sys_flag & IPV4_HOSTS, broker.members.born_host(connection)
     times = (header.born_timestamp, *born_host, now_ms, header.reconsume_times or 0, 0)
     records = [
         _new_record(Record, (topic, queue_id, flag, sys_flag, *times, body, text, code))
         for flag, body, text, code in [_checked(record, appended) for record in batch]
     ]
-    return batch_response(broker, queue_id, broker.put_all(records))
+    return batch_response(broker, queue_id, broker.messages.put_all(records))
 
 
 def batch_response(broker: Broker, queue_id: int, stored: Sequence[AppendResult]) -> SendMessageResponseHeader:
     """The answer to a send of these messages, which are next to each other in the queue."""
-    message_ids = ",".join([f"{broker.message_id_prefix}{result.commit_log_offset:016X}" for result in stored])
+    message_ids = ",".join([f"{broker.messages.message_id_prefix}{result.commit_log_offset:016X}" for result in stored])
     return SendMessageResponseHeader(message_ids, queue_id, stored[0].queue_offset, None, _REGION, _TRACE_ON)
 
 

@@ -36,7 +36,7 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
     group = _group(broker, header.group, now_ms)
     if group.retry_queue_nums <= 0:
         return command.reply(ResponseCode.SUCCESS)  # this group has no retries
-    retry_topic = broker.topics.ensure_retry_topic(group.group_name, group.retry_queue_nums, now_ms)
+    retry_topic = broker.catalog.topics.ensure_retry_topic(group.group_name, group.retry_queue_nums, now_ms)
     _check_writable(retry_topic)
     message = decode_messages(message_by_offset(broker, header.offset), unzip=False)[0]
     if broker.fence is not None:
@@ -50,7 +50,7 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
     # Step 5: the limit is in the request of newer clients, or else in the group.
     limit = limit_of_retries(command, header.max_reconsume_times, group)
     if message.reconsume_times >= limit or header.delay_level < 0:
-        topic = broker.topics.ensure_dead_letter_topic(group.group_name, now_ms).topic_name
+        topic = broker.catalog.topics.ensure_dead_letter_topic(group.group_name, now_ms).topic_name
         # A dead-letter topic has one queue.
         queue_id = 0
         # A dead letter appears at once. Without this the delay of the last retry would stay in the text.
@@ -74,9 +74,9 @@ def _claim(header: SendMessageBackRequestHeader, message: MessageExt) -> Claim:
 
 
 def _group(broker: Broker, consumer_group: str, now_ms: int) -> SubscriptionGroupConfig:
-    group = broker.groups.find(consumer_group, now_ms)
+    group = broker.catalog.groups.find(consumer_group, now_ms)
     if group is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.groups.why_absent(consumer_group))
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.catalog.groups.why_absent(consumer_group))
     if not broker.config.broker_permission & _WRITE:
         raise Refusal(ResponseCode.NO_PERMISSION, "the broker may not be written to")
     return group
@@ -90,7 +90,7 @@ def _check_writable(topic: TopicConfig) -> None:
 def _store(
     broker: Broker, message: MessageExt, properties: dict[str, str], topic: str, queue_id: int, now_ms: int
 ) -> None:
-    place = broker.delays.place(properties, topic, queue_id, now_ms)
+    place = broker.messages.delays.place(properties, topic, queue_id, now_ms)
     record = record_of(message, properties, topic, queue_id, now_ms)
     # The count of retries rises with each incarnation. It stays at the largest number that its field holds.
     record = record._replace(reconsume_times=min(message.reconsume_times, _TIMES_MAX - 1) + 1)
@@ -102,11 +102,11 @@ def _store(
         record = record._replace(topic=SCHEDULE_TOPIC, queue_id=place.queue_id, tags_code=place.deliver_at_ms)
     _put(broker, record)
     if place is not None:
-        broker.delays.waits(place.deliver_at_ms)
+        broker.messages.delays.waits(place.deliver_at_ms)
 
 
 def _put(broker: Broker, record: Record) -> None:
     try:
-        broker.put(record)
+        broker.messages.put(record)
     except StoreFull as why:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(why)) from None

@@ -29,7 +29,7 @@ class SendTarget(NamedTuple):
 def send_target(broker: Broker, command: RemotingCommand, header: SendMessageRequestHeader, now_ms: int) -> SendTarget:
     """Choose the queue, and create the topic if needed. Raises Refusal."""
     topic, queue_id = header.topic, header.queue_id
-    config = broker.topics.get(topic)
+    config = broker.catalog.topics.get(topic)
     if config is None or topic in RESERVED_TOPICS:
         config = _create(broker, header, now_ms)
     elif config.order and not broker.config.broker_permission & _WRITE:
@@ -60,7 +60,7 @@ def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> To
     if topic in RESERVED_TOPICS:
         raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic!r} belongs to the broker; clients may not send to it")
     try:
-        config = broker.topics.create_by_send(
+        config = broker.catalog.topics.create_by_send(
             topic, header.default_topic, header.default_topic_queue_nums, broker.config.retry_queue_nums, now_ms
         )
     except LocalProtocolError as error:
@@ -69,7 +69,7 @@ def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> To
         remark = f"topic {topic!r} does not exist here, and sends may not create it"
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
     broker.log.info("topic_created_by_send", topic=topic, queues=config.write_queue_nums)
-    broker.on_created_by_send(config)
+    broker.catalog.on_created_by_send(config)
     return config
 
 
@@ -88,9 +88,9 @@ def _retry_target(
     `dead_letter_at_once` corrects that.
     """
     group = header.topic.removeprefix(RETRY_PREFIX)
-    group_config = broker.groups.find(group, now_ms)
+    group_config = broker.catalog.groups.find(group, now_ms)
     if group_config is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.groups.why_absent(group))
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.catalog.groups.why_absent(group))
     if len(header.topic) > TOPIC_LENGTH_MAX:
         # A group's name may be longer than a topic's.
         remark = f"topic {header.topic!r} has {len(header.topic)} characters; at most {TOPIC_LENGTH_MAX} can be stored"
@@ -99,6 +99,6 @@ def _retry_target(
     reconsume_times = header.reconsume_times or 0
     if reconsume_times < max_reconsume_times:
         return SendTarget(header.topic, queue_id)
-    config = broker.topics.ensure_dead_letter_topic(group, now_ms)
+    config = broker.catalog.topics.ensure_dead_letter_topic(group, now_ms)
     broker.log.info("dead_letter", group=group, topic=config.topic_name, reconsume_times=reconsume_times)
     return SendTarget(config.topic_name, _any_queue(broker, config), dead_letter=True)

@@ -109,18 +109,18 @@ class _Frame:
         self._accept_all()
         if self._records:
             try:
-                self._stored(self.broker.put_all(self._records))
+                self._stored(self.broker.messages.put_all(self._records))
             except StoreFull:
                 self._store_one_by_one()
         remarks = [self._remarks[row] for row in sorted(self._remarks)]
-        header = SendTogetherResponseHeader(self.broker.message_id_prefix)
+        header = SendTogetherResponseHeader(self.broker.messages.message_id_prefix)
         return self.command.reply(_SUCCESS, header, encode_rows(self.rows, remarks))
 
     def _accept_all(self) -> None:
         """Check each message. Those that may be stored become records, and take their numbers."""
         body, position, queues, now_ms = self.command.body, self._texts, self.queues, self.now_ms
         records, accepted, config = self._records, self._accepted, self.broker.config
-        born_host, born_port = self.broker.born_host(self.connection)
+        born_host, born_port = self.broker.members.born_host(self.connection)
         cluster, body_bytes_max = config.cluster, config.max_message_bytes
         cluster_pair = f"{names.CLUSTER}{names.NAME_END}{cluster}".encode("utf-8", "replace")
         for row, (index, sequence, born_ms, flag, sys_flag, body_bytes, properties_bytes) in enumerate(self.heads):
@@ -165,7 +165,7 @@ class _Frame:
 
     def _check_turn(self, queue: _QueueState, sequence: int) -> SendSequence:
         """As a single send's number. Raises Refusal."""
-        sequences = self.broker.send_sequences
+        sequences = self.broker.messages.send_sequences
         why = sequences.refusal(queue.key, queue.generation, sequence, self.connection, self.now_ms)
         if why is not None:
             raise Refusal(ResponseCode.SEND_OUT_OF_SEQUENCE, why)
@@ -186,12 +186,12 @@ class _Frame:
                 self._refuse(row, queue, ResponseCode.SEND_OUT_OF_SEQUENCE, why)
                 continue
             try:
-                commit_log_offset, queue_offset = self.broker.put(record)
+                commit_log_offset, queue_offset = self.broker.messages.put(record)
             except StoreFull as why:
                 self._refuse(row, queue, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
                 if queue.generation != NO_NUMBERS:
                     failed.add(queue.key)
-                    self.broker.send_sequences.failed(queue.key, queue.generation)
+                    self.broker.messages.send_sequences.failed(queue.key, queue.generation)
             else:
                 self.rows[row] = (_SUCCESS, queue_offset, commit_log_offset)
 
@@ -213,7 +213,7 @@ def as_unsafe(broker: Broker, command: RemotingCommand, reply: RemotingCommand, 
     queues, _, _ = decode_sends(command.body, header.message_count)
     for topic, queue_id, generation in queues:
         if generation != NO_NUMBERS:
-            broker.send_sequences.failed((header.sender_id or "", topic, queue_id), generation)
+            broker.messages.send_sequences.failed((header.sender_id or "", topic, queue_id), generation)
     rows, remarks = decode_rows(reply.body, header.message_count)
     left = iter(remarks)
     unsafe = int(ResponseCode.FLUSH_DISK_TIMEOUT)

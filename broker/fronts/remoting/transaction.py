@@ -59,12 +59,12 @@ def end_transaction(
     if decision is None:
         raise HeaderError(f"the field commitOrRollback must be 8, 12 or 0, not {header.commit_or_rollback}")
     message = _half_message(broker, header)
-    if broker.halves.is_open(message.queue_offset):
-        mark = mark_of(broker.store, message.queue_offset, now_ms)
+    if broker.messages.halves.is_open(message.queue_offset):
+        mark = mark_of(broker.messages.store, message.queue_offset, now_ms)
         is_sent = header.commit_or_rollback == _COMMIT and not _is_gone(broker, message)
         _put_all(broker, [_committed(message, now_ms), mark] if is_sent else [mark])
         # Only after it is stored: if that fails, the producer may try again.
-        broker.halves.ended(message.queue_offset)
+        broker.messages.halves.ended(message.queue_offset)
         broker.log.debug("transaction_ended", decision=decision, group=header.producer_group, msg_id=header.msg_id)
     remark = None if header.commit_or_rollback == _COMMIT else "rolled back"  # RocketMQ sends a remark too
     return command.reply(ResponseCode.SUCCESS, remark=remark)
@@ -89,7 +89,7 @@ def _half_message(broker: Broker, header: EndTransactionRequestHeader) -> Messag
 def _is_gone(broker: Broker, message: MessageExt) -> bool:
     """Was the topic of a half message deleted since? If so, it is logged."""
     topic = message.properties.get(names.REAL_TOPIC, "")
-    if not broker.topics.is_gone(topic, message.commit_log_offset):
+    if not broker.catalog.topics.is_gone(topic, message.commit_log_offset):
         return False
     broker.log.info("half_message_of_deleted_topic", topic=topic, queue_offset=message.queue_offset)
     return True
@@ -106,7 +106,7 @@ def _committed(message: MessageExt, now_ms: int) -> Record:
 def _put_all(broker: Broker, records: list[Record]) -> list[HalfMessage]:
     """Store all or none: a committed message without its mark would be committed again after a restart."""
     try:
-        stored = broker.put_all(records)
+        stored = broker.messages.put_all(records)
     except StoreFull as why:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(why)) from None
     return [HalfMessage(result.queue_offset, result.commit_log_offset) for result in stored]
@@ -133,7 +133,9 @@ def resume_check(broker: Broker, connection: Connection, command: RemotingComman
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     (half,) = _put_all(broker, [record])
     # A message that was given up has no offset in the half topic: it gets one that no half message has.
-    broker.halves.moved(message.queue_offset if message.topic == HALF_TOPIC else ~message.commit_log_offset, half)
+    broker.messages.halves.moved(
+        message.queue_offset if message.topic == HALF_TOPIC else ~message.commit_log_offset, half
+    )
     broker.log.info("half_message_resumed", group=properties.get(names.PGROUP), msg_id=header.msg_id)
     return command.reply(ResponseCode.SUCCESS)
 
@@ -147,11 +149,13 @@ def check_transactions(broker: Broker, now_ms: int) -> None:
     One call checks a bounded number; `halves.next_due_ms` is the time of the next call. As in RocketMQ the first round
     creates the topic of half messages, and the topic of marks is never created.
     """
-    broker.topics.ensure_system_topic(HALF_TOPIC, now_ms)
-    for half in broker.halves.take_round(now_ms, broker.config.transaction_check_interval_ms, _CHECKED_AT_ONCE_MAX):
-        data = broker.store.message_at(half.commit_log_offset)
+    broker.catalog.topics.ensure_system_topic(HALF_TOPIC, now_ms)
+    for half in broker.messages.halves.take_round(
+        now_ms, broker.config.transaction_check_interval_ms, _CHECKED_AT_ONCE_MAX
+    ):
+        data = broker.messages.store.message_at(half.commit_log_offset)
         if data is None:
-            broker.halves.ended(half.queue_offset)
+            broker.messages.halves.ended(half.queue_offset)
             broker.log.warning("half_message_lost", queue_offset=half.queue_offset)
             continue
         message = decode_messages(data, unzip=False)[0]
@@ -195,14 +199,16 @@ def _check(broker: Broker, message: MessageExt, now_ms: int) -> None:
         _give_up(broker, message, now_ms)
         return
     (half,) = _put_all(broker, [record])
-    broker.halves.moved(message.queue_offset, half)
+    broker.messages.halves.moved(message.queue_offset, half)
     group = properties.get(names.PGROUP, "")
-    connection = broker.producers.any_connection(group)
+    connection = broker.members.producers.any_connection(group)
     if connection is None:
         broker.log.warning("transaction_check_no_producer", group=group, times=times)
         return
     unique_key = properties.get(names.UNIQ_KEY)
-    offset_id = encode_offset_message_id(broker.store.store_host, broker.store.store_port, half.commit_log_offset)
+    offset_id = encode_offset_message_id(
+        broker.messages.store.store_host, broker.messages.store.store_port, half.commit_log_offset
+    )
     header = CheckTransactionStateRequestHeader(*half, unique_key, unique_key, offset_id)
     body = _as_sent(broker, record, properties, half)
     connection.send_one_way(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, header, body))
@@ -211,19 +217,19 @@ def _check(broker: Broker, message: MessageExt, now_ms: int) -> None:
 def _as_sent(broker: Broker, record: Record, properties: dict[str, str], half: HalfMessage) -> bytes:
     """The half message with the topic and queue of its send."""
     as_sent = record._replace(queue_id=int(properties[names.REAL_QID]))
-    topic, store = properties[names.REAL_TOPIC].encode(), broker.store
+    topic, store = properties[names.REAL_TOPIC].encode(), broker.messages.store
     return encode_stored_message(as_sent, topic, *half, store.store_host, store.store_port)
 
 
 def _end_unsent(broker: Broker, message: MessageExt, now_ms: int) -> None:
-    _put_all(broker, [mark_of(broker.store, message.queue_offset, now_ms)])
-    broker.halves.ended(message.queue_offset)
+    _put_all(broker, [mark_of(broker.messages.store, message.queue_offset, now_ms)])
+    broker.messages.halves.ended(message.queue_offset)
 
 
 def _give_up(broker: Broker, message: MessageExt, now_ms: int) -> None:
     """Move a message to TRANS_CHECK_MAX_TIME_TOPIC: after 15 checks, when it is too old, or too large for a count."""
-    broker.topics.ensure_system_topic(TRANSACTION_GIVEN_UP_TOPIC, now_ms)
+    broker.catalog.topics.ensure_system_topic(TRANSACTION_GIVEN_UP_TOPIC, now_ms)
     copy = record_of(message, message.properties, TRANSACTION_GIVEN_UP_TOPIC, 0, now_ms)
-    _put_all(broker, [copy, mark_of(broker.store, message.queue_offset, now_ms)])
-    broker.halves.ended(message.queue_offset)
+    _put_all(broker, [copy, mark_of(broker.messages.store, message.queue_offset, now_ms)])
+    broker.messages.halves.ended(message.queue_offset)
     broker.log.warning("half_message_given_up", group=message.properties.get(names.PGROUP), msg_id=message.msg_id)

@@ -94,8 +94,8 @@ class ProducersWorld:
 
     def _refuse_records(self, name: str) -> None:
         """The store of a broker may refuse messages."""
-        core, state = self.cluster.core(name), self._brokers[name]
-        put, put_all = core.put, core.put_all
+        messages, state = self.cluster.core(name).messages, self._brokers[name]
+        put, put_all = messages.put, messages.put_all
 
         def one(record: Record) -> AppendResult:
             if state.refuses(FULL):
@@ -107,7 +107,7 @@ class ProducersWorld:
                 raise StoreFull("no space is left")
             return put_all(records)
 
-        core.put, core.put_all = one, several  # type: ignore[method-assign]
+        messages.put, messages.put_all = one, several  # type: ignore[method-assign]
 
     async def run(self) -> None:
         cluster, plan, world = self.cluster, self.plan, self.world

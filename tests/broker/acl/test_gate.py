@@ -96,7 +96,7 @@ def test_one_way_is_silent() -> None:
         await unsigned(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x", one_way=True)
         assert (await unsigned(served.address, R.HEART_BEAT)).code == ResponseCode.SYSTEM_ERROR
         assert served.server.broker is not None
-        assert served.server.broker.topics.get("T") is None
+        assert served.server.broker.catalog.topics.get("T") is None
 
     on_a_broker(story)
 

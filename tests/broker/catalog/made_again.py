@@ -34,7 +34,7 @@ LATER_MS = NOW_MS + 1000
 
 
 def create(opened: Kept, topic: str = NEW, queues: int = 2) -> None:
-    opened.broker.topics.put(TopicConfig(topic, queues, queues), LATER_MS)
+    opened.broker.catalog.topics.put(TopicConfig(topic, queues, queues), LATER_MS)
 
 
 def delete(opened: Kept, topic: str = NEW) -> None:
@@ -44,7 +44,7 @@ def delete(opened: Kept, topic: str = NEW) -> None:
 
 def put(opened: Kept, *bodies: bytes, queue_id: int = 0, topic: str = NEW) -> None:
     for body in bodies:
-        opened.broker.put(record(body, queue_id, topic=topic))
+        opened.broker.messages.put(record(body, queue_id, topic=topic))
 
 
 def max_offsets(opened: Kept, topic: str = NEW, queues: int = 2) -> list[int]:

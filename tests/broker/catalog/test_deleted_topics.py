@@ -19,8 +19,8 @@ from tests.store.stores import record
 
 async def interrupted(opened: Kept, folder: Path) -> None:
     """A topic with a message is deleted; the files of its queues are there still when the broker dies."""
-    opened.broker.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
-    opened.broker.put(record(b"old", topic="Gone"))
+    opened.broker.catalog.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
+    opened.broker.messages.put(record(b"old", topic="Gone"))
     await opened.durable.flush()
     queue = folder / "consumequeue" / "Gone" / "0"
     await until(queue.exists, "the queue's entries are written")
@@ -38,9 +38,9 @@ async def test_queues_of_a_deleted_topic_go_with_the_crash(tmp_path: Path) -> No
     async with kept(tmp_path) as again:
         assert "deleted_topic_queues_removed" in again.log.names("info")
         assert not (tmp_path / "consumequeue" / "Gone" / "0").exists()
-        again.broker.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
+        again.broker.catalog.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
         assert again.store.max_offset("Gone", 0) == 0
-        again.broker.put(record(b"new", topic="Gone"))
+        again.broker.messages.put(record(b"new", topic="Gone"))
         await again.durable.flush()
         assert again.store.max_offset("Gone", 0) == 1
     (tmp_path / "abort").touch()
@@ -67,9 +67,9 @@ WIDE = 300  # queues: more than are deleted in one go
 def delete_wide(opened: Kept, topic: str = "Wide", *, written: bool = True) -> deque[Callable[[], None]]:
     """Delete a topic with a message in each queue. Returns the turns of the loop that are to come."""
     turns: deque[Callable[[], None]] = deque()
-    opened.broker.topics.put(TopicConfig(topic, WIDE, WIDE), NOW_MS)
+    opened.broker.catalog.topics.put(TopicConfig(topic, WIDE, WIDE), NOW_MS)
     for queue_id in range(WIDE):
-        opened.broker.put(record(b"old", queue_id, topic=topic))
+        opened.broker.messages.put(record(b"old", queue_id, topic=topic))
     if written:
         opened.store.write_tails()
     opened.broker.work.soon = turns.append
@@ -86,12 +86,12 @@ async def test_the_files_of_many_queues_are_deleted_in_steps(tmp_path: Path) -> 
     """No request finds the topic any more; a new one of its name begins anew meanwhile, and keeps what it gets."""
     async with kept(tmp_path, flush_sync=False) as opened:
         turns = delete_wide(opened)
-        assert opened.broker.topics.get("Wide") is None
+        assert opened.broker.catalog.topics.get("Wide") is None
         assert not [key for key in opened.store.queues if key[0] == "Wide"]
         assert len(list((tmp_path / "dropped-1").iterdir())) > WIDE // 2
-        opened.broker.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
+        opened.broker.catalog.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
         assert opened.store.max_offset("Wide", 7) == 0
-        opened.broker.put(record(b"new", 7, topic="Wide"))
+        opened.broker.messages.put(record(b"new", 7, topic="Wide"))
         opened.store.write_tails()
         while turns:
             turns.popleft()()
@@ -106,8 +106,8 @@ async def test_a_wide_topic_that_was_being_deleted_is_gone_after_a_crash(tmp_pat
     """The next start deletes what is left, and a new topic of the name has its own messages alone."""
     async with kept(tmp_path, flush_sync=False) as opened:
         delete_wide(opened)
-        opened.broker.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
-        opened.broker.put(record(b"new", 7, topic="Wide"))
+        opened.broker.catalog.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
+        opened.broker.messages.put(record(b"new", 7, topic="Wide"))
         await opened.durable.flush()
         opened.broker.work.soon = None
     assert (tmp_path / "dropped-1").exists()
@@ -170,7 +170,7 @@ async def test_a_start_after_a_crash_leaves_no_folder_of_a_deleted_wide_topic(tm
     """Or the next start would tell of files that it did not find."""
     async with kept(tmp_path, flush_sync=False) as opened:
         for queue_id in range(WIDE):
-            opened.broker.put(record(b"old", queue_id, topic="Wide"))
+            opened.broker.messages.put(record(b"old", queue_id, topic="Wide"))
         opened.store.write_tails()
         opened.store.drop_topic("Wide")
         assert not (tmp_path / "dropped-1").exists()
@@ -182,7 +182,7 @@ async def test_a_wide_topic_without_files_leaves_those_of_others_alone(tmp_path:
     async with kept(tmp_path, flush_sync=False) as opened:
         turns = [*delete_wide(opened, written=False)]
         if later == "Wide":
-            opened.broker.put(record(b"new", WIDE - 1, topic="Wide"))
+            opened.broker.messages.put(record(b"new", WIDE - 1, topic="Wide"))
             opened.store.write_tails()
         else:
             turns += delete_wide(opened, "Other")

@@ -21,7 +21,7 @@ async def test_groups_have_no_offset_of_a_topic_that_was_made_again(tmp_path: Pa
     """With the old one a group would skip as many messages of the new topic. Other topics keep theirs."""
     async with kept(tmp_path) as opened:
         create(opened)
-        offsets = opened.broker.offsets
+        offsets = opened.broker.catalog.offsets
         offsets.commit("g", NEW, 0, 5)
         offsets.commit("g", "T", 0, 3)
         delete(opened)
@@ -29,8 +29,8 @@ async def test_groups_have_no_offset_of_a_topic_that_was_made_again(tmp_path: Pa
         assert (offsets.groups_of(NEW), offsets.topics_of("g"), len(offsets)) == ([], ["T"], 1)
     async with kept(tmp_path) as again:
         create(again)
-        assert again.broker.offsets.queues_of("g", NEW) == {}
-        assert again.broker.offsets.queues_of("g", "T") == {0: 3}
+        assert again.broker.catalog.offsets.queues_of("g", NEW) == {}
+        assert again.broker.catalog.offsets.queues_of("g", "T") == {0: 3}
 
 
 def test_many_groups_lose_their_offsets_in_steps_and_at_once() -> None:
@@ -59,7 +59,7 @@ async def test_offsets_that_a_crash_brings_back_are_not_those_of_the_new_topic(t
     async with kept(folder) as opened:
         create(opened)
         put(opened, b"old")
-        opened.broker.offsets.commit("g", NEW, 0, 1)
+        opened.broker.catalog.offsets.commit("g", NEW, 0, 1)
         path = folder / "config" / "consumerOffset.json"
         await until(lambda: path.exists() and NEW in path.read_text(), "the offset is written")
         await opened.durable.flush()
@@ -76,11 +76,11 @@ async def test_offsets_that_a_crash_brings_back_are_not_those_of_the_new_topic(t
             (crashed / "config" / path.name).write_bytes(before)
             async with kept(crashed) as again:
                 assert max_offsets(again) == [2 * made_again, 0]
-                assert again.broker.offsets.query("g", NEW, 0) == -1
-        opened.broker.offsets.commit("g", NEW, 0, 2)
+                assert again.broker.catalog.offsets.query("g", NEW, 0) == -1
+        opened.broker.catalog.offsets.commit("g", NEW, 0, 2)
         await until(lambda: f'"{NEW}@g":{{"0":2' in path.read_text().replace(" ", ""), "the new offset is written")
         async with copied(folder, tmp_path / "later") as later:
-            assert later.broker.offsets.query("g", NEW, 0) == 2
+            assert later.broker.catalog.offsets.query("g", NEW, 0) == 2
 
 
 # Delayed messages and transactions ----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ async def test_delayed_messages_for_a_deleted_topic_are_not_delivered(
 
 
 async def deliver(opened: Kept, again: bool) -> None:
-    opened.broker.deliver_delayed(NOW_MS + 10_000)
+    opened.broker.messages.deliver_delayed(NOW_MS + 10_000)
     await opened.durable.flush()
     assert opened.log.names("info").count("delayed_message_of_deleted_topic") == 1
     assert max_offsets(opened) == [int(again), 0]
@@ -129,14 +129,14 @@ async def test_delayed_messages_that_were_delivered_before_a_kill_stay_so(tmp_pa
         await until(path.exists, "the offsets of delays are written")
         before = path.read_bytes()
         delete(opened)
-        opened.broker.deliver_delayed(NOW_MS + 10_000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 10_000)
         await opened.durable.flush()
         copy(folder, tmp_path / "crashed")
     crashed = tmp_path / "crashed"
     (crashed / "abort").touch()
     (crashed / "config" / path.name).write_bytes(before)
     async with kept(crashed) as again:
-        again.broker.deliver_delayed(NOW_MS + 10_000)
+        again.broker.messages.deliver_delayed(NOW_MS + 10_000)
         assert again.store.max_offset("T", 0) == 1
 
 
@@ -147,11 +147,11 @@ async def test_a_flood_of_delayed_messages_for_a_deleted_topic_is_passed_over_in
         for _ in range(600):
             delayed(opened, b"old")
         delete(opened)
-        opened.broker.deliver_delayed(NOW_MS + 10_000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 10_000)
         assert opened.log.names("info").count("delayed_message_of_deleted_topic") == 500
-        assert (opened.broker.delays.next_due_ms or 0) <= NOW_MS + 10_000
-        opened.broker.deliver_delayed(NOW_MS + 10_000)
-        assert opened.broker.delays.next_due_ms is None
+        assert (opened.broker.messages.delays.next_due_ms or 0) <= NOW_MS + 10_000
+        opened.broker.messages.deliver_delayed(NOW_MS + 10_000)
+        assert opened.broker.messages.delays.next_due_ms is None
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -166,13 +166,13 @@ async def test_a_half_message_is_not_committed_to_a_deleted_topic(tmp_path: Path
         opened.ask(RequestCode.END_TRANSACTION, header)
         await opened.durable.flush()
         assert "half_message_of_deleted_topic" in opened.log.names("info")
-        assert (max_offsets(opened), len(opened.broker.halves)) == ([0, 0], 0)
+        assert (max_offsets(opened), len(opened.broker.messages.halves)) == ([0, 0], 0)
         message_id = encode_offset_message_id(opened.store.store_host, 10911, header.commit_log_offset)
         resumed = opened.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader(message_id))
         assert resumed is not None
         assert resumed.code == ResponseCode.TOPIC_NOT_EXIST
     async with kept(tmp_path) as restarted:
-        assert len(restarted.broker.halves) == 0
+        assert len(restarted.broker.messages.halves) == 0
 
 
 async def test_no_producer_is_asked_about_a_half_message_of_a_deleted_topic(tmp_path: Path) -> None:
@@ -184,4 +184,4 @@ async def test_no_producer_is_asked_about_a_half_message_of_a_deleted_topic(tmp_
         create(opened)
         count = opened.store.max_offset(HALF_TOPIC, 0)
         check_transactions(opened.broker, NOW_MS + 120_000)
-        assert (opened.store.max_offset(HALF_TOPIC, 0), len(opened.broker.halves)) == (count, 0)
+        assert (opened.store.max_offset(HALF_TOPIC, 0), len(opened.broker.messages.halves)) == (count, 0)

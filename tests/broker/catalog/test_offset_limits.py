@@ -32,7 +32,7 @@ def test_an_offset_of_what_cannot_be_is_refused(
     peer.make_topics("T")
     reply = peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, topic, queue_id, committed))
     assert (reply.code, reply.remark) == (code, remark)
-    assert len(peer.broker.offsets) == 0
+    assert len(peer.broker.catalog.offsets) == 0
 
 
 def test_a_pull_brings_no_offset_that_cannot_be() -> None:
@@ -42,7 +42,7 @@ def test_a_pull_brings_no_offset_that_cannot_be() -> None:
     reply = peer.pull(0, sys_flag=5, commit_offset=-2)
     assert reply is not None
     assert reply.code == C.SUCCESS
-    assert len(peer.broker.offsets) == 0
+    assert len(peer.broker.catalog.offsets) == 0
     (fields,) = [fields for _, event, fields in peer.log.events if event == "pull_commit_refused"]
     assert fields["reason"] == "an offset must be at least 0, or -1 for none, not -2"
 
@@ -52,7 +52,7 @@ def test_minus_one_is_an_offset_that_is_none() -> None:
     peer = Peer()
     peer.make_topics("T")
     assert peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, -1)).code == 0
-    assert peer.broker.offsets.query("G", "T", 0) == -1
+    assert peer.broker.catalog.offsets.query("G", "T", 0) == -1
 
 
 def test_offsets_have_a_bound_and_those_of_deleted_topics_make_room() -> None:
@@ -65,10 +65,10 @@ def test_offsets_have_a_bound_and_those_of_deleted_topics_make_room() -> None:
 
     assert [commit("G", "T"), commit("G", "old"), commit("H", "T"), commit("G", "T")] == [0, 0, C.SYSTEM_ERROR, 0]
     assert peer.log.names("warning") == ["limit_met"]
-    peer.broker.topics.delete("old", NOW_MS)
+    peer.broker.catalog.topics.delete("old", NOW_MS)
     assert commit("H", "T") == 0
-    assert len(peer.broker.offsets) == 2
-    assert peer.broker.offsets.topics_of("G") == ["T"]
+    assert len(peer.broker.catalog.offsets) == 2
+    assert peer.broker.catalog.offsets.topics_of("G") == ["T"]
 
 
 def filled(**settings: Any) -> Peer:
@@ -90,12 +90,12 @@ def test_offsets_of_deleted_topics_are_forgotten_in_steps() -> None:
     them."""
     peer, turns = filled(), list[Callable[[], None]]()
     peer.broker.work.soon = turns.append
-    peer.broker.topics.delete("old", NOW_MS)
+    peer.broker.catalog.topics.delete("old", NOW_MS)
     assert committed(peer, "new", "T") in (0, C.SYSTEM_ERROR)
-    assert len(peer.broker.offsets) > 1001
+    assert len(peer.broker.catalog.offsets) > 1001
     while turns:
         turns.pop(0)()
-    assert len(peer.broker.offsets) in (1000, 1001)
+    assert len(peer.broker.catalog.offsets) in (1000, 1001)
     assert committed(peer, "new", "T") == 0
     assert ("info", "offsets_of_deleted_topics_forgotten", {"count": 1000}) in peer.log.events
 
@@ -103,7 +103,7 @@ def test_offsets_of_deleted_topics_are_forgotten_in_steps() -> None:
 def test_a_full_table_is_not_looked_through_for_every_commit() -> None:
     """Only when a topic was deleted since the last time: a refusal costs little, however many topics there are."""
     peer, looks = filled(), list[int]()
-    offsets = peer.broker.offsets
+    offsets = peer.broker.catalog.offsets
     forget_topics = offsets.forget_topics
 
     def counting(is_gone: Callable[[str], bool]) -> Generator[None, None, int]:
@@ -113,7 +113,7 @@ def test_a_full_table_is_not_looked_through_for_every_commit() -> None:
     offsets.forget_topics = counting  # type: ignore[method-assign]
     assert [committed(peer, "new", "T") for _ in range(5)] == [C.SYSTEM_ERROR] * 5
     assert len(looks) == 1
-    peer.broker.topics.delete("old", NOW_MS)
+    peer.broker.catalog.topics.delete("old", NOW_MS)
     assert committed(peer, "new", "T") == 0
     assert len(looks) == 2
 
@@ -126,6 +126,6 @@ def test_offsets_that_are_cloned_have_the_same_bound() -> None:
         return peer.answer(R.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader("G0", to_group, "T", True)).code
 
     assert [cloned("new"), cloned("G1")] == [C.SYSTEM_ERROR, 0]
-    peer.broker.topics.delete("old", NOW_MS)
+    peer.broker.catalog.topics.delete("old", NOW_MS)
     assert cloned("new") == 0
-    assert peer.broker.offsets.query("new", "T", 0) == 7
+    assert peer.broker.catalog.offsets.query("new", "T", 0) == 7

@@ -74,16 +74,16 @@ def test_a_config_survives_the_wire_and_what_is_absent_has_the_defaults() -> Non
 def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
     """With as many retry queues as the group says."""
     peer = Peer()
-    peer.broker.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=3), NOW_MS)
+    peer.broker.catalog.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=3), NOW_MS)
     peer.heartbeat("c1", consumer("G", SubscriptionData.parse("T", "*")), consumer("H"))
-    retry = [peer.broker.topics.get(f"%RETRY%{group}") for group in ("G", "H")]
+    retry = [peer.broker.catalog.topics.get(f"%RETRY%{group}") for group in ("G", "H")]
     assert [topic and topic.read_queue_nums for topic in retry] == [3, 1]
-    assert peer.broker.groups.get("H") == SubscriptionGroupConfig("H")
+    assert peer.broker.catalog.groups.get("H") == SubscriptionGroupConfig("H")
 
 
 def test_a_heartbeat_of_a_group_that_may_not_be_made_registers_no_topic() -> None:
     """The member is registered, as in RocketMQ; its pulls are refused because the group does not exist."""
     peer = Peer(auto_create_groups=False)
     peer.heartbeat("c1", consumer("G", SubscriptionData.parse("T", "*")))
-    assert peer.broker.topics.get("%RETRY%G") is None
-    assert peer.broker.consumers.client_ids("G") == ("c1",)
+    assert peer.broker.catalog.topics.get("%RETRY%G") is None
+    assert peer.broker.members.consumers.client_ids("G") == ("c1",)

@@ -68,11 +68,11 @@ async def test_a_topic_that_the_table_lacks_keeps_its_messages(tmp_path: Path, d
             folder = tmp_path / "crashed"
             (folder / "abort").touch()
     async with kept(folder) as second:
-        topic = second.broker.topics.get(NEW)
+        topic = second.broker.catalog.topics.get(NEW)
         assert topic is not None
         assert (topic.write_queue_nums, max_offsets(second)) == (2, [1, 1])
-        assert second.broker.topics.get("Gone") is None
-        second.broker.deliver_delayed(NOW_MS + 10_000)
+        assert second.broker.catalog.topics.get("Gone") is None
+        second.broker.messages.deliver_delayed(NOW_MS + 10_000)
         await second.durable.flush()
         assert max_offsets(second) == [2, 1]
         delete(second)
@@ -114,7 +114,7 @@ async def test_a_topic_is_brought_back_by_what_waits_for_it_alone(tmp_path: Path
         assert max_offsets(first) == [0, 0]
     async with kept(tmp_path) as second:
         if header is None:
-            second.broker.deliver_delayed(NOW_MS + 10_000)
+            second.broker.messages.deliver_delayed(NOW_MS + 10_000)
         else:
             answer = second.ask(RequestCode.END_TRANSACTION, header)
             assert answer is None or answer.code == ResponseCode.SUCCESS
@@ -131,7 +131,7 @@ async def test_a_queue_number_that_no_topic_may_have_brings_none_of_its_size(tmp
     bring_doubt(tmp_path, "older table")
     (tmp_path / "consumequeue" / NEW / "2000000000").mkdir(parents=True)
     async with kept(tmp_path) as again:
-        topic = again.broker.topics.get(NEW)
+        topic = again.broker.catalog.topics.get(NEW)
         assert topic is not None
         assert topic.write_queue_nums == 16_384
 
@@ -145,8 +145,8 @@ async def test_early_half_messages_are_verified(tmp_path: Path, noted: bool) -> 
     async with kept(tmp_path) as opened:
         create(opened)
         await send_half(opened)
-        opened.broker.topics.ensure_system_topic(HALF_TOPIC, LATER_MS)
-        assert opened.broker.topics.begin_of(HALF_TOPIC).log_offset == 0
+        opened.broker.catalog.topics.ensure_system_topic(HALF_TOPIC, LATER_MS)
+        assert opened.broker.catalog.topics.begin_of(HALF_TOPIC).log_offset == 0
         await disk_is_idle(opened, tmp_path)
     if noted:
         path = tmp_path / "config" / "topics.json"
@@ -175,5 +175,5 @@ async def test_topics_that_rocketmq_has_written_begin_with_the_log(tmp_path: Pat
     (tmp_path / "abort").touch()
     shutil.rmtree(tmp_path / "consumequeue")
     async with kept(tmp_path) as again:
-        assert again.broker.topics.begin_of(NEW).log_offset == 0
+        assert again.broker.catalog.topics.begin_of(NEW).log_offset == 0
         assert (max_offsets(again), again.store.max_offset("T", 0)) == ([1, 0], 1)

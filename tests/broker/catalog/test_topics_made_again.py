@@ -204,13 +204,13 @@ async def test_a_key_query_finds_nothing_of_a_deleted_topic(tmp_path: Path, agai
     """Before a restart and after one; the index of keys has the old message still."""
     async with kept(tmp_path) as opened:
         create(opened)
-        opened.broker.put(record(b"old", topic=NEW)._replace(properties=b"KEYS\x01k"))
+        opened.broker.messages.put(record(b"old", topic=NEW)._replace(properties=b"KEYS\x01k"))
         await opened.durable.flush()
         assert queried(opened.store, NEW, "k", 10, 0, LATER_MS).messages
         delete(opened)
         if again:
             create(opened)
-            opened.broker.put(record(b"new", topic=NEW)._replace(properties=b"KEYS\x01other"))
+            opened.broker.messages.put(record(b"new", topic=NEW)._replace(properties=b"KEYS\x01other"))
             await opened.durable.flush()
         assert not queried(opened.store, NEW, "k", 10, 0, LATER_MS).messages
     (tmp_path / "abort").touch()

@@ -45,7 +45,7 @@ def test_each_offset_is_stored_or_refused_by_itself(peer: Peer) -> None:
     codes, remarks = commit(peer, *commits)
     assert codes == [0, C.TOPIC_NOT_EXIST, C.SYSTEM_ERROR, C.SYSTEM_ERROR, 0]
     assert ["not exist" in remarks[0], "queues 0 to 3" in remarks[1], "at least 0" in remarks[2]] == [True] * 3
-    stored = peer.broker.offsets.stored
+    stored = peer.broker.catalog.offsets.stored
     assert [stored("G", "T", 0), stored("G", "T", 1), stored("G", "U", 3)] == [7, None, 0]
 
 
@@ -73,7 +73,7 @@ def test_a_one_way_frame_is_stored(peer: Peer) -> None:
     """As Java's single commits, which want no answer."""
     body = encode_commits([Commit("T", 0, 3, NO_EPOCH), Commit("T", 1, 4, NO_EPOCH)])
     assert peer.call(CODE, CommitTogetherRequestHeader("G", 2), body, flag=2) is None
-    assert [peer.broker.offsets.stored("G", "T", queue_id) for queue_id in (0, 1)] == [3, 4]
+    assert [peer.broker.catalog.offsets.stored("G", "T", queue_id) for queue_id in (0, 1)] == [3, 4]
 
 
 @given(st.lists(st.tuples(st.integers(-1, 4), st.integers(-3, 9)), min_size=1, max_size=9))
@@ -89,7 +89,9 @@ def test_a_frame_does_what_its_commits_do_one_by_one(commits: list[tuple[int, in
     ]
     assert codes == [answer.code for answer in answers]
     assert remarks == [answer.remark for answer in answers if answer.code]
-    offsets = [[one.broker.offsets.stored("G", "T", queue_id) for queue_id in range(4)] for one in (together, single)]
+    offsets = [
+        [one.broker.catalog.offsets.stored("G", "T", queue_id) for queue_id in range(4)] for one in (together, single)
+    ]
     assert offsets[0] == offsets[1]
     assert together.log.names("warning") == single.log.names("warning")
 
@@ -121,7 +123,7 @@ def test_a_frame_whose_lengths_are_wrong_stores_nothing(peer: Peer, body: bytes,
         pass
     else:
         assert reply.code == C.SYSTEM_ERROR
-    assert len(peer.broker.offsets) == 0
+    assert len(peer.broker.catalog.offsets) == 0
 
 
 @given(st.binary(max_size=80), st.integers(-1, 5))
@@ -141,5 +143,5 @@ def test_a_frame_with_too_many_commits(peer: Peer) -> None:
     many = [Commit("T", 0, 1, NO_EPOCH)] * (COMMITS_MAX + 1)
     with pytest.raises(BodyError, match="at most 1000 commits, not 1001"):
         commit(peer, *many)
-    assert peer.broker.offsets.stored("G", "T", 0) is None
+    assert peer.broker.catalog.offsets.stored("G", "T", 0) is None
     assert commit(peer, *many[:COMMITS_MAX]) == ([0] * COMMITS_MAX, [])

@@ -56,9 +56,9 @@ class Replay:
         replies = self.peer(link).connection.replies
         if recorded.opaque not in [late.opaque for late in replies]:
             if recorded.code == ResponseCode.SUCCESS:
-                due_ms = self.broker.delays.next_due_ms
+                due_ms = self.broker.messages.delays.next_due_ms
                 assert due_ms is not None
-                self.broker.deliver_delayed(due_ms)
+                self.broker.messages.deliver_delayed(due_ms)
                 wake_held_pulls(self.broker, due_ms)
             else:
                 sweep_held_pulls(self.broker, NOW_MS + 20_000)

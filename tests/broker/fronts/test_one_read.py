@@ -54,14 +54,14 @@ def requests() -> list[RemotingCommand]:
 def in_memory() -> tuple[Broker, helpers.Peer]:
     log = RecordingLog()
     broker = Broker(BrokerConfig(max_message_bytes=4096), random.Random(7), log, NOW_MS)
-    broker.topics.put(TopicConfig("T", 4, 4), NOW_MS)
+    broker.catalog.topics.put(TopicConfig("T", 4, 4), NOW_MS)
     peer = helpers.Peer(partial(answer_at_once, broker))
     return broker, peer
 
 
 def stored(broker: Broker) -> list[bytes]:
     """The messages of each queue, in the stored layout."""
-    return [broker.store.get(*key, 0, 100, None).body for key in sorted(broker.store.queue_keys())]
+    return [broker.messages.store.get(*key, 0, 100, None).body for key in sorted(broker.messages.store.queue_keys())]
 
 
 async def test_one_read_is_as_many_reads() -> None:
@@ -75,7 +75,7 @@ async def test_one_read_is_as_many_reads() -> None:
     assert len(peer.received()) == 16
     assert len(peer.transport.calls) < len(peer_apart.transport.calls)
     assert stored(together) == stored(apart)
-    assert together.store.max_offset("T", 0) == 9
+    assert together.messages.store.max_offset("T", 0) == 9
 
 
 async def test_sends_before_an_unreadable_frame_are_stored_and_answered() -> None:
@@ -84,7 +84,7 @@ async def test_sends_before_an_unreadable_frame_are_stored_and_answered() -> Non
     good = b"".join(helpers.frame_of(send(number)) for number in (1, 2))
     peer.endpoint.data_received(good + b"\0\0\0\2" + bytes(20))
     assert [reply.opaque for reply in peer.received()] == [1, 2]
-    assert broker.store.max_offset("T", 0) == 2
+    assert broker.messages.store.max_offset("T", 0) == 2
     assert peer.transport.ended == "abort"
 
 

@@ -230,8 +230,8 @@ def test_messages_dropped_ahead_of_a_group_are_logged_and_counted() -> None:
     for group, committed in [("behind", 4), ("ahead", 10**6)]:
         peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, "T", 0, committed))
     peer.send_many(2000)
-    low = peer.broker.store.min_offset("T", 0)
-    assert peer.broker.dropped.ahead_count == low - 4
+    low = peer.broker.messages.store.min_offset("T", 0)
+    assert peer.broker.messages.dropped.ahead_count == low - 4
     assert {fields["group"] for level, _, fields in peer.log.events if level == "warning"} == {"behind"}
 
 
@@ -266,7 +266,7 @@ def test_a_new_member_is_told_of_to_everybody_itself_included(peer: Peer) -> Non
 def test_a_heartbeat_makes_the_retry_topic_before_its_answer(peer: Peer) -> None:
     """The same call registers the topic with name servers."""
     peer.heartbeat("a", consumer("G", T))
-    config = peer.broker.topics.get("%RETRY%G")
+    config = peer.broker.catalog.topics.get("%RETRY%G")
     assert config is not None
     assert (config.read_queue_nums, config.perm, peer.topic_changes) == (1, 6, 1)
 
@@ -315,16 +315,16 @@ def test_a_client_without_a_heartbeat_for_120_seconds_is_closed_and_its_group_to
 def test_producers_register_and_unregister(peer: Peer) -> None:
     """By heartbeat and by code 35."""
     peer.answer(R.HEART_BEAT, None, heartbeat_of("p", producers=("PG", "CLIENT_INNER_PRODUCER")))
-    assert list(peer.broker.producers.groups) == ["PG", "CLIENT_INNER_PRODUCER"]
+    assert list(peer.broker.members.producers.groups) == ["PG", "CLIENT_INNER_PRODUCER"]
     peer.answer(R.UNREGISTER_CLIENT, UnregisterClientRequestHeader("p", "PG"))
-    assert list(peer.broker.producers.groups) == ["CLIENT_INNER_PRODUCER"]
+    assert list(peer.broker.members.producers.groups) == ["CLIENT_INNER_PRODUCER"]
 
 
 def test_a_group_with_an_impossible_name_is_left_out_and_the_others_served(peer: Peer) -> None:
     """The heartbeat itself is answered with success, as RocketMQ does."""
     assert peer.heartbeat("a", consumer("no good", T), consumer("G", T)).code == 0
-    assert list(peer.broker.consumers.groups) == ["G"]
-    assert peer.broker.topics.get("%RETRY%no good") is None
+    assert list(peer.broker.members.consumers.groups) == ["G"]
+    assert peer.broker.catalog.topics.get("%RETRY%no good") is None
 
 
 def test_groups_are_listed_with_the_topics_they_know(peer: Peer) -> None:

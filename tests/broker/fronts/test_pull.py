@@ -107,13 +107,13 @@ def test_what_may_not_be_pulled(peer: Peer, fields: dict[str, Any], code: Respon
     peer.heartbeat("c1", consumer("online", SubscriptionData.parse("U", "*", 5), sql))
     casting = consumer("casting", SubscriptionData.parse("U", "*", 5))
     peer.heartbeat("c1", casting._replace(message_model=MessageModel.BROADCASTING))
-    peer.broker.groups.put(SubscriptionGroupConfig("closed", consume_enable=False), NOW_MS)
-    peer.broker.groups.put(SubscriptionGroupConfig("casting", consume_broadcast_enable=False), NOW_MS)
+    peer.broker.catalog.groups.put(SubscriptionGroupConfig("closed", consume_enable=False), NOW_MS)
+    peer.broker.catalog.groups.put(SubscriptionGroupConfig("casting", consume_broadcast_enable=False), NOW_MS)
     reply = peer.pull(0, **{**fields, "commit_offset": 5, "sys_flag": fields.get("sys_flag", int(TEXT)) | COMMIT})
     assert reply is not None
     assert (reply.code, reply.body) == (code, b"")
     assert reply.remark
-    assert peer.broker.offsets.groups() == []
+    assert peer.broker.catalog.offsets.groups() == []
 
 
 def test_a_group_that_may_not_be_made_by_use_does_not_pull() -> None:
@@ -138,7 +138,7 @@ def test_an_offset_out_of_bounds_leaves_an_event(peer: Peer) -> None:
     peer.send_many(3)
     for offset in (0, 3, 9):
         peer.pull(offset)
-    (event,) = decode_messages(peer.broker.store.get("OFFSET_MOVED_EVENT", 0, 0, 32, None).body)
+    (event,) = decode_messages(peer.broker.messages.store.get("OFFSET_MOVED_EVENT", 0, 0, 32, None).body)
     assert (event.tags, event.keys, event.properties["DELAY"]) == ("G", "G", "0")
     assert json.loads(event.body) == {
         "consumerGroup": "G",
@@ -162,13 +162,13 @@ def test_a_pull_commits_when_told_to_even_if_it_is_parked(peer: Peer) -> None:
     """Once, when it comes; its rerun does not (wire.md 6.4, 6)."""
     peer.send_many(2)
     assert peer.pull(2, sys_flag=WAITING | COMMIT, commit_offset=2) is None
-    assert peer.broker.offsets.query("G", "T", 0) == 2
-    peer.broker.offsets.commit("G", "T", 0, 1)
+    assert peer.broker.catalog.offsets.query("G", "T", 0) == 2
+    peer.broker.catalog.offsets.commit("G", "T", 0, 1)
     peer.send()
     assert len(peer.connection.replies) == 1
-    assert peer.broker.offsets.query("G", "T", 0) == 1
+    assert peer.broker.catalog.offsets.query("G", "T", 0) == 1
     peer.pull(0, commit_offset=9)
-    assert peer.broker.offsets.query("G", "T", 0) == 1
+    assert peer.broker.catalog.offsets.query("G", "T", 0) == 1
 
 
 def test_a_parked_pull_is_answered_by_the_message_it_waits_for(peer: Peer) -> None:
@@ -208,7 +208,7 @@ def test_a_pull_that_waits_keeps_nothing_of_its_request_but_what_its_reply_needs
     peer.send_many(2)
     header = pull_header(2, sys_flag=WAITING)
     assert peer.call(RequestCode.PULL_MESSAGE, header, b"x" * 1000, ext_fields={"more": "y" * 1000}, opaque=7) is None
-    (held,) = peer.broker.hold.sweep(NOW_MS + 60_000, peer.broker.store.max_offset)
+    (held,) = peer.broker.messages.hold.sweep(NOW_MS + 60_000, peer.broker.messages.store.max_offset)
     assert (held.command.body, held.command.ext_fields, held.command.positional) == (b"", None, None)
     assert (held.command.opaque, held.command.serialize_type) == (7, peer.encoding)
 
@@ -275,7 +275,7 @@ def test_a_peer_that_stops_reading_while_it_is_answered_gets_no_more() -> None:
     narrow.write_paused = False
     sweep_held_pulls(peer.broker, NOW_MS + 5000)
     assert len(narrow.replies) == 2
-    assert len(peer.broker.hold) == 1
+    assert len(peer.broker.messages.hold) == 1
 
 
 def test_a_closed_connection_is_not_answered(peer: Peer) -> None:
@@ -302,4 +302,4 @@ def test_many_pulls_that_wait_for_one_message_are_answered_in_steps() -> None:
     while turns:
         turns.pop(0)()
     assert [len(other.connection.replies) for other in others] == [1] * 199 + [0]
-    assert len(peer.broker.hold) == 0
+    assert len(peer.broker.messages.hold) == 0

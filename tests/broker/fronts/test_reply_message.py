@@ -99,7 +99,7 @@ def test_an_answer_too_large_is_refused(peer: Peer, asker: Peer) -> None:
     assert reply is not None
     assert reply.code == C.MESSAGE_ILLEGAL
     assert asker.connection.asked == []
-    assert decode_messages(peer.broker.store.get(TOPIC, 0, 0, 1, None).body) == []
+    assert decode_messages(peer.broker.messages.store.get(TOPIC, 0, 0, 1, None).body) == []
 
 
 @pytest.mark.parametrize("fields", [{}, {"e": "0"}, {"b": "no spaces", "e": "0", "f": "0", "g": "0", "h": "0"}])

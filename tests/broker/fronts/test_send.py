@@ -26,7 +26,7 @@ def peer(header_encoding: SerializeType) -> Peer:
 
 
 def stored(peer: Peer, topic: str = "T", queue_id: int = 0) -> list[MessageExt]:
-    result = peer.broker.store.get(topic, queue_id, 0, 1000, None)
+    result = peer.broker.messages.store.get(topic, queue_id, 0, 1000, None)
     return decode_messages(result.body)
 
 
@@ -88,7 +88,7 @@ def test_what_is_refused_is_not_stored(peer: Peer, fields: dict[str, Any], code:
     assert reply.remark
     assert reply.ext_fields is not None
     assert (reply.ext_fields["MSG_REGION"], reply.ext_fields["TRACE_ON"]) == ("DefaultRegion", "true")
-    assert peer.broker.store.max_offset(fields.get("topic", "T"), 0) == 0
+    assert peer.broker.messages.store.max_offset(fields.get("topic", "T"), 0) == 0
     assert peer.send("other").code == 0
 
 
@@ -107,7 +107,7 @@ def test_a_send_makes_a_topic_and_says_so_once(peer: Peer) -> None:
     """The same call registers it with name servers."""
     peer.send("new")
     peer.send("new")
-    assert peer.broker.topics.get("new") is not None
+    assert peer.broker.catalog.topics.get("new") is not None
     assert peer.topic_changes == 1
 
 
@@ -117,7 +117,7 @@ def test_a_retry_topic_longer_than_a_topic_may_be_is_no_place_for_messages(peer:
     group = "g" * 121
     reply = peer.send(f"%RETRY%{group}", reconsume_times=int(dead), max_reconsume_times=1)
     assert reply.code in (C.SYSTEM_ERROR, C.MESSAGE_ILLEGAL)
-    peer.broker.topics.ensure_retry_topic(group, 1, NOW_MS)  # as its heartbeat does
+    peer.broker.catalog.topics.ensure_retry_topic(group, 1, NOW_MS)  # as its heartbeat does
     reply = peer.send(f"%RETRY%{group}", reconsume_times=int(dead), max_reconsume_times=1)
     assert (reply.code, "at most 127" in (reply.remark or "")) == (C.MESSAGE_ILLEGAL, True)
 
@@ -130,14 +130,14 @@ def test_without_auto_creation_only_retry_topics_are_made() -> None:
         C.TOPIC_NOT_EXIST,
         "topic 'T' does not exist here, and sends may not create it",
     )
-    assert peer.broker.topics.get("T") is None
+    assert peer.broker.catalog.topics.get("T") is None
     assert peer.send("%RETRY%G").code == 0
 
 
 def test_a_broker_that_may_only_be_read_still_takes_what_has_no_order() -> None:
     """RocketMQ looks at the topic's order flag here, and at nothing else (wire.md 4.7)."""
     peer = Peer(broker_permission=4)
-    peer.broker.topics.put(TopicConfig("ordered", order=True), NOW_MS)
+    peer.broker.catalog.topics.put(TopicConfig("ordered", order=True), NOW_MS)
     assert peer.send("ordered").code == C.NO_PERMISSION
     assert peer.send("other").code == 0
 
@@ -146,9 +146,9 @@ def test_a_retry_topic_needs_its_group() -> None:
     """Code 26 for a group that is not there and not made by use."""
     peer = Peer(auto_create_groups=False)
     assert peer.send("%RETRY%G").code == C.SUBSCRIPTION_GROUP_NOT_EXIST
-    peer.broker.groups.put(SubscriptionGroupConfig("G", retry_max_times=2), NOW_MS)
+    peer.broker.catalog.groups.put(SubscriptionGroupConfig("G", retry_max_times=2), NOW_MS)
     assert peer.send("%RETRY%G", reconsume_times=2).code == 0
-    assert peer.broker.store.max_offset("%DLQ%G", 0) == 1
+    assert peer.broker.messages.store.max_offset("%DLQ%G", 0) == 1
 
 
 # Dead letters -----------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_a_message_tried_often_enough_is_a_dead_letter_at_once_when_it_is_told_t
     (letter,) = stored(peer, "%DLQ%G")
     assert (letter.body, letter.reconsume_times) == (b"poison", 3)
     assert letter.properties == {"RETRY_TOPIC": "T", "UNIQ_KEY": "U1", "CLUSTER": "DefaultCluster"}
-    assert peer.broker.store.max_offset("%RETRY%G", 0) == 0
+    assert peer.broker.messages.store.max_offset("%RETRY%G", 0) == 0
     assert "dead_letter" in peer.log.names("info")
 
 
@@ -172,8 +172,8 @@ def test_a_dead_letter_waits_as_in_rocketmq(peer: Peer) -> None:
     properties = "DELAY\x0118\x02RETRY_TOPIC\x01T"
     reply = peer.send("%RETRY%G", b"poison", properties=properties, reconsume_times=16, max_reconsume_times=16)
     assert (reply.code, answer_of(reply).queue_id) == (0, 0)
-    assert peer.broker.store.max_offset("%DLQ%G", 0) == 0
-    peer.broker.deliver_delayed(NOW_MS + 7_200_000)
+    assert peer.broker.messages.store.max_offset("%DLQ%G", 0) == 0
+    peer.broker.messages.deliver_delayed(NOW_MS + 7_200_000)
     (letter,) = stored(peer, "%DLQ%G")
     assert letter.properties["DELAY"] == "18"
     assert letter.properties["REAL_TOPIC"] == "%DLQ%G"
@@ -189,8 +189,8 @@ def test_how_often_is_often_enough(
     """The header's limit from version 121 on, else 16."""
     header = send_header("%RETRY%G", reconsume_times=reconsume_times, max_reconsume_times=max_reconsume_times)
     peer.answer(RequestCode.SEND_MESSAGE_V2, header, b"x", version=version)
-    assert peer.broker.store.max_offset("%DLQ%G", 0) == int(dead)
-    assert peer.broker.store.max_offset("%RETRY%G", 0) == int(not dead)
+    assert peer.broker.messages.store.max_offset("%DLQ%G", 0) == int(dead)
+    assert peer.broker.messages.store.max_offset("%RETRY%G", 0) == int(not dead)
 
 
 # Batches ----------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_a_batchs_properties_are_appended_to_a_records_text(
     header = send_header(batch=True, properties=of_batch)
     assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, blob).code == 0
     text = (kept + "CLUSTER\x01DefaultCluster").encode()
-    data = peer.broker.store.get("T", 0, 0, 1, None).body
+    data = peer.broker.messages.store.get("T", 0, 0, 1, None).body
     assert data.endswith(len(text).to_bytes(2) + text)
 
 
@@ -248,7 +248,7 @@ def test_a_batchs_tag_counts(peer: Peer) -> None:
     blob = encode_batch([BatchRecord(0, b"b", "TAGS\x01A")])
     header = send_header(batch=True, properties="TAGS\x01B")
     assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, blob).code == 0
-    assert peer.broker.store.entries("T", 0, 0, 1)[0].tags_code == tags_code("B")
+    assert peer.broker.messages.store.entries("T", 0, 0, 1)[0].tags_code == tags_code("B")
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(peer: Peer) -> None:
@@ -262,7 +262,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(peer: Peer) -> None:
     assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, retry, BLOB).code == C.MESSAGE_ILLEGAL
     with pytest.raises(BodyError):
         peer.answer(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), BLOB[:-1])
-    assert peer.broker.store.max_offset("T", 0) == 0
+    assert peer.broker.messages.store.max_offset("T", 0) == 0
 
 
 @pytest.mark.parametrize("language", [LanguageCode.JAVA, LanguageCode.CPP])
@@ -338,7 +338,7 @@ def test_sends_of_a_sequence_are_stored_in_their_turn_or_refused(peer: Peer) -> 
     assert numbered(0, 2, body=bytes(5 << 20)) == C.MESSAGE_ILLEGAL
     assert [numbered(0, 3), numbered(0, 4)] == [C.SEND_OUT_OF_SEQUENCE] * 2
     assert [numbered(1, 0), numbered(0, 2), numbered(1, 1)] == [0, C.SEND_OUT_OF_SEQUENCE, 0]
-    assert peer.broker.store.max_offset("T", 0) == 4
+    assert peer.broker.messages.store.max_offset("T", 0) == 4
     assert peer.send().code == 0
 
 

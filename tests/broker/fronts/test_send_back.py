@@ -26,7 +26,7 @@ def peer(header_encoding: SerializeType) -> Peer:
 
 def last_of(peer: Peer, topic: str, queue_id: int = 0) -> MessageExt:
     """Of a topic's queue; bodies as they are stored."""
-    result = peer.broker.store.get(topic, queue_id, 0, 1000, None)
+    result = peer.broker.messages.store.get(topic, queue_id, 0, 1000, None)
     return decode_messages(result.body, unzip=False)[-1]
 
 
@@ -44,9 +44,9 @@ def send_back(
 
 def deliver(peer: Peer) -> int:
     """Let the next delayed message be delivered. Returns how long it waited, in ms."""
-    due_ms = peer.broker.delays.next_due_ms
+    due_ms = peer.broker.messages.delays.next_due_ms
     assert due_ms is not None
-    peer.broker.deliver_delayed(due_ms)
+    peer.broker.messages.deliver_delayed(due_ms)
     waited_ms, peer.now_ms = due_ms - peer.now_ms, due_ms
     return waited_ms
 
@@ -56,7 +56,7 @@ def test_a_message_sent_back_comes_again_on_the_retry_topic(peer: Peer) -> None:
     before = last_of(peer, "T")
     reply = send_back(peer)
     assert (reply.code, reply.remark) == (0, None)
-    assert peer.broker.store.max_offset("%RETRY%G", 0) == 0
+    assert peer.broker.messages.store.max_offset("%RETRY%G", 0) == 0
     assert deliver(peer) == 10_000
     message = last_of(peer, "%RETRY%G")
     assert (message.body, message.flag, message.sys_flag) == (b"poison", 9, 1)
@@ -82,8 +82,8 @@ def test_each_retry_waits_longer_until_the_message_is_a_dead_letter(peer: Peer) 
     assert (letter.body, letter.reconsume_times, letter.queue_id) == (b"poison", 17, 0)
     assert (letter.properties["RETRY_TOPIC"], letter.properties["ORIGIN_MESSAGE_ID"]) == ("T", first_id)
     assert letter.properties["DELAY"] == "0"
-    assert peer.broker.delays.next_due_ms is None
-    config = peer.broker.topics.get("%DLQ%G")
+    assert peer.broker.messages.delays.next_due_ms is None
+    config = peer.broker.catalog.topics.get("%DLQ%G")
     assert config is not None
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
 
@@ -114,48 +114,48 @@ def test_a_level_above_zero_is_taken(peer: Peer, level: int, wait_ms: int) -> No
 def test_the_clients_limit_counts_from_version_121_on(peer: Peer, asked: int | None, version: int, dead: bool) -> None:
     """Else the group's."""
     assert send_back(peer, max_reconsume_times=asked, version=version).code == 0
-    assert peer.broker.store.max_offset("%DLQ%G", 0) == int(dead)
+    assert peer.broker.messages.store.max_offset("%DLQ%G", 0) == int(dead)
 
 
 def test_the_groups_limit_and_queues_count(peer: Peer) -> None:
     """retryMaxTimes and retryQueueNums of its configuration."""
-    peer.broker.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=3, retry_max_times=1), NOW_MS)
+    peer.broker.catalog.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=3, retry_max_times=1), NOW_MS)
     for _ in range(30):
         assert send_back(peer, delay_level=1).code == 0
-    peer.broker.deliver_delayed(NOW_MS + 1000)
-    counts = [peer.broker.store.max_offset("%RETRY%G", queue_id) for queue_id in range(3)]
+    peer.broker.messages.deliver_delayed(NOW_MS + 1000)
+    counts = [peer.broker.messages.store.max_offset("%RETRY%G", queue_id) for queue_id in range(3)]
     assert sum(counts) == 30
     assert all(counts)
-    queue = peer.broker.store.entries("%RETRY%G", 0, 0, 1)[0].commit_log_offset
+    queue = peer.broker.messages.store.entries("%RETRY%G", 0, 0, 1)[0].commit_log_offset
     assert send_back(peer, queue).code == 0
-    assert peer.broker.store.max_offset("%DLQ%G", 0) == 1
+    assert peer.broker.messages.store.max_offset("%DLQ%G", 0) == 1
 
 
 def test_a_group_without_retry_queues_gives_up_at_once(peer: Peer) -> None:
     """Success, and nothing done, whatever message is named."""
-    peer.broker.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=0), NOW_MS)
+    peer.broker.catalog.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=0), NOW_MS)
     assert send_back(peer, 987_654).code == 0
-    assert peer.broker.topics.get("%RETRY%G") is None
+    assert peer.broker.catalog.topics.get("%RETRY%G") is None
 
 
 def test_what_cannot_be_sent_back_is_refused_in_order() -> None:
     """26 before 16 before the message is looked for; nothing is stored (wire.md 10.1)."""
     peer = Peer(auto_create_groups=False, broker_permission=4)
     peer.send()
-    stored_bytes = peer.broker.store.max_commit_log_offset
+    stored_bytes = peer.broker.messages.store.max_commit_log_offset
     assert send_back(peer, 1).code == C.SUBSCRIPTION_GROUP_NOT_EXIST
-    peer.broker.groups.put(SubscriptionGroupConfig("G"), NOW_MS)
+    peer.broker.catalog.groups.put(SubscriptionGroupConfig("G"), NOW_MS)
     assert send_back(peer, 1).code == C.NO_PERMISSION
-    assert peer.broker.topics.get("%RETRY%G") is None
+    assert peer.broker.catalog.topics.get("%RETRY%G") is None
     writable = Peer()
-    writable.broker.topics.put(TopicConfig("%RETRY%G", 1, 1, perm=4), NOW_MS)
+    writable.broker.catalog.topics.put(TopicConfig("%RETRY%G", 1, 1, perm=4), NOW_MS)
     assert send_back(writable, 1).code == C.NO_PERMISSION
-    writable.broker.topics.put(TopicConfig("%RETRY%G", 1, 1), NOW_MS)
+    writable.broker.catalog.topics.put(TopicConfig("%RETRY%G", 1, 1), NOW_MS)
     for at in (-1, 1, 10_000):
         reply = send_back(writable, at)
         assert reply.code == C.SYSTEM_ERROR
         assert str(at) in (reply.remark or "")
-    assert peer.broker.store.max_commit_log_offset == stored_bytes
+    assert peer.broker.messages.store.max_commit_log_offset == stored_bytes
 
 
 def test_a_group_whose_retry_topic_has_too_long_a_name_cannot_retry(peer: Peer) -> None:
@@ -168,7 +168,7 @@ def test_a_message_whose_properties_are_full_cannot_be_sent_back(peer: Peer) -> 
     """The broker's own have no room; it stays where it is."""
     peer.send(properties="k\x01" + "v" * 32_700)
     assert send_back(peer).code == C.SYSTEM_ERROR
-    assert peer.broker.delays.next_due_ms is None
+    assert peer.broker.messages.delays.next_due_ms is None
 
 
 def test_a_dropped_message_cannot_be_sent_back() -> None:
@@ -183,7 +183,7 @@ def test_a_dropped_message_cannot_be_sent_back() -> None:
 
 def test_a_retry_wakes_a_parked_pull_of_the_group(peer: Peer) -> None:
     """The consumer gets it without asking again."""
-    peer.broker.topics.ensure_retry_topic("G", 1, NOW_MS)
+    peer.broker.catalog.topics.ensure_retry_topic("G", 1, NOW_MS)
     waiter = Peer(peer.encoding, broker=peer.broker, connection=FakeConnection("127.0.0.1:50009"))
     assert waiter.call(RequestCode.PULL_MESSAGE, pull_header(0, topic="%RETRY%G", sys_flag=6)) is None
     send_back(peer)

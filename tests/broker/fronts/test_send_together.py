@@ -75,7 +75,7 @@ def send(peer: Peer, *messages: One) -> tuple[list[SendRow], list[str]]:
 
 
 def stored(peer: Peer, topic: str = "T", queue_id: int = 0) -> list[MessageExt]:
-    return decode_messages(peer.broker.store.get(topic, queue_id, 0, 1000, None).body)
+    return decode_messages(peer.broker.messages.store.get(topic, queue_id, 0, 1000, None).body)
 
 
 def numbered(*sequences: int, generation: int = 0) -> list[One]:
@@ -113,7 +113,7 @@ def test_a_message_is_stored_as_a_single_send_stores_it(
     assert (together.properties, together.body) == (single.properties, single.body)
     assert (together.flag, together.sys_flag, together.born_timestamp) == (flag, 0x301, NOW_MS - 5)
     assert (together.store_timestamp, together.born_host) == (single.store_timestamp, single.born_host)
-    entries = peer.broker.store.entries("T", 0, 0, 2)
+    entries = peer.broker.messages.store.entries("T", 0, 0, 2)
     assert entries[0].tags_code == entries[1].tags_code == tags_code(properties.get("TAGS"))
 
 
@@ -223,7 +223,7 @@ def test_any_frames_do_what_single_sends_do(arrivals: list[tuple[int, int, bool,
 
 def test_a_full_store_takes_what_it_can(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then each message is tried by itself, and none overtakes one of its sequence that was not stored."""
-    store, append = peer.broker.store, peer.broker.store.append
+    store, append = peer.broker.messages.store, peer.broker.messages.store.append
 
     def full(records: Any) -> Any:
         raise StoreFull("no room for all")
@@ -268,7 +268,7 @@ def test_a_frame_whose_lengths_are_wrong_stores_nothing(peer: Peer, body: bytes,
     """It is refused as a whole, and the reason says what is wrong."""
     with pytest.raises(BodyError, match=reason):
         peer.answer(RequestCode.SEND_TOGETHER, HEADER._replace(message_count=count), body)
-    assert peer.broker.store.max_commit_log_offset == 0
+    assert peer.broker.messages.store.max_commit_log_offset == 0
 
 
 def test_a_frame_with_too_many_messages(peer: Peer) -> None:
@@ -280,14 +280,14 @@ def test_a_frame_with_too_many_messages(peer: Peer) -> None:
     reply = ask(peer, One(bytes(SENDS_BYTES_MAX)))
     assert reply.code == C.MESSAGE_ILLEGAL
     assert "at most 2097152 bytes" in (reply.remark or "")
-    assert peer.broker.store.max_commit_log_offset == 0
+    assert peer.broker.messages.store.max_commit_log_offset == 0
     assert [row.code for row in send(peer, *[One()] * SENDS_MAX)[0]] == [0] * SENDS_MAX
 
 
 def test_hostile_topics_are_refused_as_single_ones(peer: Peer) -> None:
     """Names that no topic has, and an order topic of a broker that may not be written to."""
     peer = Peer(peer.encoding, broker_permission=4)
-    peer.broker.topics.put(TopicConfig("ordered", order=True), NOW_MS)
+    peer.broker.catalog.topics.put(TopicConfig("ordered", order=True), NOW_MS)
     names = ["", "no spaces", "x" * 128, "é", "ordered"]
     rows, remarks = send(peer, *[One(topic=name) for name in names])
     singles = [peer.send(name) for name in names]
@@ -301,7 +301,7 @@ def test_a_sender_id_that_is_too_long(peer: Peer) -> None:
     header = HEADER._replace(message_count=3, sender_id="p" * 2000)
     reply = peer.answer(RequestCode.SEND_TOGETHER, header, frame_of([*numbered(0, 1), One()]))
     assert [row.code for row in decode_rows(reply.body, 3)[0]] == [C.SEND_OUT_OF_SEQUENCE] * 2 + [0]
-    assert len(peer.broker.send_sequences) == 0
+    assert len(peer.broker.messages.send_sequences) == 0
 
 
 def test_a_one_way_frame_is_stored(peer: Peer) -> None:

@@ -141,7 +141,7 @@ def test_without_the_setting_it_is_refused() -> None:
     check = peer.answer(RequestCode.CHECK_CLIENT_CONFIG, None, body)
     for reply in (registered(peer), asked, check):
         assert (reply.code, reply.remark) == (C.SYSTEM_ERROR, refused)
-    assert peer.broker.filters.find("G", "T") is None, "nothing is compiled for nothing"
+    assert peer.broker.messages.filters.find("G", "T") is None, "nothing is compiled for nothing"
 
 
 def test_the_setting_is_changed_while_the_broker_runs() -> None:

@@ -62,7 +62,7 @@ def test_a_half_message_is_seen_by_nobody(peer: Peer) -> None:
     assert half.offset_message_id == response.msg_id
     assert (half.body, half.sys_flag, half.queue_id) == (b"half", 0, 0)
     assert (half.properties["REAL_TOPIC"], half.properties["REAL_QID"]) == ("T", "2")
-    assert peer.broker.store.max_offset("T", 2) == 0
+    assert peer.broker.messages.store.max_offset("T", 2) == 0
 
 
 def test_a_commit_shows_the_message(peer: Peer) -> None:
@@ -89,9 +89,9 @@ def test_a_rollback_leaves_only_the_mark(peer: Peer) -> None:
     reply = end(peer, sent, ROLLBACK)
     assert reply is not None
     assert reply.code == 0
-    assert peer.broker.store.max_offset("T", 2) == 0
+    assert peer.broker.messages.store.max_offset("T", 2) == 0
     assert [mark.body for mark in stored(peer, OP)] == [b"0"]
-    assert len(peer.broker.halves) == 0
+    assert len(peer.broker.messages.halves) == 0
 
 
 def test_a_producer_that_does_not_know_gets_no_answer(peer: Peer) -> None:
@@ -100,7 +100,7 @@ def test_a_producer_that_does_not_know_gets_no_answer(peer: Peer) -> None:
     assert end(peer, sent, UNKNOWN) is None
     with pytest.raises(HeaderError, match="commitOrRollback"):
         end(peer, sent, 5)
-    assert len(peer.broker.halves) == 1
+    assert len(peer.broker.messages.halves) == 1
 
 
 def test_a_second_end_changes_nothing(peer: Peer) -> None:
@@ -133,7 +133,7 @@ def test_an_end_must_tell_what_it_ends(peer: Peer, decision: int, wrong: dict[st
     assert reply is not None
     assert (reply.code, bool(reply.remark)) == (C.SYSTEM_ERROR, True)
     assert len(stored(peer, "T", 2)) == 1
-    assert len(peer.broker.halves) == 1
+    assert len(peer.broker.messages.halves) == 1
 
 
 def shown(question: RemotingCommand) -> tuple[CheckTransactionStateRequestHeader, MessageExt]:
@@ -145,7 +145,7 @@ def shown(question: RemotingCommand) -> tuple[CheckTransactionStateRequestHeader
 def test_a_producer_that_did_not_tell_is_asked(peer: Peer) -> None:
     """After a minute the half stands anew, the producer sees it as it sent it, and ends it by its new offsets."""
     first = send_half(peer)
-    assert peer.broker.halves.next_due_ms == NOW_MS + ROUND_MS
+    assert peer.broker.messages.halves.next_due_ms == NOW_MS + ROUND_MS
     check_transactions(peer.broker, NOW_MS + ROUND_MS)
     (question,) = questions(peer)
     header, message = shown(question)
@@ -159,7 +159,7 @@ def test_a_producer_that_did_not_tell_is_asked(peer: Peer) -> None:
     assert peer.answer(RequestCode.END_TRANSACTION, answer).code == 0
     assert end(peer, first, COMMIT) is not None
     assert len(stored(peer, "T", 2)) == 1, "an end by the first place comes second"
-    assert len(peer.broker.halves) == 0
+    assert len(peer.broker.messages.halves) == 0
 
 
 def test_a_late_end_counts_though_the_half_has_moved(peer: Peer) -> None:
@@ -170,9 +170,9 @@ def test_a_late_end_counts_though_the_half_has_moved(peer: Peer) -> None:
     for _ in range(2):
         end(peer, sent, COMMIT)
     assert [message.body for message in stored(peer, "T", 2)] == [b"late"]
-    assert len(peer.broker.halves) == 1
+    assert len(peer.broker.messages.halves) == 1
     end(peer, other, ROLLBACK)
-    assert len(peer.broker.halves) == 0
+    assert len(peer.broker.messages.halves) == 0
 
 
 @pytest.mark.parametrize(("age_ms", "asked"), [(6000, 0), (6001, 1)])
@@ -182,7 +182,7 @@ def test_a_lone_half_message_is_asked_about_in_the_brokers_next_round(peer: Peer
         check_transactions(peer.broker, NOW_MS + times * ROUND_MS)
     peer.now_ms = NOW_MS + 3 * ROUND_MS - age_ms
     send_half(peer, born_timestamp=peer.now_ms)
-    assert peer.broker.halves.next_due_ms == NOW_MS + 3 * ROUND_MS
+    assert peer.broker.messages.halves.next_due_ms == NOW_MS + 3 * ROUND_MS
     check_transactions(peer.broker, NOW_MS + 3 * ROUND_MS)
     assert len(questions(peer)) == asked
 
@@ -203,19 +203,19 @@ def test_when_the_next_round_is(now_ms: int, next_ms: int) -> None:
     not stop them. Times count from the broker's start."""
     peer = Peer()
     check_transactions(peer.broker, NOW_MS + now_ms)
-    assert peer.broker.halves.next_due_ms == NOW_MS + next_ms
+    assert peer.broker.messages.halves.next_due_ms == NOW_MS + next_ms
 
 
 def test_which_topics_transactions_make(peer: Peer) -> None:
     """The first round makes that of half messages, with or without any; that of the marks is never made, listed or
     routed, though it has a queue (wire.md 11)."""
     end(peer, send_half(peer), COMMIT)
-    assert [peer.broker.topics.get(topic) for topic in (HALF, OP)] == [None, None]
+    assert [peer.broker.catalog.topics.get(topic) for topic in (HALF, OP)] == [None, None]
     check_transactions(peer.broker, NOW_MS + ROUND_MS)
-    half = peer.broker.topics.get(HALF)
+    half = peer.broker.catalog.topics.get(HALF)
     assert half is not None
     assert (half.read_queue_nums, half.write_queue_nums, half.perm) == (1, 1, 6)
-    assert peer.broker.topics.get(OP) is None
+    assert peer.broker.catalog.topics.get(OP) is None
     assert len(stored(peer, OP)) == 1
 
 
@@ -238,7 +238,7 @@ def test_after_fifteen_questions_a_message_is_given_up(peer: Peer) -> None:
     assert len(questions(peer)) == 15
     (message,) = stored(peer, GIVEN_UP)
     assert (message.body, message.properties["TRANSACTION_CHECK_TIMES"]) == (b"half", "15")
-    assert len(peer.broker.halves) == 0
+    assert len(peer.broker.messages.halves) == 0
     assert [mark.body for mark in stored(peer, OP)] == [b"15"]
 
 
@@ -265,9 +265,9 @@ def test_a_round_over_many_messages_is_done_in_parts(peer: Peer) -> None:
     end(peer, sent[-1], ROLLBACK)
     send_half(peer, b"new")
     for _ in range(2):
-        assert peer.broker.halves.next_due_ms == at_ms
+        assert peer.broker.messages.halves.next_due_ms == at_ms
         check_transactions(peer.broker, at_ms)
-    assert peer.broker.halves.next_due_ms == at_ms + ROUND_MS
+    assert peer.broker.messages.halves.next_due_ms == at_ms + ROUND_MS
     assert [shown(question)[1].body for question in questions(peer)] == [b"half"] * 449
 
 
@@ -279,7 +279,7 @@ def test_an_end_that_cannot_be_stored_may_be_asked_for_again(peer: Peer, monkeyp
 
     sent = send_half(peer)
     with monkeypatch.context() as patched:
-        patched.setattr(peer.broker.store, "append_all", full)
+        patched.setattr(peer.broker.messages.store, "append_all", full)
         refused = end(peer, sent, COMMIT)
     assert refused is not None
     assert refused.code == C.SYSTEM_ERROR
@@ -309,7 +309,7 @@ def test_a_half_message_that_the_store_dropped_is_forgotten() -> None:
     for _ in range(9):
         peer.send("filler", bytes(900_000))
     check_transactions(peer.broker, NOW_MS + ROUND_MS)
-    assert len(peer.broker.halves) == 0
+    assert len(peer.broker.messages.halves) == 0
     assert "half_message_lost" in peer.log.names("warning")
 
 
@@ -317,7 +317,7 @@ def test_a_delay_of_a_half_message_is_dropped(peer: Peer) -> None:
     """As Java's producer drops it."""
     end(peer, send_half(peer, extra="\x02DELAY\x013"), COMMIT)
     assert len(stored(peer, "T", 2)) == 1
-    assert peer.broker.delays.next_due_ms is None
+    assert peer.broker.messages.delays.next_due_ms is None
 
 
 def test_a_broker_may_be_told_to_reject_transactions() -> None:
@@ -354,7 +354,7 @@ def test_an_undecided_message_is_resumed_in_place(peer: Peer) -> None:
     check_transactions(peer.broker, NOW_MS + ROUND_MS)
     for count in (3, 4):
         assert resume(peer, sent.msg_id).code == 0
-        assert (len(stored(peer, HALF)), len(peer.broker.halves)) == (count, 1)
+        assert (len(stored(peer, HALF)), len(peer.broker.messages.halves)) == (count, 1)
     for _ in range(2):
         assert end(peer, sent, COMMIT) is not None
     assert len(stored(peer, "T", 2)) == 1
@@ -376,7 +376,7 @@ def test_only_half_messages_are_resumed(peer: Peer) -> None:
     refused = resume(peer, committed.offset_message_id)
     assert refused.code == C.SYSTEM_ERROR
     assert "no half message" in (refused.remark or "")
-    assert (len(stored(peer, HALF)), len(peer.broker.halves)) == (1, 0)
+    assert (len(stored(peer, HALF)), len(peer.broker.messages.halves)) == (1, 0)
 
 
 def test_a_message_without_room_for_a_count_is_not_resumed(peer: Peer) -> None:
@@ -385,7 +385,7 @@ def test_a_message_without_room_for_a_count_is_not_resumed(peer: Peer) -> None:
     room_bytes = PROPERTIES_BYTES_MAX - len(encode_properties(half.properties)) - len("filler\x01\x02")
     sent = send_half(peer, extra="\x02filler\x01" + "x" * room_bytes)
     assert resume(peer, sent.msg_id).code == C.SYSTEM_ERROR
-    assert len(peer.broker.halves) == 2
+    assert len(peer.broker.messages.halves) == 2
 
 
 @pytest.mark.parametrize("topic", [HALF, GIVEN_UP])
@@ -397,4 +397,4 @@ def test_a_message_that_was_given_up_is_resumed_once(peer: Peer, topic: str) -> 
     message_id = stored(peer, topic)[-1].offset_message_id
     for _ in range(2):
         assert resume(peer, message_id).code == 0
-        assert len(peer.broker.halves) == 1
+        assert len(peer.broker.messages.halves) == 1

@@ -95,11 +95,11 @@ async def test_sends_of_one_frame_that_may_not_be_on_the_disk(tmp_path: Path) ->
 async def test_a_message_sent_back_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
     """SYSTEM_ERROR as in RocketMQ: the consumer does not count it as sent back."""
     async with kept(tmp_path) as opened:
-        opened.broker.groups.find("G", NOW_MS)
+        opened.broker.catalog.groups.find("G", NOW_MS)
         opened.send(b"poison")
         await opened.durable.flush()
         header = SendMessageBackRequestHeader(0, "G", 0)
-        opened.broker.topics.ensure_retry_topic("G", 1, NOW_MS)
+        opened.broker.catalog.topics.ensure_retry_topic("G", 1, NOW_MS)
         await opened.durable.flush()
         reply = await unsafe_reply(opened, RequestCode.CONSUMER_SEND_MSG_BACK, header, b"")
         assert (reply.code, "Input/output error" in (reply.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)

@@ -53,26 +53,26 @@ def test_a_delayed_message_waits_in_the_schedule_topic() -> None:
     assert message.properties["REAL_TOPIC"] == "T"
     assert message.properties["REAL_QID"] == "2"
     assert response.msg_id == message.offset_message_id
-    assert peer.broker.store.entries(SCHEDULE, 2, 0, 1)[0].tags_code == NOW_MS + 10_000
-    assert peer.broker.store.max_offset("T", 2) == 0
-    assert peer.broker.delays.next_due_ms == NOW_MS + 10_000
+    assert peer.broker.messages.store.entries(SCHEDULE, 2, 0, 1)[0].tags_code == NOW_MS + 10_000
+    assert peer.broker.messages.store.max_offset("T", 2) == 0
+    assert peer.broker.messages.delays.next_due_ms == NOW_MS + 10_000
 
 
 def test_it_is_delivered_when_its_time_has_come_and_not_before() -> None:
     """Unchanged, in its queue, with a new store time; its properties still have the delay."""
     peer = Peer()
     send_delayed(peer, 3, b"later", queue_id=2, flag=9, reconsume_times=4)
-    peer.broker.deliver_delayed(NOW_MS + 9999)
+    peer.broker.messages.deliver_delayed(NOW_MS + 9999)
     assert stored(peer, queue_id=2) == []
-    peer.broker.deliver_delayed(NOW_MS + 10_000)
+    peer.broker.messages.deliver_delayed(NOW_MS + 10_000)
     (before,), (message,) = waiting(peer, 3), stored(peer, queue_id=2)
     assert (message.body, message.flag, message.reconsume_times) == (b"later", 9, 4)
     assert (message.topic, message.queue_id, message.store_timestamp) == ("T", 2, NOW_MS + 10_000)
     assert (message.born_timestamp, message.born_host) == (before.born_timestamp, before.born_host)
     assert message.properties == before.properties
     assert message.properties["DELAY"] == "3"
-    assert peer.broker.delays.next_due_ms is None
-    peer.broker.deliver_delayed(NOW_MS + 99_999)
+    assert peer.broker.messages.delays.next_due_ms is None
+    peer.broker.messages.deliver_delayed(NOW_MS + 99_999)
     assert len(stored(peer, queue_id=2)) == 1
 
 
@@ -80,7 +80,7 @@ def test_delivered_messages_are_found_by_their_tags() -> None:
     """The index entry of the real queue has the tag's hash again."""
     peer = Peer()
     send_delayed(peer, 1)
-    peer.broker.deliver_delayed(NOW_MS + 1000)
+    peer.broker.messages.deliver_delayed(NOW_MS + 1000)
     assert peer.pull(0, subscription="A").code == 0  # type: ignore[union-attr]
     assert peer.pull(0, subscription="B").code == 20  # type: ignore[union-attr]
 
@@ -100,7 +100,7 @@ def test_a_level_below_one_is_no_delay(level: int) -> None:
     peer = Peer()
     send_delayed(peer, level)
     assert len(stored(peer)) == 1
-    assert peer.broker.delays.next_due_ms is None
+    assert peer.broker.messages.delays.next_due_ms is None
 
 
 def test_levels_are_delivered_each_at_its_time() -> None:
@@ -109,11 +109,11 @@ def test_levels_are_delivered_each_at_its_time() -> None:
     for level in (5, 1, 3, 1):
         send_delayed(peer, level, b"%d" % level)
     seen = []
-    while (due_ms := peer.broker.delays.next_due_ms) is not None:
-        peer.broker.deliver_delayed(due_ms)
+    while (due_ms := peer.broker.messages.delays.next_due_ms) is not None:
+        peer.broker.messages.deliver_delayed(due_ms)
         seen.append((due_ms - NOW_MS, [message.body for message in stored(peer)]))
     assert seen == [(1000, [b"1", b"1"]), (10_000, [b"1", b"1", b"3"]), (60_000, [b"1", b"1", b"3", b"5"])]
-    assert peer.broker.delays.offsets == {1: 2, 3: 1, 5: 1}
+    assert peer.broker.messages.delays.offsets == {1: 2, 3: 1, 5: 1}
 
 
 def test_a_jump_of_the_clock_delivers_all_that_is_due() -> None:
@@ -122,8 +122,8 @@ def test_a_jump_of_the_clock_delivers_all_that_is_due() -> None:
     for i in range(1200):
         send_delayed(peer, 2, b"%d" % i)
     rounds = 0
-    while peer.broker.delays.next_due_ms is not None:
-        peer.broker.deliver_delayed(NOW_MS + 7_200_000)
+    while peer.broker.messages.delays.next_due_ms is not None:
+        peer.broker.messages.deliver_delayed(NOW_MS + 7_200_000)
         rounds += 1
     assert rounds == 3
     bodies = [message.body for at in range(0, 1200, 32) for message in decode_messages(pulled(peer, at))]
@@ -144,8 +144,8 @@ def test_a_delivery_wakes_a_parked_pull() -> None:
     assert waiter.call(11, pull_header(0, sys_flag=SUSPEND_AND_TEXT)) is None
     send_delayed(peer, 1)
     assert waiter.connection.replies == []
-    peer.broker.deliver_delayed(NOW_MS + 1000)
-    assert peer.broker.hold.has_arrivals
+    peer.broker.messages.deliver_delayed(NOW_MS + 1000)
+    assert peer.broker.messages.hold.has_arrivals
     peer.heartbeat("c9", consumer("other"))  # the end of a read wakes
     assert [reply.code for reply in waiter.connection.replies] == [0]
 
@@ -154,18 +154,18 @@ def test_what_the_store_drops_before_its_time_is_counted_and_said() -> None:
     """Those delivered already are no loss, and later ones are still delivered."""
     peer = Peer(memory_limit_bytes=6 << 20, segment_bytes=1 << 20, max_message_bytes=1 << 20)
     send_delayed(peer, 1)
-    peer.broker.deliver_delayed(NOW_MS + 1000)
+    peer.broker.messages.deliver_delayed(NOW_MS + 1000)
     send_delayed(peer, 1)
     send_delayed(peer, 2)
     for _ in range(9):
         peer.send("filler", bytes(900_000))
-    assert peer.broker.store.min_offset(SCHEDULE, 0) == 2
-    assert peer.broker.dropped.ahead_count == 2
+    assert peer.broker.messages.store.min_offset(SCHEDULE, 0) == 2
+    assert peer.broker.messages.dropped.ahead_count == 2
     assert peer.log.names("warning").count("delayed_messages_dropped") == 2
     send_delayed(peer, 1, b"later")
-    peer.broker.deliver_delayed(NOW_MS + 5000)
-    assert peer.broker.store.max_offset("T", 0) == 2
-    assert peer.broker.delays.next_due_ms is None
+    peer.broker.messages.deliver_delayed(NOW_MS + 5000)
+    assert peer.broker.messages.store.max_offset("T", 0) == 2
+    assert peer.broker.messages.delays.next_due_ms is None
 
 
 def test_a_full_store_delays_a_delivery_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,18 +173,18 @@ def test_a_full_store_delays_a_delivery_and_loses_nothing(monkeypatch: pytest.Mo
     peer = Peer()
     for body in (b"1", b"2", b"3"):
         send_delayed(peer, 1, body)
-    append, full = peer.broker.store.append, [False, True]
+    append, full = peer.broker.messages.store.append, [False, True]
 
     def sometimes_full(record: Record) -> AppendResult:
         if full and full.pop(0):
             raise StoreFull("the disk is full")
         return append(record)
 
-    monkeypatch.setattr(peer.broker.store, "append", sometimes_full)
-    peer.broker.deliver_delayed(NOW_MS + 1000)
+    monkeypatch.setattr(peer.broker.messages.store, "append", sometimes_full)
+    peer.broker.messages.deliver_delayed(NOW_MS + 1000)
     assert [message.body for message in stored(peer)] == [b"1"]
-    assert peer.broker.delays.next_due_ms == NOW_MS + 2000
-    peer.broker.deliver_delayed(NOW_MS + 2000)
+    assert peer.broker.messages.delays.next_due_ms == NOW_MS + 2000
+    peer.broker.messages.deliver_delayed(NOW_MS + 2000)
     assert [message.body for message in stored(peer)] == [b"1", b"2", b"3"]
 
 
@@ -193,19 +193,19 @@ def test_a_message_that_is_searched_for_holds_up_its_level(monkeypatch: pytest.M
     peer = Peer()
     for level, body in ((1, b"1"), (1, b"2"), (2, b"other")):
         send_delayed(peer, level, body)
-    get, damaged = peer.broker.store.get, [(SCHEDULE, 0)]
+    get, damaged = peer.broker.messages.store.get, [(SCHEDULE, 0)]
 
     def sometimes_damaged(topic: str, queue_id: int, offset: int, *limits: Any) -> GetResult:
         if (topic, queue_id) in damaged:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, offset, 0, 2)
         return get(topic, queue_id, offset, *limits)
 
-    monkeypatch.setattr(peer.broker.store, "get", sometimes_damaged)
-    peer.broker.deliver_delayed(NOW_MS + 5000)
+    monkeypatch.setattr(peer.broker.messages.store, "get", sometimes_damaged)
+    peer.broker.messages.deliver_delayed(NOW_MS + 5000)
     assert [message.body for message in stored(peer)] == [b"other"]
-    assert peer.broker.delays.next_due_ms == NOW_MS + 5100
+    assert peer.broker.messages.delays.next_due_ms == NOW_MS + 5100
     damaged.clear()
-    peer.broker.deliver_delayed(NOW_MS + 5100)
+    peer.broker.messages.deliver_delayed(NOW_MS + 5100)
     assert [message.body for message in stored(peer)] == [b"other", b"1", b"2"]
 
 
@@ -213,8 +213,8 @@ def test_a_compressed_body_is_delivered_as_it_was_sent() -> None:
     """The broker never unpacks it, compressed or not."""
     peer = Peer()
     send_delayed(peer, 1, b"no zip", sys_flag=1)
-    peer.broker.deliver_delayed(NOW_MS + 1000)
-    (message,) = decode_messages(peer.broker.store.get("T", 0, 0, 1, None).body, unzip=False)
+    peer.broker.messages.deliver_delayed(NOW_MS + 1000)
+    (message,) = decode_messages(peer.broker.messages.store.get("T", 0, 0, 1, None).body, unzip=False)
     assert (message.body, message.sys_flag) == (b"no zip", 1)
 
 
@@ -227,12 +227,12 @@ def test_a_message_that_is_due_too_late_is_delivered_at_once() -> None:
     send_delayed(peer, 3, b"ahead too")
     peer.now_ms = NOW_MS
     send_delayed(peer, 1, b"on time")
-    peer.broker.delays.resume(NOW_MS)
-    assert peer.broker.delays.next_due_ms == NOW_MS
-    peer.broker.deliver_delayed(NOW_MS)
+    peer.broker.messages.delays.resume(NOW_MS)
+    assert peer.broker.messages.delays.next_due_ms == NOW_MS
+    peer.broker.messages.deliver_delayed(NOW_MS)
     assert [message.body for message in stored(peer)] == [b"ahead", b"ahead too"]
-    assert peer.broker.delays.next_due_ms == NOW_MS + 1000
-    peer.broker.deliver_delayed(NOW_MS + 1000)
+    assert peer.broker.messages.delays.next_due_ms == NOW_MS + 1000
+    peer.broker.messages.deliver_delayed(NOW_MS + 1000)
     assert [message.body for message in stored(peer)][2:] == [b"on time"]
 
 
@@ -240,21 +240,21 @@ def test_a_message_that_is_due_as_late_as_its_level_says_waits() -> None:
     """A full delay is not mistaken for the result of a clock that was ahead."""
     peer = Peer()
     send_delayed(peer, 1, b"on time")
-    peer.broker.delays.resume(NOW_MS)
-    peer.broker.deliver_delayed(NOW_MS)
+    peer.broker.messages.delays.resume(NOW_MS)
+    peer.broker.messages.deliver_delayed(NOW_MS)
     assert stored(peer) == []
-    peer.broker.delays.resume(NOW_MS - 1)
-    assert peer.broker.delays.next_due_ms == NOW_MS - 1
+    peer.broker.messages.delays.resume(NOW_MS - 1)
+    assert peer.broker.messages.delays.next_due_ms == NOW_MS - 1
 
 
 def test_offsets_beyond_what_the_store_has_are_lowered() -> None:
     """A level that lost messages delivers the next ones."""
     peer = Peer()
-    peer.broker.delays.restore({3: 7})
-    peer.broker.delays.cut()
-    assert peer.broker.delays.offsets[3] == 0
+    peer.broker.messages.delays.restore({3: 7})
+    peer.broker.messages.delays.cut()
+    assert peer.broker.messages.delays.offsets[3] == 0
     send_delayed(peer, 3, b"later", queue_id=2)
-    peer.broker.deliver_delayed(NOW_MS + 10_000)
+    peer.broker.messages.deliver_delayed(NOW_MS + 10_000)
     assert [message.body for message in stored(peer, "T", 2)] == [b"later"]
 
 
@@ -273,9 +273,9 @@ def test_a_message_that_fits_no_queue_holds_up_none(properties: bytes) -> None:
     peer = Peer()
     send_delayed(peer, 1, b"before")
     odd = Record(SCHEDULE, 0, 0, 0, NOW_MS, b"\x7f\0\0\1", 1, NOW_MS, 0, 0, b"odd", properties, NOW_MS + 1000)
-    peer.broker.store.append(odd)
+    peer.broker.messages.store.append(odd)
     send_delayed(peer, 1, b"behind")
-    peer.broker.deliver_delayed(NOW_MS + 1000)
+    peer.broker.messages.deliver_delayed(NOW_MS + 1000)
     assert [message.body for message in stored(peer)] == [b"before", b"behind"]
     assert peer.log.names("error") == ["delayed_message_skipped"]
-    assert peer.broker.delays.next_due_ms is None
+    assert peer.broker.messages.delays.next_due_ms is None

@@ -35,8 +35,8 @@ def test_a_heartbeat_has_names_of_bounded_length() -> None:
         peer.answer(R.HEART_BEAT, None, heartbeat_of(LONG_ID, consumer("G")))
     with pytest.raises(BodyError, match="groupName has 256 characters"):
         peer.answer(R.HEART_BEAT, None, heartbeat_of("c", producers=("p" * 256,)))
-    assert not peer.broker.consumers.groups
-    assert not peer.broker.producers.groups
+    assert not peer.broker.members.consumers.groups
+    assert not peer.broker.members.producers.groups
 
 
 def test_subscriptions_have_a_bound_of_characters_which_refuses_growth_alone() -> None:
@@ -50,8 +50,8 @@ def test_subscriptions_have_a_bound_of_characters_which_refuses_growth_alone() -
     assert "subscription_characters_max: 100" in (refused.remark or "")
     assert peer.answer(R.HEART_BEAT, None, first).code == 0
     assert "limit_met" in peer.log.names("warning")
-    peer.broker.consumers.unregister("G", peer.connection)
-    assert peer.broker.consumers.characters == 0
+    peer.broker.members.consumers.unregister("G", peer.connection)
+    assert peer.broker.members.consumers.characters == 0
     assert peer.answer(R.HEART_BEAT, None, other).code == 0
 
 

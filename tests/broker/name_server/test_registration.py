@@ -137,7 +137,7 @@ def test_transactions_are_looked_at_though_nobody_sends() -> None:
     async def scenario(world: World) -> None:
         served = await serve(world.host("one"), broker_name="one")
         assert served.server.broker is not None
-        topics = served.server.broker.topics
+        topics = served.server.broker.catalog.topics
         await world.sleep_ms(59_000)
         assert topics.get(HALF_TOPIC) is None
         await world.sleep_ms(2000)
@@ -166,7 +166,7 @@ def test_a_new_topic_is_told_alone_and_all_of_them_in_parts(monkeypatch: pytest.
         await world.sleep_ms(100)
         assert served.server.broker is not None
         for number in range(1200):
-            served.server.broker.topics.put(TopicConfig(f"many-{number}"), world.now_ms)
+            served.server.broker.catalog.topics.put(TopicConfig(f"many-{number}"), world.now_ms)
         await world.sleep_ms(1000)
         assert [count for _, count in told] == [8, 1, 500, 500, 200]
         await world.sleep_ms(30_000)
@@ -174,7 +174,7 @@ def test_a_new_topic_is_told_alone_and_all_of_them_in_parts(monkeypatch: pytest.
         assert server.server.name_server is not None
         assert len(server.server.name_server.topics()) == 1209
         identity = BrokerIdentity("DefaultCluster", "one", 0, served.address)
-        assert server.server.name_server.touch(identity, 0) == served.server.broker.topics.data_version
+        assert server.server.name_server.touch(identity, 0) == served.server.broker.catalog.topics.data_version
         await end(client, served, server)
 
     simulate(scenario)
@@ -240,20 +240,20 @@ def test_an_order_configuration_marks_the_brokers_topic(own: bool) -> None:
         assert core is not None
         assert names.server.name_server is not None
         for topic in ("T", "U", HALF_TOPIC):  # the last, or the first round of transactions would make it meanwhile
-            core.topics.put(TopicConfig(topic, 4, 4), world.now_ms)
+            core.catalog.topics.put(TopicConfig(topic, 4, 4), world.now_ms)
         await world.sleep_ms(1000)
         names.server.name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "one:4")
         names.server.name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "elsewhere", "two:4")
         await world.sleep_ms(28_000)
-        version = core.topics.data_version
-        assert not any(config.order for config in core.topics.topics)
+        version = core.catalog.topics.data_version
+        assert not any(config.order for config in core.catalog.topics.topics)
         await world.sleep_ms(2500)
-        assert [config.topic_name for config in core.topics.topics if config.order] == ["T"]
-        assert core.topics.data_version.counter == version.counter + 1
+        assert [config.topic_name for config in core.catalog.topics.topics if config.order] == ["T"]
+        assert core.catalog.topics.data_version.counter == version.counter + 1
         names.server.name_server.kv_configs.delete("ORDER_TOPIC_CONFIG", "T")
         await world.sleep_ms(60_000)
-        assert [config.topic_name for config in core.topics.topics if config.order] == ["T"]
-        assert core.topics.data_version.counter == version.counter + 1
+        assert [config.topic_name for config in core.catalog.topics.topics if config.order] == ["T"]
+        assert core.catalog.topics.data_version.counter == version.counter + 1
         await end(client, *dict.fromkeys((served, names)))
 
     simulate(scenario)
@@ -266,7 +266,7 @@ def test_a_change_of_all_topics_costs_no_note_of_each_for_each_name_server() -> 
         server, client = await name_server(world), Client(world.host("c1"))
         served = await broker(world, "one", "ns")
         assert served.server.broker is not None
-        table = served.server.broker.topics
+        table = served.server.broker.catalog.topics
         table.restore([TopicConfig(f"T{number}") for number in range(TOPICS_A_PART + 1)], table.data_version)
         remote = served.server._registration._remotes[0]  # type: ignore[union-attr]
         table.register_all(world.host("one").now_ms())

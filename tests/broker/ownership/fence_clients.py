@@ -187,7 +187,7 @@ class Ours:
 
 
 def committed(world: World, group: str = "G") -> int:
-    return world.broker.offsets.query(group, "T", 0)
+    return world.broker.catalog.offsets.query(group, "T", 0)
 
 
 def next_offset(reply: RemotingCommand | None) -> tuple[int, int]:

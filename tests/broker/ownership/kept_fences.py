@@ -42,7 +42,7 @@ class KeptFences:
         """Started, with ten messages in the first queue."""
         kept = cls(world, **settings)
         await kept.start()
-        kept.broker.topics.put(TopicConfig("T", 4, 4), kept.now_ms)
+        kept.broker.catalog.topics.put(TopicConfig("T", 4, 4), kept.now_ms)
         for _ in range(10):
             await kept.ask("p", R.SEND_MESSAGE_V2, send_header(), b"x")
         return kept
@@ -130,4 +130,4 @@ class KeptFences:
 
     @property
     def committed(self) -> int:
-        return self.broker.offsets.query("G", "T", 0)
+        return self.broker.catalog.offsets.query("G", "T", 0)

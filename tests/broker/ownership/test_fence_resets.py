@@ -25,7 +25,7 @@ def world() -> World:
     world = World()
     world.send(10)
     for queue_id in range(4):
-        world.broker.offsets.commit("G", "T", queue_id, 0)
+        world.broker.catalog.offsets.commit("G", "T", queue_id, 0)
     return world
 
 
@@ -67,7 +67,7 @@ def test_a_commit_that_goes_back_is_not_stored(world: World) -> None:
 def test_a_stored_offset_beyond_the_end_may_be_corrected(world: World) -> None:
     """The broker lost its newest messages. The client's pull is answered 21, and it commits the end (wire.md 12.6)."""
     java = member(world)
-    world.broker.offsets.commit("G", "T", 0, 11)
+    world.broker.catalog.offsets.commit("G", "T", 0, 11)
     java.commit(10)
     assert committed(world) == 10
     java.commit(9)
@@ -142,7 +142,7 @@ def test_an_owner_that_reclaims_its_queue_undoes_no_reset(world: World) -> None:
     assert locks is not None
     assert world.broker.fence is not None
     locks.begin_grace(world.now_ms + LEASE_MS)
-    world.broker.offsets.commit("G", "T", 0, 0)
+    world.broker.catalog.offsets.commit("G", "T", 0, 0)
     world.broker.fence.checks.reset("G", "T", {0: 0}, world.now_ms)
     assert ours.lock(epoch=locks.epochs.next())
     assert ours.commit(6).code == C.SYSTEM_ERROR
@@ -217,7 +217,7 @@ def test_without_members_a_reset_is_stored_where_somebody_owned_the_queue(world:
 
 def test_without_members_and_locks_the_caller_must_commit(world: World) -> None:
     """As in RocketMQ: 206, and nothing has changed."""
-    world.broker.offsets.commit("G", "T", 0, 5)
+    world.broker.catalog.offsets.commit("G", "T", 0, 5)
     assert reset(world, START).code == C.CONSUMER_NOT_ONLINE
     assert committed(world) == 5
     world.java("a").commit(0)
@@ -238,7 +238,7 @@ def test_a_group_without_locks_is_reset_by_its_members(world: World) -> None:
 def test_cloned_offsets_are_a_reset_too(world: World) -> None:
     """CLONE_GROUP_OFFSET into a group whose queue has an owner."""
     java = member(world)
-    world.broker.offsets.commit("H", "T", 0, 2)
+    world.broker.catalog.offsets.commit("H", "T", 0, 2)
     header = CloneGroupOffsetRequestHeader("H", "G", "T", True)
     assert world.admin.answer(RequestCode.CLONE_GROUP_OFFSET, header).code == C.SUCCESS
     java.commit(6)
@@ -311,6 +311,6 @@ def test_an_owner_does_not_reset_beyond_the_end_of_its_queue(world: World) -> No
     assert ours.commit(1).code == C.SUCCESS
     assert ours.reset(10).code == C.SUCCESS
     assert committed(world) == 10
-    world.broker.offsets.commit("G", "T", 0, 12)
+    world.broker.catalog.offsets.commit("G", "T", 0, 12)
     assert ours.reset(12).code == C.SUCCESS, "as a commit of it: the broker lost messages, and its pull says so"
     assert ours.reset(0).code == C.SUCCESS

@@ -89,7 +89,7 @@ def test_a_faithful_broker_does_not_look_at_epochs() -> None:
         UpdateConsumerOffsetRequestHeader("G", "T", 0, 2, reset=True),
     ):
         assert peer.answer(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == C.SUCCESS
-        assert peer.broker.offsets.query("G", "T", 0) == commit.commit_offset
+        assert peer.broker.catalog.offsets.query("G", "T", 0) == commit.commit_offset
     pull = pull_header(0, lock_epoch=77, lock_client_id="nobody")
     assert peer.answer(RequestCode.PULL_MESSAGE, pull).code == C.PULL_NOT_FOUND
 
@@ -101,7 +101,7 @@ def test_a_faithful_broker_has_no_reset_by_the_owner(encoding: SerializeType) ->
     peer.make_topics("T")
     header = ResetOwnOffsetRequestHeader("G", "T", 0, 3, 1, "a")
     assert peer.answer(RequestCode.RESET_OWN_OFFSET, header).code == C.REQUEST_CODE_NOT_SUPPORTED
-    assert peer.broker.offsets.query("G", "T", 0) == -1
+    assert peer.broker.catalog.offsets.query("G", "T", 0) == -1
 
 
 def test_the_clients_of_all_connections_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

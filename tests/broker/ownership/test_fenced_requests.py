@@ -68,7 +68,7 @@ class Clients:
         assert self[name].heartbeat(name, consumer("G", SubscriptionData("T"))).code == 0
 
     def members(self) -> tuple[str, ...]:
-        return self.first.broker.consumers.client_ids("G")
+        return self.first.broker.members.consumers.client_ids("G")
 
     def end_locks(self) -> None:
         """What the timer of the server does when a lease or lock delay is over."""

@@ -106,11 +106,11 @@ async def test_an_owner_of_a_deleted_topic_leaves_no_offset_to_the_new_one(world
     assert await kept.claim("b")
     await world.sleep_ms(100)
     assert (await kept.ask("p", RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))).code == 0
-    kept.broker.topics.put(TopicConfig("T", 4, 4), kept.now_ms)
+    kept.broker.catalog.topics.put(TopicConfig("T", 4, 4), kept.now_ms)
     for _ in range(10):
         await kept.ask("p", RequestCode.SEND_MESSAGE_V2, send_header(), b"new")
     await kept.die()
-    assert kept.broker.store.max_offset("T", 0) == 10
+    assert kept.broker.messages.store.max_offset("T", 0) == 10
     assert kept.committed == -1
 
 
@@ -122,7 +122,7 @@ async def test_an_offset_that_was_set_back_stays_back(world: World) -> None:
     assert await kept.commit("a", 6, epoch) == 0
     await kept.unlock("a", epoch)
     await kept.claim("b")
-    kept.broker.offsets.commit("G", "T", 0, 2)  # as a reset does
+    kept.broker.catalog.offsets.commit("G", "T", 0, 2)  # as a reset does
     await world.sleep_ms(10_000)
     await kept.die()
     assert kept.committed == 2

@@ -141,8 +141,8 @@ class Kept:
 
     @property
     def store(self) -> FileStore:
-        assert isinstance(self.broker.store, FileStore)
-        return self.broker.store
+        assert isinstance(self.broker.messages.store, FileStore)
+        return self.broker.messages.store
 
     def send(self, body: bytes, **fields: Any) -> RemotingCommand | None:
         """The reply, unless it is to come later."""
@@ -161,8 +161,8 @@ class Kept:
 async def kept(folder: Path, *, flush_sync: bool = True, **settings: Any) -> AsyncIterator[Kept]:
     opened = Kept(folder, Disk(), flush_sync=flush_sync, **settings)
     await opened.durable.start()
-    if opened.broker.topics.get("T") is None:
-        opened.broker.topics.put(TopicConfig("T", 4, 4), NOW_MS)
+    if opened.broker.catalog.topics.get("T") is None:
+        opened.broker.catalog.topics.put(TopicConfig("T", 4, 4), NOW_MS)
     await opened.durable.flush()
     try:
         yield opened

@@ -46,16 +46,16 @@ async def test_what_was_delivered_before_a_kill_is_not_delivered_again(tmp_path:
             send_delayed(opened, b"%d" % number)
         send_delayed(opened, b"long", level=5)
         write_offsets(opened)
-        opened.broker.deliver_delayed(NOW_MS + 1000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 1000)
         send_delayed(opened, b"later")
         left = killed(folder, "1")
     async with kept(left, **LIFE) as again:
-        assert again.broker.delays.offsets == {1: 6}
-        assert again.broker.delays.next_due_ms == NOW_MS + 1000
-        again.broker.deliver_delayed(NOW_MS + 1000)
+        assert again.broker.messages.delays.offsets == {1: 6}
+        assert again.broker.messages.delays.next_due_ms == NOW_MS + 1000
+        again.broker.messages.deliver_delayed(NOW_MS + 1000)
         left = killed(left, "2")
     async with kept(left, **LIFE) as last:
-        last.broker.deliver_delayed(NOW_MS + 60_000)
+        last.broker.messages.deliver_delayed(NOW_MS + 60_000)
         assert last.bodies() == [*[b"%d" % number for number in range(6)], b"later", b"long"]
 
 
@@ -66,10 +66,10 @@ async def test_a_message_with_a_damaged_entry_comes_at_its_time(tmp_path: Path) 
         send_delayed(opened, b"late")
     async with kept(folder, **LIFE) as again:
         again.store.queues["SCHEDULE_TOPIC_XXXX", 0].put(0, QueueEntry(0, 0, 0))
-        again.broker.deliver_delayed(NOW_MS + 999)
+        again.broker.messages.deliver_delayed(NOW_MS + 999)
         assert again.bodies() == []
-        assert again.broker.delays.next_due_ms == NOW_MS + 1000
-        again.broker.deliver_delayed(NOW_MS + 1000)
+        assert again.broker.messages.delays.next_due_ms == NOW_MS + 1000
+        again.broker.messages.deliver_delayed(NOW_MS + 1000)
         assert again.bodies() == [b"late"]
 
 
@@ -77,11 +77,11 @@ async def test_a_message_that_reaches_the_disk_after_its_time_comes_then(tmp_pat
     """The timer found nothing to deliver, and waits for nothing: the end of the sync wakes it."""
     async with kept(tmp_path) as opened:
         send_delayed(opened, b"late")
-        opened.broker.deliver_delayed(NOW_MS + 1000)
-        delays = opened.broker.delays
+        opened.broker.messages.deliver_delayed(NOW_MS + 1000)
+        delays = opened.broker.messages.delays
         assert delays.next_due_ms is None
         await until(lambda: delays.next_due_ms == NOW_MS + 1000, "the message can be read")
-        opened.broker.deliver_delayed(NOW_MS + 1000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 1000)
         await until(lambda: opened.bodies() == [b"late"], "it is delivered")
 
 
@@ -90,15 +90,15 @@ async def test_a_kill_before_the_first_table_is_a_kill_like_any_other(tmp_path: 
     folder = tmp_path / "0"
     async with kept(folder, **LIFE) as opened:
         send_delayed(opened, b"first")
-        opened.broker.deliver_delayed(NOW_MS + 1000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 1000)
         send_delayed(opened, b"second")
         left = killed(folder, "1")
     assert not (left / "config" / "delayOffset.json").exists()
     async with kept(left, **LIFE) as again:
-        again.broker.deliver_delayed(NOW_MS + 1000)
+        again.broker.messages.deliver_delayed(NOW_MS + 1000)
         left = killed(left, "2")
     async with kept(left, **LIFE) as last:
-        last.broker.deliver_delayed(NOW_MS + 1000)
+        last.broker.messages.deliver_delayed(NOW_MS + 1000)
         assert last.bodies() == [b"first", b"second"]
 
 
@@ -107,12 +107,12 @@ async def test_equal_messages_are_told_apart(tmp_path: Path) -> None:
     folder = tmp_path / "0"
     async with kept(folder, **LIFE) as opened:
         send_delayed(opened, b"same")
-        opened.broker.deliver_delayed(NOW_MS + 1000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 1000)
         write_offsets(opened)
         send_delayed(opened, b"same")
         left = killed(folder, "1")
     async with kept(left, **LIFE) as again:
-        again.broker.deliver_delayed(NOW_MS + 1000)
+        again.broker.messages.deliver_delayed(NOW_MS + 1000)
         assert again.bodies() == [b"same", b"same"]
 
 
@@ -125,10 +125,10 @@ async def test_what_cannot_be_delivered_is_passed_over(tmp_path: Path) -> None:
         send_delayed(opened, b"last")
         _corrupt_target(opened, 1)
         write_offsets(opened)
-        opened.broker.deliver_delayed(NOW_MS + 1000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 1000)
         left = killed(folder, "1")
     async with kept(left, **LIFE) as again:
-        again.broker.deliver_delayed(NOW_MS + 1000)
+        again.broker.messages.deliver_delayed(NOW_MS + 1000)
         assert again.bodies() == [b"first", b"last"]
 
 
@@ -148,10 +148,10 @@ async def test_what_only_looks_like_a_delivery_counts_for_nothing(tmp_path: Path
     async with kept(folder, **LIFE) as opened:
         write_offsets(opened)
         send_delayed(opened, b"real")
-        opened.broker.put(record(b"real", at_ms=NOW_MS + 2000)._replace(properties=properties.encode()))
+        opened.broker.messages.put(record(b"real", at_ms=NOW_MS + 2000)._replace(properties=properties.encode()))
         left = killed(folder, "1")
     async with kept(left, **LIFE) as again:
-        again.broker.deliver_delayed(NOW_MS + 1000)
+        again.broker.messages.deliver_delayed(NOW_MS + 1000)
         assert again.bodies() == [b"real", b"real"]
 
 
@@ -162,11 +162,11 @@ async def test_a_table_of_another_broker_is_taken_as_it_is(tmp_path: Path) -> No
     async with kept(folder, **LIFE) as opened:
         send_delayed(opened, b"one")
         write_offsets(opened)
-        opened.broker.deliver_delayed(NOW_MS + 1000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 1000)
         left = killed(folder, "1")
     (left / "config" / "delayOffset.json").write_text('{"offsetTable":{1:0}}')
     async with kept(left, **LIFE) as again:
-        again.broker.deliver_delayed(NOW_MS + 1000)
+        again.broker.messages.deliver_delayed(NOW_MS + 1000)
         assert again.bodies() == [b"one", b"one"]
 
 
@@ -179,7 +179,7 @@ async def test_the_table_is_written_anew_when_it_says_something_new(tmp_path: Pa
         write_offsets(opened)
         assert saved(tmp_path) == began
         send_delayed(opened, b"delayed")
-        opened.broker.deliver_delayed(NOW_MS + 1000)
+        opened.broker.messages.deliver_delayed(NOW_MS + 1000)
         write_offsets(opened)
         assert saved(tmp_path) == {"offsetTable": {"1": 1}, "logOffset": opened.store.max_commit_log_offset}
 
@@ -191,4 +191,4 @@ async def test_an_offset_beyond_the_end_of_its_level_skips_no_later_message(tmp_
         await opened.flusher.flush()
     (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{"3":100}}')
     async with kept(tmp_path) as again:
-        assert again.broker.delays.offsets == {3: 1}
+        assert again.broker.messages.delays.offsets == {3: 1}

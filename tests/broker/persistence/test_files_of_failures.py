@@ -143,10 +143,10 @@ def test_a_close_that_fails_does_not_keep_the_others_open(tmp_path: Path) -> Non
     """Nor the folder locked."""
     filled(tmp_path, crashed=False)
     broker = opened_broker(tmp_path, FailingOnce(0, closes_fail=False))
-    broker.topics.put(TopicConfig("T", 4, 4), NOW_MS)
+    broker.catalog.topics.put(TopicConfig("T", 4, 4), NOW_MS)
     for queue_id in range(3):
-        broker.put(record(b"x", queue_id))
-    store: Any = broker.store
+        broker.messages.put(record(b"x", queue_id))
+    store: Any = broker.messages.store
     store.write_tails()
     store.keys.catch_up(store.log.max_offset, 1000)
     for run in (store.log.segments, *[queue.segments for queue in store.queues.values()]):

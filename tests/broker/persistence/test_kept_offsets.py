@@ -15,7 +15,7 @@ async def opened(folder: Path, table: dict[str, Any], **settings: Any) -> tuple[
     (folder / "config").mkdir(parents=True)
     (folder / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
     async with kept(folder, **settings) as broker:
-        return broker, broker.broker.offsets.all()
+        return broker, broker.broker.catalog.offsets.all()
 
 
 async def test_offsets_that_no_commit_could_have_stored_are_left_out(tmp_path: Path) -> None:

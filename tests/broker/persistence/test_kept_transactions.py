@@ -71,15 +71,15 @@ async def test_a_commit_without_room_for_its_mark_did_not_happen(
         assert refused is not None
         assert refused.code == ResponseCode.SYSTEM_ERROR
         opened.disk.writes_left = None
-        assert len(opened.broker.halves) == 1
+        assert len(opened.broker.messages.halves) == 1
         assert (opened.store.max_offset("T", 0), opened.store.max_offset(OP, 0)) == (0, 0)
         done = end(opened, header)
         await opened.durable.flush()
         assert (done or opened.connection.replies[0]).code == ResponseCode.SUCCESS
-        assert len(opened.broker.halves) == 0
+        assert len(opened.broker.messages.halves) == 0
         assert opened.bodies() == [b"half"] * (decision == COMMIT)
     async with kept(tmp_path, flush_sync=flush_sync) as again:
-        assert len(again.broker.halves) == 0
+        assert len(again.broker.messages.halves) == 0
 
 
 @pytest.mark.parametrize("flush_sync", [True, False])
@@ -87,8 +87,8 @@ async def test_a_commit_whose_mark_a_crash_took_is_not_open_again(tmp_path: Path
     """The message is the last of the log: it is marked when the store opens, and stays so; others are open still."""
     async with kept(tmp_path, flush_sync=flush_sync) as opened:
         committed, _ = await send_half(opened, b"done"), await send_half(opened, b"open")
-        put_all = opened.broker.put_all
-        opened.broker.put_all = lambda records: put_all(records[:1])  # type: ignore[method-assign]
+        put_all = opened.broker.messages.put_all
+        opened.broker.messages.put_all = lambda records: put_all(records[:1])  # type: ignore[method-assign]
         end(opened, committed)
         await opened.durable.flush()
         assert opened.store.max_offset(OP, 0) == 0
@@ -99,8 +99,8 @@ async def test_a_commit_whose_mark_a_crash_took_is_not_open_again(tmp_path: Path
             assert again.bodies()[:1] == [b"done"]
             assert again.store.max_offset(OP, 0) == 1
             assert [half.queue_offset for half in open_halves(again.store)] == [1]
-            assert len(again.broker.halves) == 1
-            again.broker.put(record(b"later %d" % life))
+            assert len(again.broker.messages.halves) == 1
+            again.broker.messages.put(record(b"later %d" % life))
 
 
 async def test_many_half_messages_are_found_again_in_few_reads(tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ async def test_a_resumed_message_is_undecided_after_a_restart(tmp_path: Path, ha
         resume(opened, header)
     async with kept(tmp_path, flush_sync=False) as again:
         assert [half.queue_offset for half in open_halves(again.store)] == [1]
-        assert len(again.broker.halves) == 1
+        assert len(again.broker.messages.halves) == 1
         (entry,) = again.store.entries(HALF, 0, 1, 1)
         end(again, header._replace(tran_state_table_offset=1, commit_log_offset=entry.commit_log_offset))
     async with kept(tmp_path, flush_sync=False) as last:
-        assert (len(last.broker.halves), last.bodies()) == (0, [b"half"])
+        assert (len(last.broker.messages.halves), last.bodies()) == (0, [b"half"])
 
 
 async def test_an_end_by_the_first_copy_ends_a_resumed_message(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_an_end_by_the_first_copy_ends_a_resumed_message(tmp_path: Path) -
         resume(opened, header)
         end(opened, header)
     async with kept(tmp_path, flush_sync=False) as again:
-        assert (len(again.broker.halves), again.bodies()) == (0, [b"half"])
+        assert (len(again.broker.messages.halves), again.bodies()) == (0, [b"half"])
 
 
 async def test_a_resume_that_is_not_on_the_disk_is_an_error(tmp_path: Path) -> None:

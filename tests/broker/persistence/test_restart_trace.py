@@ -28,13 +28,13 @@ async def lived(folder: Path, trace: str) -> None:
     async with kept(folder, trace=trace) as opened:
         for queue_id in (0, 1):
             for _ in range(3):
-                opened.broker.put(record(b"x", queue_id=queue_id))
-        opened.broker.put(record(b"x", topic=SCHEDULE_TOPIC))
-        opened.broker.topics.ensure_retry_topic("G", 1, NOW_MS)
-        opened.broker.put(record(b"x", topic="%RETRY%G"))
-        opened.broker.offsets.commit("G", "T", 0, 2)
+                opened.broker.messages.put(record(b"x", queue_id=queue_id))
+        opened.broker.messages.put(record(b"x", topic=SCHEDULE_TOPIC))
+        opened.broker.catalog.topics.ensure_retry_topic("G", 1, NOW_MS)
+        opened.broker.messages.put(record(b"x", topic="%RETRY%G"))
+        opened.broker.catalog.offsets.commit("G", "T", 0, 2)
         for group in ("G", "New"):
-            opened.broker.groups.find(group, NOW_MS)
+            opened.broker.catalog.groups.find(group, NOW_MS)
         assert told(opened) == []
 
 

@@ -109,7 +109,7 @@ async def test_a_topic_that_cannot_be_written_is_not_acknowledged_and_tried_agai
         assert all("topics.json" in remark and "Input/output error" in remark for remark in codes.values())
         events = [fields for _, name, fields in opened.log.events if name == "config_write_failed"]
         assert [event["file"] for event in events] == ["topics.json"]
-        opened.broker.topics.put(TopicConfig("Newest", 1, 1), NOW_MS)
+        opened.broker.catalog.topics.put(TopicConfig("Newest", 1, 1), NOW_MS)
         opened.disk.bad_name = ""
         await until(lambda: "Newest" in path.read_text(), "it is written after all")
         assert '"Made"' in path.read_text()
@@ -146,7 +146,7 @@ async def test_a_heartbeat_is_answered_though_its_group_cannot_be_written(tmp_pa
     """Groups come again with the next heartbeat, so it is not refused, and sends do not depend on it."""
     async with kept(tmp_path) as opened:
         opened.disk.bad_name = "subscriptionGroup.json.tmp"
-        opened.broker.groups.find("G", NOW_MS)
+        opened.broker.catalog.groups.find("G", NOW_MS)
         opened.send(b"one")
         opened.flusher.check()
         await until(lambda: opened.connection.replies, "the send is answered")

@@ -198,7 +198,7 @@ def test_silent_clients_are_dropped_unless_they_count_as_heard(heartbeats: bool)
         assert stage.server.broker is not None
         await stage.call("advance", seconds=300, heartbeats=heartbeats)
         await stage.world.sleep_ms(100)
-        assert ("G" in stage.server.broker.consumers.groups) == heartbeats
+        assert ("G" in stage.server.broker.members.consumers.groups) == heartbeats
         assert (stage.client.dialer.open_endpoint(stage.server.broker_address) is not None) == heartbeats
 
     on_stage(story)
@@ -213,7 +213,7 @@ def test_a_minute_leaves_live_clients_alone() -> None:
         await stage.world.sleep_ms(30_000)
         await stage.call("advance", seconds=61)
         assert stage.server.broker is not None
-        assert "G" in stage.server.broker.consumers.groups
+        assert "G" in stage.server.broker.members.consumers.groups
         assert stage.client.dialer.open_endpoint(stage.server.broker_address) is not None
 
     on_stage(story)

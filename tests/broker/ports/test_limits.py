@@ -51,11 +51,11 @@ def test_a_heartbeat_of_more_than_is_allowed_changes_nothing(setting: str, good:
     limits: dict[str, Any] = {setting: 3}
     peer = Peer(**limits)
     assert peer.answer(R.HEART_BEAT, None, good).code == ResponseCode.SUCCESS
-    before = (list(peer.broker.consumers.groups), list(peer.broker.producers.groups))
+    before = (list(peer.broker.members.consumers.groups), list(peer.broker.members.producers.groups))
     reply = peer.answer(R.HEART_BEAT, None, bad)
     assert reply.code == ResponseCode.SYSTEM_ERROR
     assert f"exceed the broker's setting {setting}: 3" in (reply.remark or "")
-    assert (list(peer.broker.consumers.groups), list(peer.broker.producers.groups)) == before
+    assert (list(peer.broker.members.consumers.groups), list(peer.broker.members.producers.groups)) == before
     assert limits_met(peer) == [setting]
 
 
@@ -77,8 +77,8 @@ def test_with_as_many_groups_as_there_may_be_none_is_made_by_use_nor_by_an_admin
     """Heartbeats still work, as for any group without a configuration; pulls and administrators get the reason."""
     peer = Peer(groups_max=8)  # seven are built in
     peer.heartbeat("a", consumer("G", T), consumer("H", T))
-    assert (peer.broker.groups.get("G") is not None, peer.broker.groups.get("H")) == (True, None)
-    assert peer.broker.topics.get("%RETRY%H") is None
+    assert (peer.broker.catalog.groups.get("G") is not None, peer.broker.catalog.groups.get("H")) == (True, None)
+    assert peer.broker.catalog.topics.get("%RETRY%H") is None
     reply = peer.pull(0, consumer_group="H")
     assert reply is not None
     assert reply.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
@@ -106,7 +106,7 @@ def test_a_topic_or_group_with_too_many_queues_for_the_broker_is_refused() -> No
     assert reply.remark == "2 retry queues would be too many: the broker's setting queues_max is 10"
     assert peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, narrow).code == ResponseCode.SUCCESS
     assert peer.heartbeat("a", consumer("G"), consumer("H")).code == ResponseCode.SUCCESS
-    assert peer.broker.topics.queue_count == 11
+    assert peer.broker.catalog.topics.queue_count == 11
     assert peer.send("T").code == ResponseCode.SUCCESS
     assert limits_met(peer) == ["queues_max"]
 

@@ -83,22 +83,34 @@ def protected(broker: Broker, name_server: NameServer, now_ms: int, half: int) -
     """
     state: dict[Any, Any] = {
         "config": broker.config,
-        "half": broker.halves.is_open(half),
+        "half": broker.messages.halves.is_open(half),
         "kv": (name_server.kv_configs.count, str(name_server.kv_configs.namespace(HIDDEN))),
         "routes": tuple(name for name in name_server.topics() if name not in _SHARED),
         "brokers": str(name_server.cluster_info()),
     }
     state |= {
-        ("topic", config.topic_name): config for config in broker.topics.topics if config.topic_name not in _SHARED
+        ("topic", config.topic_name): config
+        for config in broker.catalog.topics.topics
+        if config.topic_name not in _SHARED
     }
-    state |= {("end", *queue): end for queue, end in broker.store.max_offsets().items() if queue[0] not in _SHARED}
-    state |= {("group", config.group_name): config for config in broker.groups.groups if config.group_name not in _OPEN}
-    state |= {("offset", *key): dict(found) for key, found in broker.offsets.table.items() if not _OPEN.issuperset(key)}
-    for name, group in broker.consumers.groups.items():
+    state |= {
+        ("end", *queue): end for queue, end in broker.messages.store.max_offsets().items() if queue[0] not in _SHARED
+    }
+    state |= {
+        ("group", config.group_name): config
+        for config in broker.catalog.groups.groups
+        if config.group_name not in _OPEN
+    }
+    state |= {
+        ("offset", *key): dict(found)
+        for key, found in broker.catalog.offsets.table.items()
+        if not _OPEN.issuperset(key)
+    }
+    for name, group in broker.members.consumers.groups.items():
         if name not in _OPEN:
             members = group.channels.values()
             state["members", name] = tuple(sorted((each.client_id, each.last_update_ms) for each in members))
-    for name, channels in broker.producers.groups.items():
+    for name, channels in broker.members.producers.groups.items():
         if name not in _ANYBODYS_GROUPS:
             state["producers", name] = tuple(
                 sorted((each.client_id, each.last_update_ms) for each in channels.values())

@@ -112,7 +112,7 @@ class PowerCuts:
         self._mend_disk()
         server = await self.cluster.broker(queues=QUEUES, **FILES)
         assert server.broker is not None
-        offsets = server.broker.offsets
+        offsets = server.broker.catalog.offsets
         commit, world = offsets.commit, self.cluster.world
 
         def noted(consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:

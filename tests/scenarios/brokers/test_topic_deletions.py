@@ -42,14 +42,14 @@ class Deletions:
             runtime.call_later_ms(1, turn)
 
         self.broker.work.soon = soon
-        if self.broker.topics.get(WIDE) is None:
+        if self.broker.catalog.topics.get(WIDE) is None:
             self.oldest = self.round + 1
             self.kept.clear()
 
     async def fill(self) -> None:
         """Make the topic if it is gone, and send to some of its queues."""
         runtime, world = self.cluster.world.host(BROKER), self.cluster.world
-        if self.broker.topics.get(WIDE) is None:
+        if self.broker.catalog.topics.get(WIDE) is None:
             self.round += 1
             self.server.create_topic(WIDE, QUEUES)
         sent = range(self.rng.randrange(2), QUEUES, self.rng.choice((1, 1, 1, 40)))
@@ -63,7 +63,7 @@ class Deletions:
 
     def _put(self, broker: Broker, queue_ids: range) -> None:
         for queue_id in queue_ids:
-            broker.put(record(b"%d" % self.round, queue_id, topic=WIDE))
+            broker.messages.put(record(b"%d" % self.round, queue_id, topic=WIDE))
 
     async def delete(self, admin: AdminClient) -> None:
         """The topic is gone when the broker has answered."""
@@ -77,7 +77,7 @@ class Deletions:
 
     def look(self) -> None:
         """What was stored in the topic is there, and nothing else of its name."""
-        store = self.broker.store
+        store = self.broker.messages.store
         assert isinstance(store, FileStore)
         for queue_id in range(QUEUES):
             body = store.get(WIDE, queue_id, store.min_offset(WIDE, queue_id), 32, None).body
@@ -107,7 +107,7 @@ async def test_a_new_topic_is_empty_whenever_the_power_goes(cluster: Cluster) ->
                 cluster.crash(BROKER)
             deletion.cancel()
             await asyncio.gather(deletion, return_exceptions=True)
-        story.kept = story.kept if story.broker.topics.get(WIDE) is not None else set()
+        story.kept = story.kept if story.broker.catalog.topics.get(WIDE) is not None else set()
         await story.start()
         story.look()
         assert not [path for path in world.disk(BROKER).paths() if path.startswith("store/dropped-")]

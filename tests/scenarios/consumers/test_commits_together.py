@@ -53,7 +53,7 @@ def test_offsets_of_all_queues_are_stored(lock_mode: LockMode, together: bool) -
         await cluster.at("5s")
         await cluster.send(40)
         await cluster.at("20s")
-        assert sum(broker.offsets.stored(GROUP, TOPIC, queue_id) or 0 for queue_id in range(4)) == 40
+        assert sum(broker.catalog.offsets.stored(GROUP, TOPIC, queue_id) or 0 for queue_id in range(4)) == 40
         await cluster.shut_down()
         assert not cluster.judge().violations
         return counted.codes

@@ -359,7 +359,7 @@ async def test_a_notice_of_another_group_is_ignored(cluster: Cluster) -> None:
     await cluster.at(5_000)
     asked = len(cluster.request_log.of("c1", "LOCK_BATCH_MQ"))
     [queue] = [queue for queue in consumer.assigned_queues if queue.topic == TOPIC]
-    [endpoint] = cluster.core().consumers.groups["tower"].channels
+    [endpoint] = cluster.core().members.consumers.groups["tower"].channels
     for group in ("other", "tower"):
         body = encode_body(LocksReleasedBody(group, (queue,)), endpoint.serialize_type)
         endpoint.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))

@@ -140,7 +140,7 @@ async def test_an_illegal_offset_begins_anew_after_10_000_ms(cluster: Cluster) -
     await cluster.producer()
     await cluster.send(3)
     assert server.broker is not None
-    server.broker.offsets.commit(GROUP, TOPIC, 0, 50)
+    server.broker.catalog.offsets.commit(GROUP, TOPIC, 0, 50)
     await cluster.at(START_MS)
     await cluster.consumer("c1")
     queue = f"{TOPIC}@{BROKER}:0"

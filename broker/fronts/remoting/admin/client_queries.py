@@ -93,7 +93,7 @@ def _forward(
 
 
 def _find(broker: Broker, group: str, client_id: str | None) -> tuple[Connection, ClientChannel]:
-    members = broker.consumers.groups.get(group)
+    members = broker.members.consumers.groups.get(group)
     for peer, channel in members.channels.items() if members is not None else ():
         if channel.client_id == client_id:
             return peer, channel
@@ -132,7 +132,7 @@ def consumer_status(
 ) -> RemotingCommand | None:
     """The offsets that each member, or one member, reports. Members that do not answer in 5 s are left out."""
     header = command.decode_header(ConsumerStatusRequestHeader)
-    group = broker.consumers.groups.get(header.group)
+    group = broker.members.consumers.groups.get(header.group)
     if group is None:
         remark = f"No Any Consumer online in the consumer group: [{header.group}]"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)

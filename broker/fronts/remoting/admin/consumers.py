@@ -53,7 +53,7 @@ def all_consumer_offsets(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     def body() -> BodySteps:
-        table = tuple(broker.offsets.table.items())
+        table = tuple(broker.catalog.offsets.table.items())
         rows = ((f"{topic}@{group}", QueueOffsets(offsets)) for (topic, group), offsets in table)
         return encode_table({}, "offsetTable", rows, command.serialize_type)
 
@@ -61,7 +61,7 @@ def all_consumer_offsets(
 
 
 def all_delay_offsets(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    body = DelayOffsetTable(dict(broker.delays.offsets))
+    body = DelayOffsetTable(dict(broker.messages.delays.offsets))
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 
@@ -72,12 +72,16 @@ def clone_offsets(broker: Broker, connection: Connection, command: RemotingComma
         check_group(header.dest_group)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    for topic in [header.topic] if header.topic else broker.offsets.topics_of(header.src_group):
-        if broker.topics.get(topic) is None or (not header.offline and _unsubscribed(broker, header.src_group, topic)):
+    for topic in [header.topic] if header.topic else broker.catalog.offsets.topics_of(header.src_group):
+        if broker.catalog.topics.get(topic) is None or (
+            not header.offline and _unsubscribed(broker, header.src_group, topic)
+        ):
             continue
-        new = broker.offsets.queues_of(header.src_group, topic)
-        check_capacity(broker, connection, len(new) - len(broker.offsets.queues_of(header.dest_group, topic)), now_ms)
-        broker.offsets.clone(header.src_group, header.dest_group, topic)
+        new = broker.catalog.offsets.queues_of(header.src_group, topic)
+        check_capacity(
+            broker, connection, len(new) - len(broker.catalog.offsets.queues_of(header.dest_group, topic)), now_ms
+        )
+        broker.catalog.offsets.clone(header.src_group, header.dest_group, topic)
         if broker.fence is not None:
             broker.fence.checks.reset(header.dest_group, topic, new, now_ms)
     return command.reply(ResponseCode.SUCCESS)
@@ -85,7 +89,7 @@ def clone_offsets(broker: Broker, connection: Connection, command: RemotingComma
 
 def _unsubscribed(broker: Broker, group: str, topic: str) -> bool:
     """Whether the group has members, and none of them subscribes to the topic."""
-    members = broker.consumers.groups.get(group)
+    members = broker.members.consumers.groups.get(group)
     return members is not None and bool(members.subscriptions) and topic not in members.subscriptions
 
 
@@ -104,14 +108,16 @@ def _corrections(broker: Broker, header: QueryCorrectionOffsetRequestHeader, ser
     left_out = set(header.filter_groups.split(",")) if header.filter_groups else set()
     lowest: dict[int, int] = {}
     looked_at = 0
-    for group in broker.offsets.groups_of(header.topic):
-        for queue_id, offset in broker.offsets.queues_of(group, header.topic).items() if group not in left_out else ():
-            if broker.store.min_offset(header.topic, queue_id) <= offset:
+    for group in broker.catalog.offsets.groups_of(header.topic):
+        for queue_id, offset in (
+            broker.catalog.offsets.queues_of(group, header.topic).items() if group not in left_out else ()
+        ):
+            if broker.messages.store.min_offset(header.topic, queue_id) <= offset:
                 lowest[queue_id] = min(offset, lowest.get(queue_id, _INT64_MAX))
             looked_at += 1
             if looked_at % _LOOKED_AT_A_STEP == 0:
                 yield None
-    compared = broker.offsets.queues_of(header.compare_group, header.topic)
+    compared = broker.catalog.offsets.queues_of(header.compare_group, header.topic)
     for queue_id, offset in compared.items():
         if queue_id in lowest:
             lowest[queue_id] = _INT64_MAX if lowest[queue_id] > offset else offset
@@ -152,7 +158,7 @@ def all_consume_stats(
 
 def _all_stats(broker: Broker, is_order: bool, serialize_type: int) -> BodySteps:
     body, total_diff = BodyRows(serialize_type), 0
-    for number, config in enumerate(tuple(broker.groups.groups), 1):
+    for number, config in enumerate(tuple(broker.catalog.groups.groups), 1):
         group = config.group_name
         of_group = BodyRows(serialize_type)
         for topic in _topics_of(broker, group):
@@ -174,8 +180,8 @@ def _all_stats(broker: Broker, is_order: bool, serialize_type: int) -> BodySteps
 
 def _topics_of(broker: Broker, group: str, only_topic: str | None = None) -> Iterator[TopicConfig]:
     """The topic in the request, or those with offsets of the group; topics that it has left are not included."""
-    for topic in [only_topic] if only_topic else broker.offsets.topics_of(group):
-        config = broker.topics.get(topic)
+    for topic in [only_topic] if only_topic else broker.catalog.offsets.topics_of(group):
+        config = broker.catalog.topics.get(topic)
         if config is not None and not _unsubscribed(broker, group, topic):
             yield config
 
@@ -188,11 +194,11 @@ def _progress(
     Args:
         has_agreed: The peer is ours: it is also given the time of the oldest message behind the committed offset.
     """
-    store, name = broker.store, broker.config.broker_name
+    store, name = broker.messages.store, broker.config.broker_name
     for start in range(0, queue_nums, ROWS_A_STEP):
         table = {}
         for queue_id in range(start, min(start + ROWS_A_STEP, queue_nums)):
-            committed = max(0, broker.offsets.query(group, topic, queue_id))
+            committed = max(0, broker.catalog.offsets.query(group, topic, queue_id))
             last_ms = store.store_timestamp(topic, queue_id, committed - 1) if committed > 0 else None
             high = store.max_offset(topic, queue_id)
             oldest_ms = None
@@ -208,7 +214,7 @@ def consume_time_span(
 ) -> RemotingCommand | None:
     """Store times of each queue's first, last and last consumed message; -1 for none."""
     topic, group = command.decode_header(QueryConsumeTimeSpanRequestHeader)
-    config = broker.topics.get(topic)
+    config = broker.catalog.topics.get(topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
 
@@ -225,14 +231,14 @@ def consume_time_span(
 
 def _time_span(broker: Broker, group: str, topic: str, queue_id: int, now_ms: int) -> QueueTimeSpan:
     def stored_at(queue_offset: int) -> int:
-        timestamp = broker.store.store_timestamp(topic, queue_id, queue_offset)
+        timestamp = broker.messages.store.store_timestamp(topic, queue_id, queue_offset)
         return _NO_TIME if timestamp is None else timestamp
 
-    high = broker.store.max_offset(topic, queue_id)
-    first_ms, last_ms = stored_at(broker.store.min_offset(topic, queue_id)), stored_at(high - 1)
-    committed = broker.offsets.query(group, topic, queue_id)
+    high = broker.messages.store.max_offset(topic, queue_id)
+    first_ms, last_ms = stored_at(broker.messages.store.min_offset(topic, queue_id)), stored_at(high - 1)
+    committed = broker.catalog.offsets.query(group, topic, queue_id)
     consumed_ms = stored_at(committed - 1) if committed > 0 else first_ms
-    next_ms = stored_at(max(committed, broker.store.min_offset(topic, queue_id)))
+    next_ms = stored_at(max(committed, broker.messages.store.min_offset(topic, queue_id)))
     behind_ms = now_ms - next_ms if next_ms >= 0 else 0
     queue = MessageQueue(topic, broker.config.broker_name, queue_id)
     return QueueTimeSpan(queue, first_ms, last_ms, consumed_ms, behind_ms)

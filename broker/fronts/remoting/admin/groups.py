@@ -53,10 +53,10 @@ def put_group(broker: Broker, connection: Connection, command: RemotingCommand, 
         # Its retry topic has as many; 0 or less means no retries.
         remark = f"retryQueueNums must be at most {QUEUE_NUMS_MAX}, not {config.retry_queue_nums}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    if not broker.groups.has_capacity(config.group_name, now_ms):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, broker.groups.why_absent(config.group_name))
+    if not broker.catalog.groups.has_capacity(config.group_name, now_ms):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, broker.catalog.groups.why_absent(config.group_name))
     _check_retry_queues(broker, config, now_ms)
-    broker.groups.put(config, now_ms)
+    broker.catalog.groups.put(config, now_ms)
     broker.log.info("group_changed", group=config.group_name, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS)
 
@@ -71,10 +71,10 @@ def _check_retry_queues(broker: Broker, config: SubscriptionGroupConfig, now_ms:
         return
     others = sum(
         max(group.retry_queue_nums - usual, 0)
-        for group in broker.groups.groups
+        for group in broker.catalog.groups.groups
         if group.group_name != config.group_name
     )
-    if not broker.topics.has_room_for(others + config.retry_queue_nums, now_ms):
+    if not broker.catalog.topics.has_room_for(others + config.retry_queue_nums, now_ms):
         queues_max = broker.config.queues_max
         remark = (
             f"{config.retry_queue_nums} retry queues would be too many: the broker's setting queues_max is {queues_max}"
@@ -86,7 +86,7 @@ def group_configs(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     def body() -> BodySteps:
-        configs = SubscriptionGroupWrapper(broker.groups.data_version, tuple(broker.groups.groups))
+        configs = SubscriptionGroupWrapper(broker.catalog.groups.data_version, tuple(broker.catalog.groups.groups))
         return configs.encode_in_steps(command.serialize_type)
 
     return reply_in_steps(broker, connection, command, body)
@@ -95,7 +95,7 @@ def group_configs(
 def group_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """The configuration of one group; the admin tools of RocketMQ 5 request it."""
     (group,) = command.decode_header(GetSubscriptionGroupConfigRequestHeader)
-    config = broker.groups.get(group)
+    config = broker.catalog.groups.get(group)
     if config is None:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the subscription group[{group}] not exist")
     return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
@@ -104,10 +104,10 @@ def group_config(broker: Broker, connection: Connection, command: RemotingComman
 def delete_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Delete a group, and its offsets if the request says so. An unknown group is no error."""
     header = command.decode_header(DeleteSubscriptionGroupRequestHeader)
-    if broker.groups.delete(header.group_name, now_ms):
+    if broker.catalog.groups.delete(header.group_name, now_ms):
         broker.log.info("group_deleted", group=header.group_name, peer=connection.address)
     if header.remove_offset:
-        broker.offsets.remove_group(header.group_name)
+        broker.catalog.offsets.remove_group(header.group_name)
     return command.reply(ResponseCode.SUCCESS)
 
 
@@ -118,7 +118,7 @@ def consumer_connections(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     (group,) = command.decode_header(ConsumerGroupRequestHeader)
-    members = broker.consumers.groups.get(group)
+    members = broker.members.consumers.groups.get(group)
     if members is None:
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
     shown = [_shown(peer, channel) for peer, channel in members.channels.items()]
@@ -141,7 +141,7 @@ def producer_connections(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     (group,) = command.decode_header(ProducerGroupRequestHeader)
-    channels = broker.producers.groups.get(group)
+    channels = broker.members.producers.groups.get(group)
     if channels is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
     body = ProducerConnection(tuple(_shown(peer, channel) for peer, channel in channels.items()))
@@ -152,7 +152,7 @@ def producers(broker: Broker, connection: Connection, command: RemotingCommand, 
     """All producers of all groups."""
 
     def body() -> BodySteps:
-        rows = ((group, _Producers(channels)) for group, channels in tuple(broker.producers.groups.items()))
+        rows = ((group, _Producers(channels)) for group, channels in tuple(broker.members.producers.groups.items()))
         return encode_table({}, "data", rows, command.serialize_type)
 
     return reply_in_steps(broker, connection, command, body)

@@ -56,7 +56,7 @@ def _reset(
     fence = broker.fence
     if fence is not None and not fence.checks.are_locked(header.group, header.topic, range(len(table)), now_ms):
         fence = None
-    group = broker.consumers.groups.get(header.group)
+    group = broker.members.consumers.groups.get(header.group)
     if group is None and fence is None:
         remark = (
             f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
@@ -78,7 +78,7 @@ def _reset(
     if fence is not None:
         offsets = {queue.queue_id: offset for queue, offset in table.items()}
         for queue_id, offset in offsets.items():
-            broker.offsets.commit(header.group, header.topic, queue_id, offset)
+            broker.catalog.offsets.commit(header.group, header.topic, queue_id, offset)
         fence.checks.reset(header.group, header.topic, offsets, now_ms)
     broker.log.info("offsets_reset", group=header.group, topic=header.topic, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS, body=reply_body, remark=_REMARK)
@@ -120,21 +120,21 @@ def _new_offsets(
         exact: Not RocketMQ's search, which may find an older message than the time asks for (wire.md 8.2).
     """
     topic, group = header.topic, header.group
-    config = broker.topics.get(topic)
+    config = broker.catalog.topics.get(topic)
     if config is None:
         remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     table = {}
     for queue_id in range(config.write_queue_nums):
-        committed = broker.offsets.query(group, topic, queue_id)
+        committed = broker.catalog.offsets.query(group, topic, queue_id)
         if committed == _NO_OFFSET:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")  # RocketMQ's words
         if header.timestamp == _END:
-            wanted = broker.store.max_offset(topic, queue_id)
+            wanted = broker.messages.store.max_offset(topic, queue_id)
         elif exact:
-            wanted = _first_from(broker.store, topic, queue_id, header.timestamp)
+            wanted = _first_from(broker.messages.store, topic, queue_id, header.timestamp)
         else:
-            wanted = max(0, broker.store.offset_at(topic, queue_id, header.timestamp))
+            wanted = max(0, broker.messages.store.offset_at(topic, queue_id, header.timestamp))
         queue = MessageQueue(topic, broker.config.broker_name, queue_id)
         table[queue] = wanted if header.is_force or wanted < committed else committed
         if len(table) % ROWS_A_STEP == 0:

@@ -96,8 +96,8 @@ def _identity(broker: Broker, now_ms: int) -> dict[str, str]:
 
 def _store(broker: Broker) -> dict[str, str]:
     """For a store in memory, the memory limit takes the place of the disk size."""
-    low, high = broker.store.min_commit_log_offset, broker.store.max_commit_log_offset
-    earliest_ms = broker.store.earliest_timestamp()
+    low, high = broker.messages.store.min_commit_log_offset, broker.messages.store.max_commit_log_offset
+    earliest_ms = broker.messages.store.earliest_timestamp()
     total_bytes = broker.config.memory_limit_bytes
     free_bytes = max(0, total_bytes - (high - low))
     flushes = {}
@@ -139,8 +139,8 @@ def _traffic(broker: Broker, totals: Totals, now_ms: int) -> dict[str, str]:
 def _delays(broker: Broker) -> dict[str, str]:
     """For each delay level with messages: the next offset to deliver, and the end of its queue."""
     return {
-        f"scheduleMessageOffset_{level}": f"{delivered},{broker.store.max_offset(SCHEDULE_TOPIC, level - 1)}"
-        for level, delivered in broker.delays.offsets.items()
+        f"scheduleMessageOffset_{level}": f"{delivered},{broker.messages.store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+        for level, delivered in broker.messages.delays.offsets.items()
     }
 
 

@@ -42,7 +42,7 @@ def get_config(broker: Broker, connection: Connection, command: RemotingCommand,
     settings = as_properties(broker.config) | {
         "brokerIP1": broker.config.advertised_host,
         **_FACTS,
-        "listenPort": str(broker.store.store_port),
+        "listenPort": str(broker.messages.store.store_port),
     }
     version = encode_body(broker.config_version, SerializeType.JSON).decode("utf-8")
     return command.reply(ResponseCode.SUCCESS, GetBrokerConfigResponseHeader(version), encode_settings(settings))

@@ -53,10 +53,10 @@ def create_topic(
         header.topic, header.read_queue_nums, header.write_queue_nums, header.perm, header.topic_sys_flag
     )
     try:
-        broker.topics.check_put(config, now_ms)
+        broker.catalog.topics.check_put(config, now_ms)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    changed = broker.topics.put(config, now_ms)
+    changed = broker.catalog.topics.put(config, now_ms)
     if changed:
         broker.log.info(
             "topic_changed",
@@ -66,10 +66,10 @@ def create_topic(
             peer=connection.address,
         )
     reply = command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested")  # RocketMQ has one too
-    if not changed or broker.topics_registered is None or broker.durable is not None:
+    if not changed or broker.catalog.topics_registered is None or broker.durable is not None:
         # A store in files waits for the disk and the name servers together.
         return reply
-    return answer_in_steps(broker, connection, command, _when_registered(broker.topics_registered, reply))
+    return answer_in_steps(broker, connection, command, _when_registered(broker.catalog.topics_registered, reply))
 
 
 def _when_registered(registered: Wait, reply: RemotingCommand) -> AnswerSteps:
@@ -84,14 +84,14 @@ def delete_topic(broker: Broker, connection: Connection, command: RemotingComman
     """
     (topic,) = command.decode_header(DeleteTopicRequestHeader)
     try:
-        broker.topics.check_name(topic)
+        broker.catalog.topics.check_name(topic)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    if broker.topics.delete(topic, now_ms):
-        taken = broker.store.take_topic(topic)
+    if broker.catalog.topics.delete(topic, now_ms):
+        taken = broker.messages.store.take_topic(topic)
         steps = _free(broker, topic, taken, broker.stats.forget_topic(topic))
-        if broker.offsets.groups_of(topic):
-            forgetting = _forget_offsets(broker.offsets.forget_topic(topic))
+        if broker.catalog.offsets.groups_of(topic):
+            forgetting = _forget_offsets(broker.catalog.offsets.forget_topic(topic))
             broker.work.start(forgetting, forgetting)
         if taken.is_apart:
             broker.work.start(steps, steps)
@@ -110,18 +110,18 @@ def _free(broker: Broker, topic: str, taken: TakenTopic[Any], counted: Mapping[i
     """Count what the queues of a deleted topic had, and delete their files. Nothing finds them any more."""
     for number, (queue_id, queue) in enumerate(taken.queues, 1):
         broker.stats.count_deleted(topic, queue_id, counted.get(queue_id, 0), queue)
-        broker.store.free(queue)
+        broker.messages.store.free(queue)
         if taken.is_apart and number % _FREED_A_STEP == 0:
             yield None
     if taken.is_apart:
-        broker.store.end_free()
+        broker.messages.store.end_free()
 
 
 def topic_configs(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     def body() -> BodySteps:
-        configs = TopicConfigWrapper(broker.topics.data_version, tuple(broker.topics.topics))
+        configs = TopicConfigWrapper(broker.catalog.topics.data_version, tuple(broker.catalog.topics.topics))
         return configs.encode_in_steps(command.serialize_type)
 
     return reply_in_steps(broker, connection, command, body)
@@ -135,7 +135,7 @@ def topic_config(broker: Broker, connection: Connection, command: RemotingComman
 
 def _known(broker: Broker, command: RemotingCommand) -> TopicConfig:
     (topic,) = command.decode_header(TopicRequestHeader)
-    config = broker.topics.get(topic)
+    config = broker.catalog.topics.get(topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
     return config
@@ -162,8 +162,8 @@ def _stats_of(broker: Broker, config: TopicConfig, serialize_type: int) -> BodyS
 
 
 def _bounds(broker: Broker, topic: str, queue_id: int) -> TopicOffset:
-    low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
-    return TopicOffset(low, high, broker.store.store_timestamp(topic, queue_id, high - 1) or 0)
+    low, high = broker.messages.store.min_offset(topic, queue_id), broker.messages.store.max_offset(topic, queue_id)
+    return TopicOffset(low, high, broker.messages.store.store_timestamp(topic, queue_id, high - 1) or 0)
 
 
 def groups_of_topic(
@@ -173,10 +173,12 @@ def groups_of_topic(
     (topic,) = command.decode_header(TopicRequestHeader)
 
     def body() -> BodySteps:
-        with_offsets = broker.offsets.groups_of(topic)
-        members = broker.consumers.groups.items()
+        with_offsets = broker.catalog.offsets.groups_of(topic)
+        members = broker.members.consumers.groups.items()
         online = [
-            group for group, of in members if topic in of.subscriptions and (topic, group) not in broker.offsets.table
+            group
+            for group, of in members
+            if topic in of.subscriptions and (topic, group) not in broker.catalog.offsets.table
         ]
         return encode_names("groupList", [*with_offsets, *online], command.serialize_type)
 
@@ -184,5 +186,5 @@ def groups_of_topic(
 
 
 def system_topics(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    body = TopicList(broker.topics.system_topics())
+    body = TopicList(broker.catalog.topics.system_topics())
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))

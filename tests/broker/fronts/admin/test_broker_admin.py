@@ -75,7 +75,7 @@ def settings(peer: Peer) -> dict[str, str]:
 
 def test_settings_are_lines_under_rocketmqs_names(peer: Peer) -> None:
     """Addresses and ports are those that clients are given."""
-    peer.broker.set_port(12345)
+    peer.broker.messages.set_port(12345)
     shown = settings(peer)
     assert {name: shown[name] for name in ("brokerName", "brokerIP1", "listenPort", "maxMessageSize")} == {
         "brokerName": "broker-a",
@@ -96,7 +96,7 @@ def test_settings_hold_what_an_export_asks_for(peer: Peer) -> None:
 def test_the_topic_of_traces(peer: Peer) -> None:
     """Off by default, as in RocketMQ; on, it has a route though sends make no topics."""
     assert (settings(peer)["traceTopicEnable"], settings(peer)["msgTraceTopicName"]) == ("false", "RMQ_SYS_TRACE_TOPIC")
-    assert peer.broker.topics.get("RMQ_SYS_TRACE_TOPIC") is None
+    assert peer.broker.catalog.topics.get("RMQ_SYS_TRACE_TOPIC") is None
     properties = {"traceTopicEnable": "true", "msgTraceTopicName": "traces", "autoCreateTopicEnable": "false"}
     tracing = Peer(**asdict(with_properties(BrokerConfig(), properties)))
     assert {name: settings(tracing)[name] for name in properties} == properties
@@ -142,7 +142,7 @@ def test_a_setting_that_cannot_be_changes_nothing(peer: Peer, body: bytes) -> No
 
 
 def registered(peer: Peer) -> Sequence[TopicConfig]:
-    return peer.broker.as_registered(tuple(peer.broker.topics.topics))
+    return peer.broker.as_registered(tuple(peer.broker.catalog.topics.topics))
 
 
 def test_a_broker_that_is_closed_to_writers_says_so_of_every_topic(peer: Peer) -> None:
@@ -151,10 +151,10 @@ def test_a_broker_that_is_closed_to_writers_says_so_of_every_topic(peer: Peer) -
     peer.answer(R.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
     assert {config.perm for config in registered(peer)} == {4}
     peer.answer(R.UPDATE_BROKER_CONFIG, None, b"brokerPermission=6")
-    assert {config.topic_name: config.perm for config in peer.broker.as_registered(tuple(peer.broker.topics.topics))}[
-        "TBW102"
-    ] == 7
-    assert (peer.topic_changes, peer.broker.topics.data_version.counter) == (3, 3)
+    assert {
+        config.topic_name: config.perm for config in peer.broker.as_registered(tuple(peer.broker.catalog.topics.topics))
+    }["TBW102"] == 7
+    assert (peer.topic_changes, peer.broker.catalog.topics.data_version.counter) == (3, 3)
 
 
 def test_statistics_are_viewed_by_name_and_key(peer: Peer) -> None:

@@ -58,7 +58,7 @@ def test_stored_offsets_are_listed_by_topic_and_group(peer: Peer) -> None:
     body = decode_body(ConsumerOffsetTable, peer.answer(R.GET_ALL_CONSUMER_OFFSET).body, peer.encoding)
     assert body.offset_table == {"T@G": {0: 2, 1: 1}}
     delays = decode_body(DelayOffsetTable, peer.answer(R.GET_ALL_DELAY_OFFSET).body, peer.encoding)
-    assert delays.offset_table == dict(peer.broker.delays.offsets)
+    assert delays.offset_table == dict(peer.broker.messages.delays.offsets)
 
 
 def test_how_far_a_group_is_in_every_queue(peer: Peer) -> None:
@@ -131,7 +131,7 @@ def test_correction_offsets_are_the_lowest_of_all_groups(peer: Peer) -> None:
     assert corrections("nobody") == {0: 1}
     assert corrections("fast") == {0: 3}
     assert corrections("slow", "slow") == {0: INT64_MAX}
-    assert peer.broker.offsets.query("slow", "T", 0) == 1
+    assert peer.broker.catalog.offsets.query("slow", "T", 0) == 1
 
 
 @pytest.mark.parametrize("topic", [None, "T"])
@@ -140,6 +140,6 @@ def test_a_group_is_given_anothers_offsets(peer: Peer, topic: str | None) -> Non
     commit(peer, "G", 2)
     peer.heartbeat("a", consumer("G", SubscriptionData.parse("other", "*", 1)))
     assert peer.answer(R.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader("G", "H", topic)).code == 0
-    assert peer.broker.offsets.query("H", "T", 0) == -1
+    assert peer.broker.catalog.offsets.query("H", "T", 0) == -1
     assert peer.answer(R.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader("G", "H", topic, True)).code == 0
-    assert peer.broker.offsets.query("H", "T", 0) == 2
+    assert peer.broker.catalog.offsets.query("H", "T", 0) == 2

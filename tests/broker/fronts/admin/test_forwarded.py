@@ -201,7 +201,7 @@ def test_answers_of_members_are_left_out_when_one_frame_cannot_carry_them() -> N
     world = World()
     for number in range(19):
         world.client.beside(f"127.0.0.1:{50_002 + number}").heartbeat(f"b{number}", consumer("G", T))
-    members = list(world.admin.broker.consumers.groups["G"].channels)
+    members = list(world.admin.broker.members.consumers.groups["G"].channels)
     world.admin.call(R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusRequestHeader("T", "G"))
     answer = encode_body(GetConsumerStatusBody({}, {}), JSON).ljust(1024 * 1024)
     for member in members:
@@ -278,7 +278,7 @@ def test_members_are_told_where_to_go_on(timestamp: int, force: bool, offsets: d
     assert decode_body(ResetOffsetBody, reply.body, JSON).offset_table == offsets
     assert decode_body(ResetOffsetBody, world.pushed().body, JSON).offset_table == offsets
     assert world.pushed().header == ResetOffsetRequestHeader("T", "G", timestamp, False)
-    assert world.admin.broker.offsets.query("G", "T", 0) == 2
+    assert world.admin.broker.catalog.offsets.query("G", "T", 0) == 2
 
 
 @by_row(
@@ -321,7 +321,7 @@ def test_a_group_that_nobody_is_in_cannot_be_reset_this_way() -> None:
     reply = world.reset(-1)
     remark = "Consumer not online, so can not reset offset, Group: G Topic: T Timestamp: -1"
     assert (reply.code, reply.remark) == (C.CONSUMER_NOT_ONLINE, remark)
-    assert world.admin.broker.offsets.query("G", "T", 0) == 2
+    assert world.admin.broker.catalog.offsets.query("G", "T", 0) == 2
 
 
 def test_a_group_without_an_offset_of_every_queue_cannot_be_reset() -> None:

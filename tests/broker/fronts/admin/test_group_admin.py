@@ -45,7 +45,7 @@ def test_a_group_is_made_changed_and_listed(peer: Peer) -> None:
         config = SubscriptionGroupConfig("G", retry_max_times=retry_max_times, retry_queue_nums=2)
         assert peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config).code == 0
         assert groups(peer)["G"] == config
-    assert peer.broker.groups.data_version == (2, NOW_MS)
+    assert peer.broker.catalog.groups.data_version == (2, NOW_MS)
 
 
 def test_one_group_is_told_to_the_tools_of_rocketmq_5(peer: Peer) -> None:
@@ -84,8 +84,8 @@ def test_a_group_is_deleted_and_its_offsets_only_when_asked(peer: Peer, remove_o
         header = DeleteSubscriptionGroupRequestHeader("G", remove_offset)
         assert peer.answer(R.DELETE_SUBSCRIPTIONGROUP, header).code == 0
     assert ("G" in groups(peer), "other" in groups(peer)) == (False, True)
-    assert peer.broker.offsets.query("G", "T", 0) == (-1 if remove_offset else 7)
-    assert peer.broker.offsets.query("other", "T", 0) == 7
+    assert peer.broker.catalog.offsets.query("G", "T", 0) == (-1 if remove_offset else 7)
+    assert peer.broker.catalog.offsets.query("other", "T", 0) == 7
 
 
 def test_a_group_may_want_no_notices(peer: Peer) -> None:

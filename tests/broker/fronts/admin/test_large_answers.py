@@ -69,20 +69,20 @@ def filled() -> Peer:
     """With many groups, each with an offset, a producer and a topic, and a topic of many queues."""
     peer = Peer()
     broker = peer.broker
-    broker.topics.put(TopicConfig("T", 2000, 2000), NOW_MS)
+    broker.catalog.topics.put(TopicConfig("T", 2000, 2000), NOW_MS)
     for number in range(GROUPS):
         group = f"G{number}"
-        broker.groups.find(group, NOW_MS)
-        broker.topics.ensure_retry_topic(group, 1, NOW_MS)
-        broker.offsets.commit(group, f"%RETRY%{group}", 0, number)
-    broker.topics.put(TopicConfig("U", 16, 16), NOW_MS)
+        broker.catalog.groups.find(group, NOW_MS)
+        broker.catalog.topics.ensure_retry_topic(group, 1, NOW_MS)
+        broker.catalog.offsets.commit(group, f"%RETRY%{group}", 0, number)
+    broker.catalog.topics.put(TopicConfig("U", 16, 16), NOW_MS)
     for number in range(2000):
-        broker.offsets.commit("G7", "T", number, number)
+        broker.catalog.offsets.commit("G7", "T", number, number)
         for queue_id in range(16):
-            broker.offsets.commit(f"G{number}", "U", queue_id, number)
+            broker.catalog.offsets.commit(f"G{number}", "U", queue_id, number)
     assert isinstance(broker.locks, RebalanceLockManager)
     broker.locks.try_lock_batch("G7", "c", [MessageQueue("T", "b", number) for number in range(2000)], NOW_MS)
-    broker.consumers.register(consumer("G7"), peer.connection, peer_channel())
+    broker.members.consumers.register(consumer("G7"), peer.connection, peer_channel())
     peer.send_many(2000)
     return peer
 
@@ -91,7 +91,7 @@ def test_a_large_answer_takes_many_turns_of_the_loop() -> None:
     """None of them has more than its few steps; the answer is that of a broker without a loop."""
     peer = filled()
     for number in range(GROUPS):
-        peer.broker.producers.register(f"P{number}", peer.connection, peer_channel())
+        peer.broker.members.producers.register(f"P{number}", peer.connection, peer_channel())
     wholes = {code: peer.answer(code, header) for code, header in LARGE.items()}
     turns = Turns(peer)
     with each_row() as row:
@@ -165,8 +165,8 @@ def test_the_statistics_of_all_groups_are_what_their_body_says(encoding: Seriali
     """Byte for byte as if they were written at once, groups without offsets too."""
     peer = Peer(encoding)
     peer.send_many(3, "T", queue_id=1)
-    peer.broker.groups.find("G", NOW_MS)
-    peer.broker.offsets.commit("G", "T", 1, 2)
+    peer.broker.catalog.groups.find("G", NOW_MS)
+    peer.broker.catalog.offsets.commit("G", "T", 1, 2)
     reply = peer.answer(R.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequestHeader(False))
     table = {MessageQueue("T", "broker-a", number): OffsetWrapper() for number in range(4)}
     table[MessageQueue("T", "broker-a", 1)] = OffsetWrapper(3, 2, NOW_MS)

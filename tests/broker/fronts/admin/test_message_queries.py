@@ -103,7 +103,7 @@ def test_the_index_of_a_queue_is_shown(peer: Peer) -> None:
         peer.send(properties=f"TAGS\x01{tag}")
     body = queue_of(ask_queue(peer, 1))
     (entry,) = body.queue_data
-    stored = peer.broker.store.entries("T", 0, 1, 1)[0]
+    stored = peer.broker.messages.store.entries("T", 0, 1, 1)[0]
     assert (entry.physic_offset, entry.physic_size, entry.tags_code) == stored
     assert (body.min_queue_index, body.max_queue_index) == (0, 2)
     assert (body.subscription_data, body.filter_data) == (None, None)

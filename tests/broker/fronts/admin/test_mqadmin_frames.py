@@ -63,7 +63,7 @@ def world() -> tuple[Peer, NameServer]:
     peer.broker.on_closed(peer.connection)
     server = NameServer()
     identity = BrokerIdentity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911")
-    topics = TopicConfigs.of(peer.broker.topics.data_version, peer.broker.topics.topics)
+    topics = TopicConfigs.of(peer.broker.catalog.topics.data_version, peer.broker.catalog.topics.topics)
     server.register(identity, topics, FakeConnection(), NOW_MS)
     return peer, server
 

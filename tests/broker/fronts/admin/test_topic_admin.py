@@ -38,23 +38,23 @@ def test_topics_are_created_and_changed_by_command(peer: Peer) -> None:
 @pytest.mark.parametrize("topic", ["TBW102", "broker-a", "DefaultCluster", "DefaultCluster_REPLY_TOPIC"])
 def test_system_topics_are_nobodys_to_change_or_delete(peer: Peer, topic: str) -> None:
     """SYSTEM_ERROR, and they stay as they are."""
-    before = peer.broker.topics.get(topic)
+    before = peer.broker.catalog.topics.get(topic)
     create = peer.answer(R.UPDATE_AND_CREATE_TOPIC, ORDERS._replace(topic=topic))
     delete = peer.answer(R.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
     assert (create.code, delete.code) == (C.SYSTEM_ERROR, C.SYSTEM_ERROR)
-    assert (peer.broker.topics.get(topic), peer.topic_changes) == (before, 0)
+    assert (peer.broker.catalog.topics.get(topic), peer.topic_changes) == (before, 0)
 
 
 def test_a_deleted_topic_takes_its_messages_and_offsets(peer: Peer) -> None:
     """Groups keep offsets of other topics. Deleting an unknown topic is no error."""
     peer.send_many(3)
     peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, 2))
-    peer.broker.offsets.commit("G", "other", 0, 1)
+    peer.broker.catalog.offsets.commit("G", "other", 0, 1)
     for _ in range(2):
         assert peer.answer(R.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T")).code == 0
-    assert peer.broker.topics.get("T") is None
-    assert peer.broker.store.max_offset("T", 0) == 0
-    assert peer.broker.offsets.all() == {("other", "G"): {0: 1}}
+    assert peer.broker.catalog.topics.get("T") is None
+    assert peer.broker.messages.store.max_offset("T", 0) == 0
+    assert peer.broker.catalog.offsets.all() == {("other", "G"): {0: 1}}
 
 
 def test_all_topics_are_listed_as_their_file_has_them(peer: Peer) -> None:

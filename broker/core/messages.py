@@ -1,0 +1,107 @@
+"""Messages: the store of a broker, and what stands around it."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from lockstep.broker.catalog.catalog import Catalog
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.messages.delays.levels import parse_delay_levels
+from lockstep.broker.messages.delays.service import DelayService
+from lockstep.broker.messages.dropped_messages import DroppedMessages
+from lockstep.broker.messages.filters import ConsumerFilterManager
+from lockstep.broker.messages.held_pulls import PullHold
+from lockstep.broker.messages.send_sequences import SendSequences
+from lockstep.broker.messages.transactions.half_messages import HalfMessages
+from lockstep.broker.sliced_work import SlicedWork
+from lockstep.protocol.messages.ids import encode_offset_message_id
+from lockstep.remoting.limit_log import LimitLog
+from lockstep.remoting.logs import EventLog
+from lockstep.store import AppendResult, MessageStore, Record, StoreFull
+
+__all__ = ["Messages"]
+
+_DELIVERED_AT_ONCE_MAX: Final = 500  # a few milliseconds of work
+_STORE_FULL_WAIT_MS: Final = 1000
+# At the end of an offset message id; the rest is the same for every message.
+COMMIT_LOG_OFFSET_DIGITS: Final = 16
+
+
+class Messages:
+    """Messages are stored here, and whoever waits for them hears of them.
+
+    Attributes:
+        hold: Pulls that wait for messages.
+        halves: Messages of transactions that are not decided.
+        dropped: Messages that the store dropped before they were consumed.
+        on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
+        message_id_prefix: An offset message id without its last 16 hex digits, the commit log offset.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        catalog: Catalog,
+        work: SlicedWork,
+        limits: LimitLog,
+        log: EventLog,
+        started_ms: int,
+    ) -> None:
+        """
+        Args:
+            started_ms: Epoch ms.
+        """
+        self._log = log
+        self.store = store
+        self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
+        self.on_stored = self.hold.on_arrival
+        self.filters = ConsumerFilterManager(
+            log, config.filter_characters_max, partial(limits.met, "filter_characters_max")
+        )
+        self.send_sequences = SendSequences(config.send_sequences_max)
+        # What was stored before a topic was created is not for it.
+        catalog.topics.log_end = lambda: store.max_commit_log_offset
+        self.delays = DelayService(store, parse_delay_levels(config.delay_levels))
+        self.delays.on_skipped = self._on_delayed_skipped
+        self.delays.is_gone, self.delays.on_gone = catalog.topics.is_gone, self._on_delayed_gone
+        why = "retention" if config.data_dir else "memory limit"
+        self.dropped = DroppedMessages(catalog.offsets, self.delays, work, log, why)
+        self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
+        self.message_id_prefix = ""
+        self.set_port(config.port)
+
+    def set_port(self, port: int) -> None:
+        """Set the port that clients connect to, before the first message is stored; with port 0 the system chose it."""
+        self.store.store_port = port
+        start_of_log = encode_offset_message_id(self.store.store_host, port, 0)
+        self.message_id_prefix = start_of_log[:-COMMIT_LOG_OFFSET_DIGITS]
+
+    def put(self, record: Record) -> AppendResult:
+        """Store one message and notify held pulls. Raises StoreFull."""
+        stored = self.store.append(record)
+        self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
+        return stored
+
+    def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
+        """Store all of these messages or none. Raises StoreFull."""
+        stored = self.store.append_all(records)
+        on_stored = self.on_stored
+        for record, result in zip(records, stored, strict=True):
+            on_stored(record[0], record[1], result[1], record[12])
+        return stored
+
+    def deliver_delayed(self, now_ms: int) -> None:
+        """Move due messages to their topics, a bounded number. `delays.next_due_ms` is the time of the next call."""
+        try:
+            for record in self.delays.due(now_ms, _DELIVERED_AT_ONCE_MAX):
+                self.put(record)
+        except StoreFull as why:
+            self._log.error("delayed_delivery_failed", reason=str(why))
+            self.delays.next_due_ms = now_ms + _STORE_FULL_WAIT_MS
+
+    def _on_delayed_skipped(self, delay_level: int, offset: int) -> None:
+        self._log.error("delayed_message_skipped", delay_level=delay_level, offset=offset)
+
+    def _on_delayed_gone(self, topic: str, delay_level: int, offset: int) -> None:
+        self._log.info("delayed_message_of_deleted_topic", topic=topic, delay_level=delay_level, offset=offset)
