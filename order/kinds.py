@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["RULES", "Cause", "Confidence", "Kind", "Rule", "kinds_table"]
+__all__ = ["PROVED_WITH_GAPS", "RULES", "Cause", "Confidence", "Kind", "Rule", "kinds_table"]
 
 
 class Kind(StrEnum):
@@ -32,6 +32,13 @@ class Kind(StrEnum):
     WRONG_MESSAGE = "wrong-message"
     NEVER_SENT = "never-sent"
     KEY_IN_TWO_QUEUES = "key-in-two-queues"
+
+
+PROVED_WITH_GAPS: Final = frozenset({
+    Kind.STALE_REPEAT, Kind.OVERLAP, Kind.STALE_OWNER, Kind.CONCURRENT_CALLS, Kind.ENDS_BEFORE_BEGIN, Kind.TWO_GRANTS,
+    Kind.STALE_EPOCH, Kind.SHARED_CLIENT_ID, Kind.WRONG_MESSAGE, Kind.KEY_IN_TWO_QUEUES,
+})  # fmt: skip
+"""Kinds that the records of a finding prove alone. Another kind may be explained by a record that could not be read."""
 
 
 class Cause(StrEnum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from lockstep.order.kinds import Cause, Confidence, Kind
+from lockstep.order.kinds import PROVED_WITH_GAPS, Cause, Confidence, Kind
 from lockstep.order.traces.reader import BrokenLine, Record
 from lockstep.protocol.model import MessageQueue
 
@@ -69,6 +69,9 @@ class _Found(NamedTuple):
     at_ns: int
     source: int
     violation: Violation
+
+    def doubted(self) -> "_Found":
+        return self._replace(violation=self.violation._replace(confidence=Confidence.UNDECIDED))
 
 
 @dataclass(slots=True)
@@ -134,8 +137,12 @@ class Findings:
         self.at_ns = 1 << 63
 
     @classmethod
-    def joined(cls, parts: "Iterable[Findings]") -> "Findings":
-        """The findings of several parts of a history, in the order of time; at one time in the order of the parts."""
+    def joined(cls, parts: "Iterable[Findings]", *, with_gaps: bool = False) -> "Findings":
+        """The findings of several parts of a history, in the order of time; at one time in the order of the parts.
+
+        Args:
+            with_gaps: Records could not be read: what one of them may explain is undecided.
+        """
         whole, found = cls(), list[tuple[tuple[Kind, bool], _Found]]()
         for part in parts:
             whole.violation_counts += part.violation_counts
@@ -143,6 +150,10 @@ class Findings:
             whole.duplicates += part.duplicates
             whole.handovers += part.handovers
             found += part.found()
+        for kind in [*whole.violation_counts] if with_gaps else ():
+            if kind not in PROVED_WITH_GAPS:
+                whole.undecided_counts[kind] += whole.violation_counts.pop(kind)
+                found = [((kind, True), one.doubted()) if name == (kind, False) else (name, one) for name, one in found]
         whole.handovers.sort(key=lambda handover: handover.at_ns)
         for name, one in sorted(found, key=lambda named: named[1][:2]):
             whole._kept.setdefault(name, _Kept()).add(one)
@@ -171,6 +182,7 @@ class OrderReport:
         before_start: Messages that were sent before the group's first position. They are not lost.
         skipped: Messages that a reset skipped: a requested one, or the broker's for an illegal offset. Not lost.
         emptied: Messages that were not handled before a restart emptied the store. They are not lost.
+        copies: Records that were delivered more than once, as equal lines or files. Each counts once.
         undecided: Findings that the records neither prove nor exclude.
         unseen: Sentences about what these traces cannot show.
     """
@@ -196,13 +208,14 @@ class OrderReport:
     undecided_counts: Mapping[Kind, int] = field(default_factory=dict)
     broken_lines: int = 0
     broken: tuple[BrokenLine, ...] = ()  # the first broken lines
+    copies: int = 0
     unseen: tuple[str, ...] = ()
     clocks: tuple[str, ...] = ()  # sentences with the bounds of the clock differences between machines
 
     @property
     def verdict(self) -> Verdict:
         """NOT_IN_ORDER after a violation or a lost message; IN_ORDER only if the evidence is sufficient."""
-        if self.violation_counts or self.lost:
+        if self.violation_counts or (self.lost and not self.broken_lines):
             return Verdict.NOT_IN_ORDER
         if self.undecided_counts or self.broken_lines or not self.attempts:
             return Verdict.UNDECIDED
@@ -259,6 +272,7 @@ class OrderReport:
             "before the start": self.before_start,
             "skipped by a reset": self.skipped,
             "emptied store": self.emptied,
+            "delivered twice": self.copies,
             "torn last lines": self.torn_lines,
             "broken lines": self.broken_lines,
         }

@@ -19,10 +19,12 @@ _EVENT_NAMES = frozenset(event.name for event in EVENTS)
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What is counted without any rule: records by event, failed sends by outcome, lines that are no records."""
+    """What is counted without any rule: records by event, failed sends by outcome, copies, broken lines."""
 
     events: Mapping[str, int]
     send_failures: Mapping[str, int] = field(default_factory=dict)
+    copies: int = 0
+    one_process: AbstractSet[tuple[str, int, int]] = frozenset()  # copies.py
     torn_lines: int = 0
     broken_lines: int = 0
     broken: tuple[BrokenLine, ...] = ()
@@ -50,8 +52,8 @@ def joined_report(
         *(part for one in results for part in (*(group.findings for group in one.groups.values()), one.findings)),
         unsent_messages,
         found,
-        facts.members.finish(),
-    ])  # fmt: skip
+        facts.members.finish(counts.one_process),
+    ], with_gaps=bool(counts.broken_lines))  # fmt: skip
     losses = Losses()
     for one in results:
         losses += one.losses
@@ -72,6 +74,7 @@ def joined_report(
         handovers=tuple(findings.handovers),
         violations=findings.kept(undecided=False),
         violation_counts=dict(findings.violation_counts),
+        copies=counts.copies,
         torn_lines=counts.torn_lines,
         events=dict(counts.events),
         undecided=findings.kept(undecided=True),

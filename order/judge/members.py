@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lockstep.order.judge.ownership import name_of
@@ -67,17 +68,22 @@ class Members:
         able = {member.client_id for member in self._members if member.first.get("v", 1) >= 2}
         return sorted(able - {member.client_id for member in self._members if member.closed})
 
-    def finish(self) -> Findings:
-        """Find client ids that two processes used at the same time."""
+    def finish(self, one_process: AbstractSet[tuple[str, int, int]] = frozenset()) -> Findings:
+        """Find client ids that two processes used at the same time.
+
+        Args:
+            one_process: (client, source, source): two traces that tell of one process (copies.py).
+        """
         findings = Findings()
         findings.at_the_end()
         by_client: defaultdict[tuple[str, str], list[Member]] = defaultdict(list)
         for member in self._members:
             by_client[member.client_id, member.group].append(member)
-        for traces in by_client.values():
+        for (client_id, _), traces in by_client.items():
+            process = _processes(client_id, traces, one_process)
             for place, one in enumerate(traces):
                 for other in traces[:place]:
-                    if one.source != other.source:
+                    if process[one.source] != process[other.source]:
                         self._compare(one, other, findings)
         return findings
 
@@ -96,3 +102,14 @@ class Members:
                 confidence=Confidence.CERTAIN if least > 0 else Confidence.UNDECIDED,
                 size=most,
             )
+
+
+def _processes(
+    client_id: str, traces: Sequence[Member], one_process: AbstractSet[tuple[str, int, int]]
+) -> dict[int, int]:
+    """A number for each source: sources that tell of one process have the same."""
+    process = {one.source: one.source for one in traces}
+    for _, one, other in sorted(pair for pair in one_process if pair[0] == client_id):
+        if one in process and other in process:
+            process = {source: process[one] if its == process[other] else its for source, its in process.items()}
+    return process

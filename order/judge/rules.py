@@ -34,6 +34,7 @@ from lockstep.order.judge.sent import digest
 from lockstep.order.judge.survey import Facts, survey
 from lockstep.order.report import OrderReport
 from lockstep.order.traces.clocks import WALL_SKEW_MS
+from lockstep.order.traces.copies import Copies
 from lockstep.order.traces.format import QUEUE_EVENTS
 from lockstep.order.traces.merge import TimedRecord, merge_traces
 from lockstep.order.traces.reader import BrokenLine, Record, TraceFile, checked
@@ -68,12 +69,13 @@ def check_files(
     files = _oldest_first([TraceFile(path) for path in dict.fromkeys(Path(path) for path in paths)])
     with _without_cycles():
         facts = survey(files, wall_skew_ms)
-        checker = OrderChecker(facts)
-        records = merge_traces(files, facts.clocks)
+        checker, copies = OrderChecker(facts), Copies()
+        records = merge_traces(files, facts.clocks, copies)
         if timeline is not None:
             records = timeline.watch(records, facts.clocks)
         checker.feed_all(_with_progress(records, on_progress) if on_progress is not None else records)
     return checker.report(
+        copies,
         torn_lines=sum(file.torn_lines for file in files),
         broken_lines=sum(file.broken_lines for file in files),
         broken=[line for file in files for line in file.broken][:BROKEN_KEPT],
@@ -110,9 +112,9 @@ def check_traces(traces: Sequence[Iterable[Record]], *, wall_skew_ms: int = WALL
     broken: list[BrokenLine] = []
     lists = _oldest_first([list(checked(trace, f"trace {number}", broken)) for number, trace in enumerate(traces, 1)])
     facts = survey(lists, wall_skew_ms)
-    checker = OrderChecker(facts)
-    checker.feed_all(merge_traces(lists, facts.clocks))
-    return checker.report(broken_lines=len(broken), broken=broken[:BROKEN_KEPT])
+    checker, copies = OrderChecker(facts), Copies()
+    checker.feed_all(merge_traces(lists, facts.clocks, copies))
+    return checker.report(copies, broken_lines=len(broken), broken=broken[:BROKEN_KEPT])
 
 
 class OrderChecker:
@@ -148,13 +150,22 @@ class OrderChecker:
             if record.get("msg_id") is not None:
                 self._failed_ids.add(digest(record["msg_id"]))
 
-    def report(self, torn_lines: int = 0, broken_lines: int = 0, broken: Sequence[BrokenLine] = ()) -> OrderReport:
-        """The verdict. Call it once, after the last record."""
+    def report(
+        self,
+        copies: Copies | None = None,
+        torn_lines: int = 0,
+        broken_lines: int = 0,
+        broken: Sequence[BrokenLine] = (),
+    ) -> OrderReport:
+        """The verdict. Call it once, after the last record. `copies`: what the merge has left out."""
         results = [self._queues[name].finish() for name in sorted(self._queues)]
         unseen: list[str] = []
         self._across.finish(lambda seen: self._queues[seen.queue].sent[seen.generation], unseen)
         explained = self._explained({record["msg_id"] for one in results for record in one.unsent_records()})
-        counts = Counts(self._events, self._send_failures, torn_lines, broken_lines, tuple(broken))
+        twice = Copies() if copies is None else copies
+        counts = Counts(
+            self._events, self._send_failures, twice.count, twice.one_process, torn_lines, broken_lines, tuple(broken)
+        )
         return joined_report(self._facts, results, (self._across.findings, explained, unseen), counts)
 
     def _explained(self, msg_ids: set[str]) -> set[str]:

@@ -17,6 +17,7 @@ from lockstep.order.traces.clocks import (
     Clocks,
     Stretches,
     cause_edges,
+    going_back,
     number_clocks,
     reboot_edges,
 )
@@ -225,7 +226,7 @@ def gather(
         edges = cause_edges([one.causes for one in traces], of_stretch) if len(numbered) > 1 else {}
     for pair, least in reboot_edges(divided, of_stretch).items():
         edges[pair] = max(least, edges.get(pair, least))
-    clocks = Clocks(numbered, of_stretch, edges, wall_skew_ms)
+    clocks = Clocks(numbered, of_stretch, edges, wall_skew_ms, going_back(divided, of_stretch))
     facts = Facts(clocks)
     spans: list[tuple[str, int, Spans]] = []
     members: dict[tuple[str, str, int, int], Member] = {}
@@ -247,7 +248,11 @@ def gather(
         senders |= one.senders
         for stretch, now_ns, client_id, of_group in one.closings:
             closings.append((now_ns + axes[stretch], source, of_stretch[source][stretch], now_ns, client_id, of_group))
-    facts.restarts.sort(key=lambda restart: restart[:2])
+    # A copy of the record is no second restart.
+    unique: dict[tuple[int, str | None], Restart] = {}
+    for restart in sorted(facts.restarts, key=lambda restart: restart[:2]):
+        unique.setdefault((restart.at_ns, restart.broker), restart)
+    facts.restarts = [*unique.values()]
     facts.activity = Activity.of(spans)
     facts.members = Members(clocks, members.values())
     for at_ns, source, clock, now_ns, client_id, of_group in sorted(closings, key=lambda closing: closing[:2]):

@@ -12,6 +12,7 @@ is wider, wall clocks are assumed to agree within `WALL_SKEW_MS`, unless causes 
 
 from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -27,6 +28,7 @@ __all__ = [
     "Clocks",
     "Stretches",
     "cause_edges",
+    "going_back",
     "number_clocks",
     "reboot_edges",
 ]
@@ -55,7 +57,7 @@ class _Stretch:
     identity: _Identity
     wall_ns: int
     mono_ns: int | None  # None: no monotonic clock; wall_ns is the time
-    last_ns: int = 0
+    last_ns: int = 0  # the highest one
 
     @property
     def wall_minus_mono_ns(self) -> int:
@@ -67,6 +69,7 @@ class Stretches:
 
     def __init__(self) -> None:
         self.all: list[_Stretch] = []
+        self.goes_back = False  # on a clock that is the same
         self._number = 0
         self._last_mono_ns = 0
         self._apart_ns = 0
@@ -94,25 +97,29 @@ class Stretches:
             or (boot is None and self._is_other(mono, wall_ns))
         ):
             self._host, self._boot, self._machine = host, boot, record.get("machine")
-            self._last = _Stretch(_Identity(host, self._machine, boot), wall_ns, mono)
+            self._last = _Stretch(_Identity(host, self._machine, boot), wall_ns, mono, mono)
             self._number = len(stretches)
             stretches.append(self._last)
-        self._last_mono_ns = mono
-        self._apart_ns = wall_ns - mono
-        if self._last is not None and mono > self._last.last_ns:
-            self._last.last_ns = mono
+        self._take(self._last, mono, wall_ns)
         return self._number
 
     def follows(self, mono: int, wall_ns: int) -> bool:
         """Take the times of a record with the host, machine and boot of the last one, if its clock is the same too."""
         if self._boot is None and self._is_other(mono, wall_ns):
             return False
+        stretch = self._last
+        if stretch is None:
+            return False
+        self._take(stretch, mono, wall_ns)
+        return True
+
+    def _take(self, stretch: _Stretch, mono: int, wall_ns: int) -> None:
         self._last_mono_ns = mono
         self._apart_ns = wall_ns - mono
-        stretch = self._last
-        if stretch is not None and mono > stretch.last_ns:
+        if mono >= stretch.last_ns:
             stretch.last_ns = mono
-        return stretch is not None
+        else:
+            self.goes_back = True
 
     def _is_other(self, mono: int, wall_ns: int) -> bool:
         """Whether a clock went back or jumped against the wall clock. Without `boot` this means another clock."""
@@ -145,8 +152,11 @@ class Clocks:
         of_stretch: Sequence[Sequence[int]],
         edges: dict[tuple[int, int], int],
         wall_skew_ms: int,
+        unsorted: AbstractSet[int] = frozenset(),
     ) -> None:
+        """`unsorted`: the result of `going_back` for the same traces."""
         self._clocks = clocks
+        self._unsorted = unsorted
         self._of_stretch = of_stretch
         self._skew_ns = wall_skew_ms * 1_000_000
         self._bounds: dict[tuple[int, int], tuple[float, float, bool]] = {}
@@ -185,6 +195,10 @@ class Clocks:
     def is_one(self, source: int) -> bool:
         """Whether all records of a trace have the same monotonic clock."""
         return len(self._of_stretch[source]) == 1 and self._clocks[self.of(source, 0)].is_monotonic
+
+    def goes_back(self, source: int) -> bool:
+        """Whether a trace has records behind later ones of the same clock."""
+        return source in self._unsorted
 
     def gap_ns(self, one: int, one_ns: int, other: int, other_ns: int) -> tuple[float, float]:
         """The least and the most nanoseconds from `one_ns` on clock `one` to `other_ns` on clock `other`."""
@@ -345,6 +359,19 @@ def number_clocks(traces: Sequence[Stretches]) -> tuple[list[Clock], list[list[i
         [_clock_of(stretch, source, clocks, named) for stretch in stretches.all]
         for source, stretches in enumerate(traces)
     ]
+
+
+def going_back(traces: Sequence[Stretches], of_stretch: Sequence[Sequence[int]]) -> frozenset[int]:
+    """The traces that have records behind later ones of the same clock: they were delivered late, or twice."""
+    found = set[int]()
+    for source, (stretches, numbers) in enumerate(zip(traces, of_stretch, strict=True)):
+        latest_ns: dict[int, int] = {}
+        for stretch, clock in zip(stretches.all, numbers, strict=True):
+            known_ns = latest_ns.get(clock, stretch.last_ns)
+            if stretches.goes_back or (stretch.mono_ns is not None and stretch.mono_ns < known_ns):
+                found.add(source)
+            latest_ns[clock] = max(known_ns, stretch.last_ns)
+    return frozenset(found)
 
 
 def reboot_edges(traces: Sequence[Stretches], of_stretch: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:

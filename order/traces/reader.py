@@ -1,9 +1,11 @@
 """Reads traces from files: checks records against the format, counts broken lines, and allows a torn last line."""
 
 import errno
+import gzip
 import io
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,6 +19,10 @@ __all__ = ["BrokenLine", "Record", "TraceFile", "TraceLines", "checked"]
 
 Record = Mapping[str, Any]
 _READ_BYTES: Final = 1 << 18
+_GZIP: Final = b"\x1f\x8b"
+# Windows writes it at the start of a file.
+_BOM: Final = "\ufeff".encode()
+_BEGIN: Final = b'{"event":'
 # Lines of each file that are kept with their reasons; all are counted.
 BROKEN_KEPT: Final = 10
 _loads = json.JSONDecoder().decode
@@ -79,16 +85,16 @@ class TraceLines:
         self.torn: list[int] = []  # numbers of the first torn lines
         self.number = 0  # of the line of the last record
         self.line = b""  # the line of the last record
-        self._no_json = 0  # number of the last line that was not JSON
 
     def read(self, lines: Iterable[bytes], wanted: Callable[[bytes], bool] | None = None) -> Iterator[Record]:
         """Yield the records of the lines that are `wanted`. Lines may lack their ends."""
         self.torn_lines = 0
         self.broken_lines = 0
         self.broken, self.torn = [], []
-        self._no_json = 0
-        scan, why_not, number = _scan, why_broken, 0
+        scan, why_not, number, last, no_json = _scan, why_broken, 0, b"", 0
         for number, line in enumerate(lines, 1):
+            if line[:1] == _BOM[:1]:
+                line = line.removeprefix(_BOM)
             if wanted is not None and not wanted(line):
                 continue
             try:
@@ -99,9 +105,12 @@ class TraceLines:
                 whole = False
             if not whole:
                 self.refused(number, line)
-                record = self._rescued(line, number)
-                if record is None:
-                    continue
+                if line.find(_BEGIN, 1) > 0:
+                    yield from self._parts(line, number)
+                else:
+                    last, no_json = line, number
+                    self._broken(number, _why_no_json(line))
+                continue
             why = why_not(record)
             if why is None:
                 self.number, self.line = number, line
@@ -109,31 +118,33 @@ class TraceLines:
             else:
                 self.refused(number, line)
                 self._broken(number, why)
-        if self._no_json == number > 0:
-            # The torn last line of a killed process.
-            self._torn(number)
+        # A killed process tears its last line. A first line that cannot be read is no end of anything.
+        if no_json == number > 1 and (_may_be_torn(last) or not last.strip()):
             self.broken_lines -= 1
             self.broken = [line for line in self.broken if line.number != number]
+            if last.strip():
+                self._torn(number)
 
     def refused(self, number: int, line: bytes) -> None:
         """Called with each line that is no record, or more than a record."""
 
-    def _rescued(self, line: bytes, number: int) -> Record | None:
-        """The record after a torn one on a line that is not JSON; None if there is no such record."""
-        place = line.find(b'{"event":', 1)
-        while place > 0:
-            try:
-                record: Any = _loads(line[place:].decode())
-            except (ValueError, RecursionError):
-                place = line.find(b'{"event":', place + 1)
-                continue
-            if why_broken(record) is None:
-                self._torn(number)
-                return record  # type: ignore[no-any-return]
-            break
-        self._no_json = number
-        self._broken(number, "not JSON" if line.strip() else "an empty line")
-        return None
+    def _parts(self, line: bytes, number: int) -> Iterator[Record]:
+        """The records on a line that lacks an end in its middle. What stands before a record may be torn."""
+        why, is_torn = None, False
+        head, *parts = line.split(_BEGIN)
+        for part in [head, *(_BEGIN + part for part in parts)] if head else [_BEGIN + part for part in parts]:
+            record = _whole(part)
+            if record is not None and why_broken(record) is None:
+                self.number, self.line = number, line
+                yield _without_nulls(record)
+            elif _may_be_torn(part):
+                is_torn = True
+            else:
+                why = why_broken(record) if record is not None else _why_no_json(part)
+        if why is not None:
+            self._broken(number, why)
+        elif is_torn:
+            self._torn(number)
 
     def _torn(self, number: int) -> None:
         self.torn_lines += 1
@@ -166,7 +177,14 @@ class TraceFile(TraceLines):
         part = _Part(_opened(self.path), self._size)
         self._size = part.size
         with io.BufferedReader(part, _READ_BYTES) as lines:
-            yield from self.read(lines, wanted)
+            if lines.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
+                yield from self.read(lines, wanted)
+                return
+            # A rotated log is often compressed.
+            try:
+                yield from self.read(gzip.GzipFile(fileobj=lines), wanted)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise OSError(errno.EIO, f"its gzip data is damaged: {error}", str(self.path)) from None
 
 
 def checked(records: Iterable[Any], name: str, broken: list[BrokenLine]) -> Iterator[Record]:
@@ -177,6 +195,40 @@ def checked(records: Iterable[Any], name: str, broken: list[BrokenLine]) -> Iter
             yield _without_nulls(record)
         else:
             broken.append(BrokenLine(name, number, why))
+
+
+def _whole(part: bytes) -> Any:
+    """The JSON value that a part of a line is; None if it is none, or more than one."""
+    try:
+        return _loads(part.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _may_be_torn(part: bytes) -> bool:
+    """Whether this may be the beginning of a record. NUL bytes are what a power cut leaves of any number of records."""
+    if not part.startswith(b"{") or b"\0" in part:
+        return False
+    try:
+        _scan(part.decode("utf-8", "ignore"), 0)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _why_no_json(line: bytes) -> str:
+    """Why a line, or a part of it, is not JSON."""
+    if not line.strip():
+        return "an empty line"
+    if b"e\0v\0e" in line:  # of the word "event"
+        return "UTF-16, and a trace is UTF-8"
+    if b"\0" in line:
+        return "NUL bytes, as a power cut leaves them: records are missing"
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    return "not JSON"
 
 
 def _without_nulls(record: Record) -> Record:

@@ -2,7 +2,9 @@
 
 import json
 import pickle
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,12 +12,14 @@ import pyarrow as pa
 from lockstep.order.judge.across import FirstHandled, QueueSeen
 from lockstep.order.judge.queue_judge import QueueJudge, QueueResult
 from lockstep.order.offset_set import OffsetSet
+from lockstep.order.traces.copies import Copies
 from lockstep.order.traces.reader import Record
 from lockstep.pipeline.audit.measures import Measures
+from lockstep.pipeline.audit.placing import is_of_queue
 from lockstep.pipeline.audit.survey import LINE, TIME, History, queue_number, stable_number
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["JUDGED", "Contents", "finished", "judged", "seen_number", "topic_number"]
+__all__ = ["JUDGED", "Contents", "Tally", "finished", "judged", "seen_number", "topic_number"]
 
 JUDGED: Final = (
     "what string, history int, topic long, id long, key long, place long, time_ns long, line long, last long, "
@@ -26,7 +30,7 @@ JUDGED: Final = (
 - "first": a message that was handled for the first time: `topic` (and group), `id`, `key`, `place` (`seen_number`),
   `time_ns`, its `line`, and the line of the `last` message of its key (LINE).
 - "key": a key in a queue: `topic`, `key`, and `place`, the number of the queue.
-- "queue": a pickled QueueResult. "file": a pickled FileCounts.
+- "queue": a pickled QueueResult. "file": a pickled FileCounts. "tally": a pickled Tally.
 - The name of a table: `text` is a row of it, as JSON.
 """
 
@@ -49,6 +53,21 @@ def topic_number(history: str, group: str, topic: str) -> int:
 def seen_number(history: str, seen: QueueSeen) -> int:
     """A number for a queue in a group and one store."""
     return stable_number(f"{history}\0{seen.group}\0{seen.queue}\0{seen.generation}")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one task counted of a history."""
+
+    events: Counter[str] = field(default_factory=Counter)
+    send_failures: Counter[str] = field(default_factory=Counter)
+    copies: Copies = field(default_factory=Copies)
+
+    def note(self, record: Record) -> None:
+        """Count a record that is no copy."""
+        self.events[record["event"]] += 1
+        if record["event"] == "send_failed":
+            self.send_failures[record["outcome"]] += 1
 
 
 class _Output:
@@ -136,6 +155,7 @@ def judged(
     """
     by_number = {history.number: history for history in histories.values()}
     output = _Output()
+    tallies: defaultdict[int, Tally] = defaultdict(Tally)
     now, queue = 0, None
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in _SCHEMA_IN]
@@ -144,8 +164,13 @@ def judged(
                 output.add("file", number, payload=line)
                 continue
             record = _scan(line.decode("utf-8", "surrogatepass"), 0)[0]
-            record[LINE] = source << 40 | line_number
-            record[TIME] = time_ns
+            tally = tallies[number]
+            if tally.copies.has(time_ns, source, record):
+                continue
+            tally.note(record)
+            if not is_of_queue(record):
+                continue
+            record = {**record, LINE: source << 40 | line_number, TIME: time_ns}
             if q != now or queue is None:
                 if queue is not None:
                     queue.finish()
@@ -157,6 +182,8 @@ def judged(
         yield output.take()
     if queue is not None:
         queue.finish()
+    for number, tally in tallies.items():
+        output.add("tally", number, payload=pickle.dumps(tally))
     yield output.take()
 
 

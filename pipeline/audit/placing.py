@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,11 +15,11 @@ from lockstep.pipeline.audit.survey import History, queue_number
 from lockstep.pipeline.audit.traces import Trace, traces_of
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["PLACED", "FileCounts", "placed"]
+__all__ = ["PLACED", "FileCounts", "is_of_queue", "placed"]
 
 PLACED: Final = "q long, history int, time_ns long, source int, number long, clock int, line binary"
-"""A record: the number of its queue and its history, its time, trace, line number and clock, its JSON. With q = 0 the
-line is a pickled `FileCounts`."""
+"""A record: the number of its queue and its history, its time, trace, line number and clock, its JSON. Records of no
+queue have one number. With q = 0 the line is a pickled `FileCounts`."""
 
 _SCHEMA: Final = pa.schema([
     ("q", pa.int64()), ("history", pa.int32()), ("time_ns", pa.int64()), ("source", pa.int32()),
@@ -29,6 +28,7 @@ _SCHEMA: Final = pa.schema([
 _ROWS: Final = 5_000
 _TEXT_MAX: Final = 200
 _BEGIN: Final = b'{"event":'
+_NO_QUEUE: Final = ("", "", -1)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -38,8 +38,6 @@ class FileCounts:
 
     history: str
     file: str
-    events: Counter[str] = field(default_factory=Counter)
-    send_failures: Counter[str] = field(default_factory=Counter)
     torn_lines: int = 0
     broken_lines: int = 0
     broken: list[tuple[int, str | None, str]] = field(default_factory=list)
@@ -58,18 +56,15 @@ def _placed(trace: Trace, history: History, source: int) -> Iterator[pa.RecordBa
     rows = _Rows(history.number, source)
     queues: dict[tuple[str, str, int], int] = {}
     for time_ns, _, clock, record in timed(source, reader.read(trace.lines), history.facts.clocks):
-        event = record["event"]
-        counts.events[event] += 1
-        if event in QUEUE_EVENTS or event == "sent":
+        name = _NO_QUEUE
+        if is_of_queue(record):
             name = record["topic"], record["broker"], record["queue_id"]
-            q = queues.get(name)
-            if q is None:
-                q = queues[name] = queue_number(history.name, MessageQueue(*name))
-            rows.add(q, time_ns, reader.number, clock, _plain(record, reader.line))
-            if len(rows) >= _ROWS:
-                yield rows.take()
-        elif event == "send_failed":
-            counts.send_failures[record["outcome"]] += 1
+        q = queues.get(name)
+        if q is None:
+            q = queues[name] = queue_number(history.name, MessageQueue(*name))
+        rows.add(q, time_ns, reader.number, clock, _plain(record, reader.line))
+        if len(rows) >= _ROWS:
+            yield rows.take()
     counts.torn_lines, counts.broken_lines = reader.torn_lines, reader.broken_lines
     why = {line.number: line.why for line in reader.broken}
     counts.broken = sorted(
@@ -77,6 +72,11 @@ def _placed(trace: Trace, history: History, source: int) -> Iterator[pa.RecordBa
     )  # fmt: skip
     rows.add(0, 0, 0, 0, pickle.dumps(counts))
     yield rows.take()
+
+
+def is_of_queue(record: Record) -> bool:
+    """Whether the judge of a queue takes the record."""
+    return record["event"] == "sent" or record["event"] in QUEUE_EVENTS
 
 
 class _Reader(TraceLines):

@@ -74,7 +74,10 @@ def _queue(topic: str, broker: str, queue_id: int) -> Row:
 def _summary(report: OrderReport) -> Row:
     counted = ("sent", "handled", "attempts", "dead_lettered", "lost", "before_start", "skipped", "emptied", "queues")
     return {
-        **{name: getattr(report, name) for name in (*counted, "keys", "torn_lines", "broken_lines", "in_order")},
+        **{
+            name: getattr(report, name)
+            for name in (*counted, "keys", "copies", "torn_lines", "broken_lines", "in_order")
+        },
         "duplicates": sum(report.duplicates.values()),
         "handovers": len(report.handovers),
         "violations": sum(report.violation_counts.values()),

@@ -46,9 +46,11 @@ TABLES: Final[dict[str, str]] = {
     # What happened in each second of the wall clock.
     "rates": "history string, group string, topic string, second_ms long, attempts long, repeats long",
     # One row a history. verdict: "in order", "not in order", "undecided"; undecided: the number of such findings.
+    # copies: records that were delivered again, and are counted once.
     "summary": "history string, sent long, handled long, attempts long, dead_lettered long, duplicates long, "
     "lost long, before_start long, skipped long, emptied long, queues long, keys long, handovers long, "
-    "violations long, torn_lines long, broken_lines long, in_order boolean, verdict string, undecided long",
+    "violations long, copies long, torn_lines long, broken_lines long, in_order boolean, verdict string, "
+    "undecided long",
     # Lines that are no records, the first of each file: torn is what a killed process leaves at the end of its file.
     # why: the reason, as `lockstep trace check` prints it; null for a torn line.
     "broken_lines": "history string, file string, line long, torn boolean, text string, why string",

@@ -21,7 +21,7 @@ from lockstep.order.traces.clocks import WALL_SKEW_MS
 from lockstep.order.traces.reader import BrokenLine
 from lockstep.pipeline.audit.content import read_contents
 from lockstep.pipeline.audit.crossing import Crossing, cross
-from lockstep.pipeline.audit.judging import JUDGED, Contents, finished, judged
+from lockstep.pipeline.audit.judging import JUDGED, Contents, Tally, finished, judged
 from lockstep.pipeline.audit.placing import PLACED, FileCounts, placed
 from lockstep.pipeline.audit.rows import Judged, Row, rows_of
 from lockstep.pipeline.audit.schema import TABLES
@@ -131,10 +131,12 @@ def _joined(
 ) -> dict[str, Judged]:
     results: defaultdict[str, list[QueueResult]] = defaultdict(list)
     files: defaultdict[str, list[FileCounts]] = defaultdict(list)
+    tallies: defaultdict[str, list[Tally]] = defaultdict(list)
     names = {history.number: name for name, history in histories.items()}
     for row in rows.where("payload is not null").select("what", "history", "payload").collect():
         made_by_judges = pickle.loads(row.payload)
-        (results if row.what == "queue" else files)[names[row.history]].append(made_by_judges)
+        of_what: Mapping[str, Any] = {"queue": results, "file": files, "tally": tallies}
+        of_what[row.what][names[row.history]].append(made_by_judges)
     for name, history in histories.items():
         known = {one.queue for one in results[name]}
         held = {queue: content for queue, content in contents.get(name, {}).items() if queue not in known}
@@ -143,23 +145,25 @@ def _joined(
         files[name].sort(key=lambda one: history.files.index(one.file))
     crossings = cross(lines, rows, histories, results)
     return {
-        name: Judged(history, _report(history, results[name], crossings[name], files[name]), results[name],
-                     crossings[name], files[name])
+        name: Judged(history, _report(history, results[name], crossings[name], files[name], tallies[name]),
+                     results[name], crossings[name], files[name])
         for name, history in histories.items()
     }  # fmt: skip
 
 
 def _report(
-    history: History, results: list[QueueResult], crossing: Crossing, files: list[FileCounts]
+    history: History, results: list[QueueResult], crossing: Crossing, files: list[FileCounts], tallies: list[Tally]
 ) -> OrderReport:  # fmt: skip
     events, failures = Counter[str](), Counter[str]()
-    for file in files:
-        events += file.events
-        failures += file.send_failures
+    for tally in tallies:
+        events += tally.events
+        failures += tally.send_failures
     broken = [BrokenLine(file.file, number, why) for file in files for number, why, _ in file.broken if why is not None]
     counts = Counts(
         events,
         failures,
+        sum(tally.copies.count for tally in tallies),
+        frozenset[tuple[str, int, int]]().union(*(tally.copies.one_process for tally in tallies)),
         sum(file.torn_lines for file in files),
         sum(file.broken_lines for file in files),
         tuple(broken[:BROKEN_KEPT]),

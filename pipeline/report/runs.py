@@ -76,7 +76,7 @@ def _report(findings: AuditFindings, found: Iterable[Violation]) -> OrderReport:
 
 _COUNTS: Final = (
     "sent", "handled", "attempts", "dead_lettered", "lost", "before_start", "skipped", "emptied", "queues", "keys",
-    "torn_lines", "broken_lines",
+    "copies", "torn_lines", "broken_lines",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ def clean() -> AuditFindings:
     """Three consumers, eight queues; the second dies at 12 s and the others take over after 10 s."""
     summary = dict.fromkeys(("dead_lettered", "lost", "before_start", "skipped", "emptied", "violations"), 0)
     summary |= {"sent": 1200, "handled": 1200, "attempts": 1240, "duplicates": 40, "queues": 8, "keys": 77}
-    summary |= {"handovers": 3, "torn_lines": 1, "broken_lines": 0}
+    summary |= {"handovers": 3, "copies": 0, "torn_lines": 1, "broken_lines": 0}
     found = AuditFindings("", {"history": "", **summary, "in_order": True})
     for queue_id in range(8):
         owner = queue_id * 3 // 8
