@@ -88,7 +88,7 @@ class Messages:
         stored = self.store.append_all(records)
         on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):
-            on_stored(record[0], record[1], result[1], record[12])
+            on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
         return stored
 
     def deliver_delayed(self, now_ms: int) -> None:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.tuples import new_tuple
 
 __all__ = ["KEPT_LIVES", "LockAnswer", "LockEntry", "LockOutcome", "RebalanceLockManager"]
 
@@ -38,7 +39,6 @@ class LockOutcome(Enum):
 
 # Looked up once: each renewal of a queue needs it.
 _RENEWED: Final = LockOutcome.RENEWED
-_new_answer = tuple.__new__  # half the cost of LockAnswer(...)
 _NOT_OWNED: Final = (LockOutcome.REFUSED, LockOutcome.TABLE_FULL)
 
 
@@ -112,7 +112,7 @@ class RebalanceLockManager:
         if entry.client_id == client_id and not expired:
             entry.last_update_ms = now_ms
             self._by_age.move_to_end(entry)
-            return _new_answer(LockAnswer, (queue, _RENEWED, None, age_ms))
+            return new_tuple(LockAnswer, (queue, _RENEWED, None, age_ms))
         # Third case: the lock has run out. Its old owner gets it again as anybody else does, as a new period.
         if expired:
             outcome = LockOutcome.REACQUIRED if entry.client_id == client_id else LockOutcome.TAKEN_OVER

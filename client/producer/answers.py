@@ -15,7 +15,6 @@ __all__ = ["new_send_error", "read_send_reply"]
 
 _FLUSH_DISK_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
-_new_tuple = tuple.__new__
 
 
 def new_send_error(code: int, remark: str | None, outgoing: Outgoing) -> SendError:
@@ -50,4 +49,4 @@ def read_send_reply(reply: RemotingCommand | SendResult, queue: MessageQueue, ou
         raise SendError(f"the broker's answer: {error}", SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
     if header.queue_id != queue.queue_id:
         queue = queue._replace(queue_id=header.queue_id)
-    return _new_tuple(SendResult, (status, outgoing.msg_id, queue, header.queue_offset, header.msg_id))
+    return SendResult(status, outgoing.msg_id, queue, header.queue_offset, header.msg_id)

@@ -29,7 +29,6 @@ _RETRIED_CODES = frozenset(
 _FLOW_CONTROL = ("[REJECTREQUEST]", "[OVERLOAD]", "[TIMEOUT_CLEAN_QUEUE]", "[PCBUSY_CLEAN_QUEUE]")
 _RETRY_DELAY_MS = 100
 _RETRY_DELAY_MAX_MS = 1000
-_new_tuple = tuple.__new__
 _BROKEN = "an earlier send to its queue failed, and it must not overtake that one"
 
 
@@ -54,7 +53,7 @@ class OrderedSender:
             number = sequence.depart_at_once(endpoint)
             if number is not None:
                 ticket = number.ticket
-                send = _new_tuple(OneSend, (queue, outgoing, timeout_ms, number, self._new_future()))
+                send = OneSend(queue, outgoing, timeout_ms, number, self._new_future())
                 try:
                     self._transmit(sequence, number, endpoint, send)
                 except SendError as error:

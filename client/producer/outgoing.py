@@ -15,8 +15,6 @@ __all__ = ["OneSend", "Outgoing", "SentFuture"]
 SentFuture = asyncio.Future[RemotingCommand | SendResult]
 """The end of one request, or of one message of a request."""
 
-_new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
-
 
 class Outgoing(NamedTuple):
     """A message that is ready to be sent. Repeated attempts carry the same UNIQ_KEY.
@@ -67,4 +65,4 @@ class OneSend(NamedTuple):
         cls, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int, number: SequenceNumber | None = None
     ) -> "OneSend":
         future: SentFuture = asyncio.get_running_loop().create_future()
-        return _new_tuple(cls, (queue, outgoing, timeout_ms, number, future))
+        return cls(queue, outgoing, timeout_ms, number, future)

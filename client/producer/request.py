@@ -36,6 +36,7 @@ from lockstep.protocol.messages.properties import check_user_properties, encode_
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_send_topic, is_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.tuples import new_tuple
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import Runtime, WorkerPool
@@ -53,7 +54,6 @@ _BYTES = (bytes, bytearray)
 # A character has four bytes at most.
 _SURELY_FITS = PROPERTIES_BYTES_MAX // 4
 _NO_LOCK: Final = (None, None, None, None)  # epoch, client id, topic and queue id
-_new_tuple = tuple.__new__  # makes a named tuple at a third of the cost; each send makes three
 
 # Bodies up to this size are compressed on the event loop, which takes half a millisecond at most. A body of 4 MiB, the
 # largest allowed, would delay every other send and heartbeat by 80 to 170 ms: larger bodies go to a thread.
@@ -151,7 +151,7 @@ class SendRequests:
                 special = True
             fields = (code, topic, body, flag, text, msg_id, sharding_key, now_ms, 0, None, sys_flag, large,
                       message, _SYNC, special)  # fmt: skip
-            return _new_tuple(Outgoing, fields)
+            return new_tuple(Outgoing, fields)
         except (TypeError, AttributeError) as error:
             raise wrong_type(message, sharding_key) or error from None
 
@@ -216,7 +216,7 @@ class SendRequests:
         generation, sequence, sequence_id = (
             (None, None, None) if number is None else (number[0], number[1], self._sequence_id)
         )
-        header = _new_tuple(
+        header = new_tuple(
             SendMessageRequestHeaderV2,
             (
                 self._group,

@@ -18,8 +18,6 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["SendSequence", "SequenceBrokenError", "SequenceNumber"]
 
-_new_tuple = tuple.__new__  # each send makes one
-
 
 class SequenceNumber(NamedTuple):
     """The number that a send carries to the broker. `ticket` is its place in call order."""
@@ -104,7 +102,7 @@ class SendSequence:
         sequence = self.sequence
         self.sequence = sequence + 1
         self._in_flight += 1
-        return _new_tuple(SequenceNumber, (self.generation, sequence, ticket))
+        return SequenceNumber(self.generation, sequence, ticket)
 
     def hold(self, ticket: int) -> None:
         heapq.heappush(self._heap, ticket)

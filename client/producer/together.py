@@ -45,7 +45,6 @@ _BATCHES_MAX: Final = 2
 _WAIT_MAX_MS: Final = 10
 # A send leaves with others whose timeout differs by this part at most; that of the first holds.
 _NEAR: Final = 16
-_new_tuple = tuple.__new__  # makes a named tuple at a third of the cost
 
 
 class SendsTogether:
@@ -342,8 +341,7 @@ class _Frame:
                 continue
             offset_msg_id = f"{prefix}{commit_log_offset:016X}"
             if code == _SUCCESS:
-                fields = (SEND_OK, outgoing.msg_id, queue, queue_offset, offset_msg_id)
-                future.set_result(_new_tuple(SendResult, fields))
+                future.set_result(SendResult(SEND_OK, outgoing.msg_id, queue, queue_offset, offset_msg_id))
             else:
                 future.set_exception(new_send_error(code, remark, outgoing))
 

@@ -13,6 +13,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple
 
 from lockstep.protocol.errors import HeaderError, short_text
+from lockstep.protocol.tuples import new_tuple
 
 __all__ = ["HeaderSpec", "Int32", "rename_on_wire", "spec_of", "stand_in"]
 
@@ -22,8 +23,6 @@ _RENAMED: dict[type[tuple[Any, ...]], Mapping[str, str]] = {}
 _STAND_INS: dict[type[tuple[Any, ...]], Mapping[str, Any]] = {}
 _EXACT: set[type[tuple[Any, ...]]] = set()
 _REQUIRED: Any = object()
-# Like NamedTuple._make without its length check.
-_new_tuple = tuple.__new__
 # A header has few shapes; a hostile peer must not fill the cache.
 _SHAPES_MAX = 64
 # Likewise: names of one shape, and their characters.
@@ -133,7 +132,7 @@ class HeaderSpec:
         known = self._texts.get(names)
         if known is not None:
             try:
-                return _new_tuple(self._class, known.read(ext_fields))
+                return new_tuple(self._class, known.read(ext_fields))
             except _UNUSUAL:
                 # It is read field by field, and refused there.
                 pass
@@ -157,7 +156,7 @@ class HeaderSpec:
                 if self.exact or absent is _REQUIRED:
                     raise
                 values.append(absent)
-        return _new_tuple(self._class, values)
+        return new_tuple(self._class, values)
 
     def from_positional(self, values: list[Any]) -> tuple[Any, ...]:
         """Read a MSGPACK header. Raises HeaderError with the name of a missing or wrong field.
@@ -171,7 +170,7 @@ class HeaderSpec:
             ranges.pack(*ranges.numbers(values))
         except struct.error:
             self._check_ranges(values)
-        return _new_tuple(self._class, values)
+        return new_tuple(self._class, values)
 
     def _learn(self, values: list[Any]) -> tuple[list[Any], "_Ranges"]:
         shape = tuple(map(type, values))

@@ -37,6 +37,11 @@ MESSAGE_OVERHEAD_BYTES: Final = 91  # with IPv4 hosts
 
 _FIXED = struct.Struct(">iIiiiqqiq4siq4siiqi")
 _FIXED_BYTES: Final = _FIXED.size
+# The places of its values.
+(
+    _SIZE, _MAGIC, _CRC, _QUEUE_ID, _FLAG, _QUEUE_OFFSET, _LOG_OFFSET, _SYS_FLAG, _BORN_MS, _BORN_HOST, _BORN_PORT,
+    _STORED_MS, _STORE_HOST, _STORE_PORT, _RETRIES, _PREPARED_OFFSET, _BODY_BYTES,
+) = range(17)  # fmt: skip
 _SHORT = struct.Struct(">h")
 _SIZES = struct.Struct(">i32xi44xi")  # of the fixed part: size, sysFlag, bodyLength
 _COMPRESSED = int(SysFlag.COMPRESSED)
@@ -151,8 +156,8 @@ class MessageExt:
         self.body_bytes = len(body)
         self.bounds = None
         self.broker_name = broker_name
-        self.queue_offset = fixed[5]
-        self.reconsume_times = fixed[14]
+        self.queue_offset = fixed[_QUEUE_OFFSET]
+        self.reconsume_times = fixed[_RETRIES]
 
     @property
     def topic(self) -> str:
@@ -195,66 +200,66 @@ class MessageExt:
     @property
     def stored_body(self) -> bytes:
         """The stored body, which is compressed if the sysFlag says so."""
-        return self._buffer[self._tail - self._fixed[16] : self._tail]
+        return self._buffer[self._tail - self._fixed[_BODY_BYTES] : self._tail]
 
     @property
     def stored_bytes(self) -> int:
-        size: int = self._fixed[0]
+        size: int = self._fixed[_SIZE]
         return size
 
     @property
     def body_crc(self) -> int:
-        crc: int = self._fixed[2]
+        crc: int = self._fixed[_CRC]
         return crc
 
     @property
     def queue_id(self) -> int:
-        queue_id: int = self._fixed[3]
+        queue_id: int = self._fixed[_QUEUE_ID]
         return queue_id
 
     @property
     def flag(self) -> int:
-        flag: int = self._fixed[4]
+        flag: int = self._fixed[_FLAG]
         return flag
 
     @property
     def commit_log_offset(self) -> int:
-        offset: int = self._fixed[6]
+        offset: int = self._fixed[_LOG_OFFSET]
         return offset
 
     @property
     def sys_flag(self) -> int:
-        flag: int = self._fixed[7]
+        flag: int = self._fixed[_SYS_FLAG]
         return flag
 
     @property
     def born_timestamp(self) -> int:
         """Epoch milliseconds by the producer's clock."""
-        timestamp: int = self._fixed[8]
+        timestamp: int = self._fixed[_BORN_MS]
         return timestamp
 
     @property
     def born_host(self) -> tuple[bytes, int]:
-        return self._fixed[9], self._fixed[10]
+        return self._fixed[_BORN_HOST], self._fixed[_BORN_PORT]
 
     @property
     def store_timestamp(self) -> int:
         """Epoch milliseconds by the broker's clock."""
-        timestamp: int = self._fixed[11]
+        timestamp: int = self._fixed[_STORED_MS]
         return timestamp
 
     @property
     def store_host(self) -> tuple[bytes, int]:
-        return self._fixed[12], self._fixed[13]
+        return self._fixed[_STORE_HOST], self._fixed[_STORE_PORT]
 
     @property
     def prepared_transaction_offset(self) -> int:
-        offset: int = self._fixed[15]
+        offset: int = self._fixed[_PREPARED_OFFSET]
         return offset
 
     @property
     def offset_message_id(self) -> str:
-        return encode_offset_message_id(self._fixed[12], self._fixed[13], self._fixed[6])
+        return encode_offset_message_id(self._fixed[_STORE_HOST], self._fixed[_STORE_PORT], self._fixed[_LOG_OFFSET])
 
     @property
     def msg_id(self) -> str:
@@ -297,7 +302,7 @@ class MessageExt:
     def unpacked(self) -> "MessageExt":
         """The message with an unpacked body. If unpacking fails, it has a `body_error`."""
         try:
-            self.body = decompress(self.body, self._fixed[7])
+            self.body = decompress(self.body, self._fixed[_SYS_FLAG])
         except BodyError as error:
             return self.unreadable(str(error))
         self.body_bytes = len(self.body)
@@ -350,13 +355,13 @@ def decode_into(messages: list[MessageExt], packed: list[int], buffer: bytes, br
     try:
         while position < end:
             fixed = unpack(buffer, position)
-            size, magic, sys_flag, body_bytes = fixed[0], fixed[1], fixed[7], fixed[16]
+            size, magic, sys_flag, body_bytes = fixed[_SIZE], fixed[_MAGIC], fixed[_SYS_FLAG], fixed[_BODY_BYTES]
             if magic != MESSAGE_MAGIC:
                 return f"byte {position}: magic {magic:#x} is not a message's {MESSAGE_MAGIC:#x}"
             body_start = position + _FIXED_BYTES
             if sys_flag & _ANY_V6:
                 fixed, body_start = _unpack_v6(buffer, position, sys_flag)
-                body_bytes = fixed[16]
+                body_bytes = fixed[_BODY_BYTES]
             tail = body_start + body_bytes
             if size < MESSAGE_OVERHEAD_BYTES or body_bytes < 0 or not tail < position + size <= end:
                 return f"byte {position}: a message of {size} bytes with a body of {body_bytes} does not fit"
@@ -378,7 +383,7 @@ def text_bytes(stored: bytes) -> int:
     size, sys_flag, body_bytes = _SIZES.unpack_from(stored)
     if sys_flag & _ANY_V6:
         fixed, _ = _unpack_v6(stored, 0, sys_flag)
-        body_bytes = fixed[16]
+        body_bytes = fixed[_BODY_BYTES]
     text: int = size - body_bytes - MESSAGE_OVERHEAD_BYTES
     return text
 

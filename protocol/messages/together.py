@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from lockstep.protocol.errors import BatchTooLong, BodyError, LocalProtocolError, short_text
+from lockstep.protocol.tuples import new_tuple
 
 __all__ = [
     "COMMITS_MAX",
@@ -49,7 +50,6 @@ _QUEUE = struct.Struct(">iqB")
 _HEAD = struct.Struct(">HqqiiiH")
 _ROW = struct.Struct(">iqq")
 _COMMIT = struct.Struct(">iqqB")
-_new_tuple = tuple.__new__
 
 
 class FrameQueue(NamedTuple):
@@ -166,7 +166,7 @@ def decode_rows(body: bytes, count: int) -> tuple[list[SendRow], list[str]]:
     position = count * _ROW.size
     if position > len(body):
         raise BodyError(f"{count} results do not fit a body of {len(body)} bytes")
-    rows = [_new_tuple(SendRow, row) for row in _ROW.iter_unpack(memoryview(body)[:position])]
+    rows = [new_tuple(SendRow, row) for row in _ROW.iter_unpack(memoryview(body)[:position])]
     remarks = []
     try:
         for row in rows:
@@ -223,7 +223,7 @@ def decode_commits(body: bytes, count: int) -> list[Commit]:
             start = position + _COMMIT.size
             position = start + length
             topic = body[start:position].decode("utf-8", "replace")
-            commits.append(_new_tuple(Commit, (topic, queue_id, offset, epoch)))
+            commits.append(Commit(topic, queue_id, offset, epoch))
     except struct.error as error:
         raise BodyError(f"the commits of a frame: {error}") from None
     if position != len(body):

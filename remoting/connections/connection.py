@@ -114,10 +114,6 @@ class Ended(NamedTuple, Generic[W]):
     outcome: RemotingCommand | RemotingError
 
 
-# As the NamedTuple itself, at half the cost.
-_new_tuple = tuple.__new__
-
-
 def _joined(head: bytes, body: bytes) -> tuple[bytes, ...]:
     return (head + body,) if len(body) <= _JOIN_BYTES_MAX else (head, body)
 
@@ -191,7 +187,7 @@ class RemotingConnection(Generic[W]):
                         self._settle_offer(command)
                     entry = self._waiting.pop(command.opaque, None)
                     if entry is not None:
-                        yield _new_tuple(Ended, (_ANSWERED, entry[0], command))
+                        yield Ended(_ANSWERED, entry[0], command)
                 else:
                     if command.ext_fields and SERIALIZE_FIELD in command.ext_fields:
                         self._take_offer(command)

@@ -140,13 +140,14 @@ class FileStore(FileLookup):
             self._on_write_works()
         self.last_timestamp = records[-1].store_timestamp
         for record, piece, (commit_log_offset, queue_offset) in zip(records, pieces, places, strict=True):
-            queue = self.queues[record[:2]]
+            topic, queue_id, code = record.topic, record.queue_id, record.tags_code
+            queue = self.queues[topic, queue_id]
             queue.next_offset = queue_offset + 1
             if self._deferred:
-                arrived = Arrived(*record[:2], queue_offset, commit_log_offset, len(piece), record.tags_code)
+                arrived = Arrived(topic, queue_id, queue_offset, commit_log_offset, len(piece), code)
                 self._waiting.append(arrived)
             else:
-                queue.append(commit_log_offset, len(piece), record.tags_code)
+                queue.append(commit_log_offset, len(piece), code)
         return places
 
     def _next_of(self, topic: str, queue_id: int) -> tuple[bytes, int]:

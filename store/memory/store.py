@@ -90,7 +90,7 @@ class MemoryStore:
             self._append_each(pieces)
         queues = self._queues
         for record, piece, (commit_log_offset, _) in zip(records, pieces, places, strict=True):
-            queues[record[:2]].append(commit_log_offset, len(piece), record[12])
+            queues[record.topic, record.queue_id].append(commit_log_offset, len(piece), record.tags_code)
         if self._untrimmed:
             self._trim_some()
         return places

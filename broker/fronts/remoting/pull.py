@@ -40,7 +40,6 @@ _PULLS_A_STEP: Final = 32
 _EXPRESSION_LENGTH_MAX: Final = 32_767
 
 # Half the cost of a NamedTuple's own constructor.
-_new_tuple = tuple.__new__
 _FOUND: Final = GetStatus.FOUND
 # Looked up once: in an enum it costs as much as a call.
 _FOUND_NAME: Final = GetStatus.FOUND.name
@@ -70,22 +69,19 @@ def pull_message(
     wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
     fence = broker.fence
     # The fields of a `HeldPull`, in its order.
-    pull = _new_tuple(
-        HeldPull,
-        (
-            connection,
-            command,
-            header.topic,
-            header.queue_id,
-            header.queue_offset,
-            header.max_msg_nums,
-            subscription,
-            now_ms + wait_ms,
-            header.consumer_group,
-            passes,
-            None,
-            bool(header.sys_flag & _BULK),
-        ),
+    pull = HeldPull(
+        connection,
+        command,
+        header.topic,
+        header.queue_id,
+        header.queue_offset,
+        header.max_msg_nums,
+        subscription,
+        now_ms + wait_ms,
+        header.consumer_group,
+        passes,
+        None,
+        bool(header.sys_flag & _BULK),
     )
     may_wait = bool(header.sys_flag & _SUSPEND and not command.is_one_way)
     if fence is not None and (denial := fence.checks.deny(connection, header, _PULL, now_ms)) is not None:
@@ -148,8 +144,7 @@ def _read(broker: Broker, pull: HeldPull) -> tuple[GetResult, int]:
 def _reply(broker: Broker, pull: HeldPull, result: GetResult, code: int, now_ms: int) -> RemotingCommand:
     if code == _MOVED:
         _record_offset_moved(broker, pull, result, now_ms)
-    bounds = (_MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset)
-    header = _new_tuple(PullMessageResponseHeader, bounds)
+    header = PullMessageResponseHeader(_MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset)
     # Administrators' tools read the name of the store's status in the remark (wire.md 6.3).
     remark = _FOUND_NAME if code == _SUCCESS else result.status.name
     return pull.command.reply(code, header, result.body, remark=remark)

@@ -32,6 +32,7 @@ from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.batch import BatchRecord, decode_batch
 from lockstep.protocol.messages.properties import decode_properties, encode_properties, find_property
 from lockstep.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
+from lockstep.protocol.tuples import new_tuple
 from lockstep.store import AppendResult, Record, StoreFull
 
 __all__ = [
@@ -59,8 +60,6 @@ IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _REGION: Final = "DefaultRegion"
 _TRACE_ON: Final = "true"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-# Half the cost of Record(...), and each send makes one.
-_new_record = _new_tuple = tuple.__new__
 # Of few tags, because a tag may have 32 KB.
 tags_code_of = lru_cache(maxsize=512)(tags_code)
 
@@ -162,7 +161,7 @@ def _store_one(
             topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
     text = encoded(encode_properties(properties))
     born_host, born_port = broker.members.born_host(connection)
-    record = _new_record(
+    record = new_tuple(
         Record,
         (
             topic,
@@ -191,7 +190,7 @@ def _store_one(
 
 def _response(broker: Broker, queue_id: int, commit_log_offset: int, queue_offset: int) -> SendMessageResponseHeader:
     message_id = f"{broker.messages.message_id_prefix}{commit_log_offset:016X}"
-    return _new_tuple(SendMessageResponseHeader, (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON))
+    return new_tuple(SendMessageResponseHeader, (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON))
 
 
 def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarget, now_ms: int) -> DelayedPlace | None:
@@ -269,7 +268,7 @@ def _store_batch(
     sys_flag, born_host = header.sys_flag & IPV4_HOSTS, broker.members.born_host(connection)
     times = (header.born_timestamp, *born_host, now_ms, header.reconsume_times or 0, 0)
     records = [
-        _new_record(Record, (topic, queue_id, flag, sys_flag, *times, body, text, code))
+        new_tuple(Record, (topic, queue_id, flag, sys_flag, *times, body, text, code))
         for flag, body, text, code in [_checked(record, appended) for record in batch]
     ]
     return batch_response(broker, queue_id, broker.messages.put_all(records))

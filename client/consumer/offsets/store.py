@@ -25,7 +25,6 @@ NO_OFFSET = -1
 _UPDATE_OFFSET: Final = int(RequestCode.UPDATE_CONSUMER_OFFSET)
 _COMMIT_TOGETHER: Final = int(RequestCode.COMMIT_TOGETHER)
 # Half the cost of Commit(...), and each round makes one a queue.
-_new_tuple = tuple.__new__
 _Encoded = tuple[CommitTogetherRequestHeader, bytes]
 BeforeSending = Callable[[Mapping[MessageQueue, int]], None]
 
@@ -143,7 +142,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
             if endpoint is None:
                 continue
             of_frame = commits.setdefault((endpoint, queue.topic if one_topic else ""), [])
-            of_frame.append(_new_tuple(Commit, (queue.topic, queue.queue_id, offset, NO_EPOCH)))
+            of_frame.append(Commit(queue.topic, queue.queue_id, offset, NO_EPOCH))
             sent[queue] = offset
         if sent:
             before_sending(sent)
