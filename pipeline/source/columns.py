@@ -24,7 +24,7 @@ from lockstep.pipeline.source.vectorized import (
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.filter import parse_tags
 from lockstep.protocol.messages.compression import PLAIN_BYTES_MAX
-from lockstep.protocol.messages.message import MessageExt, decode_into
+from lockstep.protocol.messages.message import MessageExt, decode_into, unpacked
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["ARROW_TYPES", "BatchBuilder", "DamagedRecord"]
@@ -108,7 +108,7 @@ class BatchBuilder:
             if message.queue_offset >= end or (tags and message.tags not in tags):
                 continue
             if message.sys_flag & _COMPRESSED:
-                message = message.unpacked()
+                message = unpacked(message)
                 size += len(message.body)
             part.append(message)
             if size >= PLAIN_BYTES_MAX:

@@ -18,17 +18,21 @@ from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.compression import decompress
 from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.protocol.messages.properties import decode_properties
+from lockstep.protocol.native import NATIVE
 
 __all__ = [
     "MESSAGE_MAGIC",
     "MESSAGE_OVERHEAD_BYTES",
     "PADDING_MAGIC",
     "MessageExt",
+    "PyMessageExt",
     "Record",
     "decode_into",
     "decode_messages",
     "encode_stored_message",
+    "py_decode_into",
     "text_bytes",
+    "unpacked",
 ]
 
 MESSAGE_MAGIC: Final = 0xDAA320A7
@@ -299,15 +303,6 @@ class MessageExt:
                     return text.decode("utf-8", "replace")
         return names.sharding_key_of(self.properties)
 
-    def unpacked(self) -> "MessageExt":
-        """The message with an unpacked body. If unpacking fails, it has a `body_error`."""
-        try:
-            self.body = decompress(self.body, self._fixed[_SYS_FLAG])
-        except BodyError as error:
-            return self.unreadable(str(error))
-        self.body_bytes = len(self.body)
-        return self
-
     def unreadable(self, why: str) -> "MessageExt":
         """The same message with this `body_error`."""
         return _Unreadable(self._buffer, self._fixed, self.body, self._tail, self.broker_name, why)
@@ -341,8 +336,18 @@ def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True)
         raise BodyError(problem)
     if unzip:
         for place in packed:
-            messages[place] = messages[place].unpacked()
+            messages[place] = unpacked(messages[place])
     return messages
+
+
+def unpacked(message: MessageExt) -> MessageExt:
+    """The message with an unpacked body. If unpacking fails, it has a `body_error`."""
+    try:
+        message.body = decompress(message.body, message.sys_flag)
+    except BodyError as error:
+        return message.unreadable(str(error))
+    message.body_bytes = len(message.body)
+    return message
 
 
 def decode_into(messages: list[MessageExt], packed: list[int], buffer: bytes, broker_name: str) -> str | None:
@@ -371,7 +376,7 @@ def decode_into(messages: list[MessageExt], packed: list[int], buffer: bytes, br
                 return f"byte {position}: topic and properties do not end where the message of {size} bytes does"
             if sys_flag & _COMPRESSED:
                 packed.append(len(messages))
-            messages.append(MessageExt(buffer, fixed, buffer[body_start:tail], tail, broker_name))
+            messages.append(PyMessageExt(buffer, fixed, buffer[body_start:tail], tail, broker_name))
             position += size
     except struct.error as error:
         return f"byte {position}: {error}"
@@ -400,3 +405,10 @@ def _layout_of(born_bytes: int, store_bytes: int) -> struct.Struct:
 
 def _layout(sys_flag: int) -> struct.Struct:
     return _layout_of(16 if sys_flag & _BORN_V6 else 4, 16 if sys_flag & _STORE_V6 else 4)
+
+
+# The twins of what the native part has.
+PyMessageExt, py_decode_into = MessageExt, decode_into
+if NATIVE is not None:
+    MessageExt = NATIVE.MessageExt  # type: ignore[misc]
+    decode_into = NATIVE.decode_into

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.messages.compression import PLAIN_BYTES_MAX
-from lockstep.protocol.messages.message import MessageExt, Record, decode_into, encode_stored_message
+from lockstep.protocol.messages.message import MessageExt, Record, decode_into, encode_stored_message, unpacked
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Pulled", "Taken", "decode_pulled", "decode_records", "take", "unpack", "unpack_all"]
@@ -75,7 +75,7 @@ def unpack(pulled: Pulled, plain_bytes_max: int = PLAIN_BYTES_MAX) -> Pulled:
     for place in pulled.packed:
         if size >= plain_bytes_max:
             return Pulled(messages[:place], [], "the bodies before it are large enough", unreadable)
-        message = messages[place] = messages[place].unpacked()
+        message = messages[place] = unpacked(messages[place])
         size += len(message.body)
         unreadable = unreadable or message.body_error is not None
     return Pulled(messages, [], pulled.cut, unreadable)

@@ -1,0 +1,32 @@
+"""The native part: pure functions of this package, written in Rust (native/). Each has a twin in Python.
+
+An installation has it when cargo built it or a platform wheel brought it. `LOCKSTEP_NATIVE=0` leaves it alone, and
+`LOCKSTEP_NATIVE=1` fails without it.
+"""
+
+import os
+from types import ModuleType
+from typing import Final
+
+__all__ = ["NATIVE", "arm"]
+
+
+def _load() -> ModuleType | None:
+    choice = os.environ.get("LOCKSTEP_NATIVE", "")
+    if choice == "0":
+        return None
+    try:
+        from lockstep.protocol import _native
+    except ImportError:
+        if choice == "1":
+            raise
+        return None
+    return _native
+
+
+NATIVE: Final[ModuleType | None] = _load()
+
+
+def arm() -> str:
+    """What `--version` says of it."""
+    return "native" if NATIVE is not None else "pure Python"
