@@ -6,7 +6,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes: none should compile what another has compiled
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test test-all nightly mutants seeds coverage-rows lint interop fidelity bench growth hostile docs lock clean
+.PHONY: help setup demo pipeline test test-all nightly mutants seeds coverage-rows lint interop fidelity bench growth hostile native wheel docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -86,6 +86,14 @@ growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, 
 hostile: $(VENV)/.test ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
 	$(BIN)/python -m scripts.hostile $(ARGS)
 
+native: $(VENV)/.native ## build the native part in place; needs cargo. LOCKSTEP_NATIVE=0 leaves it alone
+	@$(BIN)/lockstep-broker --version
+
+wheel: $(VENV)/.test ## the wheel of this platform and the pure one, in dist/; needs cargo
+	rm -rf dist
+	LOCKSTEP_NATIVE=1 $(BIN)/python -m build
+	LOCKSTEP_NATIVE=0 $(BIN)/python -m build --wheel
+
 docs: $(VENV)/.docs ## the API reference from docstrings, and pages that programs write, into build/docs
 	$(BIN)/pdoc --docformat google -o build/docs $(API)
 	$(BIN)/python -m tests.pages
@@ -99,6 +107,7 @@ lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with 
 	$(PIP_COMPILE) -o requirements/dev.txt --extra test --extra dev -c requirements/core.txt -c requirements/test.txt pyproject.toml
 	$(PIP_COMPILE) -o requirements/spark.txt --extra spark -c requirements/core.txt -c requirements/dev.txt pyproject.toml
 	$(PIP_COMPILE) -o requirements/docs.txt --extra docs -c requirements/core.txt -c requirements/spark.txt pyproject.toml
+	$(PIP_COMPILE) -o requirements/native.txt --extra native -c requirements/core.txt pyproject.toml
 	$(subst --all-build-deps,,$(PIP_COMPILE)) -o requirements/interop.txt requirements/interop.in
 
 clean: ## remove everything that make created
@@ -134,7 +143,12 @@ $(VENV)/.core: requirements/core.txt $(VENV)/.made
 
 # setuptools warns that folders of the tree may shadow a package; none here is named lockstep.
 $(VENV)/.project: pyproject.toml $(VENV)/.core
-	PYTHONWARNINGS="ignore:Editable installation" $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	LOCKSTEP_NATIVE=0 PYTHONWARNINGS="ignore:Editable installation" $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.native: requirements/native.txt setup.py native/Cargo.toml native/Cargo.lock $(wildcard native/src/*.rs) $(VENV)/.project
+	$(PIP_INSTALL) --require-hashes -r requirements/native.txt
+	LOCKSTEP_NATIVE=1 PYTHONWARNINGS="ignore:Editable installation" $(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.spark: requirements/spark.txt $(VENV)/.project

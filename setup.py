@@ -20,10 +20,14 @@ if choice == "1" or (choice != "0" and shutil.which("cargo")):
                 "lockstep.protocol._native",
                 path="native/Cargo.toml",
                 binding=Binding.PyO3,
-                py_limited_api="auto",
+                py_limited_api=True,
                 # A broken cargo gives the pure package, unless the native one was asked for.
                 optional=choice != "1",
                 debug=False,
             )
         )
-setup(rust_extensions=extensions) if extensions else setup()
+if extensions:
+    # One wheel serves Python 3.11 and all later ones.
+    setup(rust_extensions=extensions, options={"bdist_wheel": {"py_limited_api": "cp311"}})
+else:
+    setup()

@@ -216,7 +216,9 @@ def _add_security(add: Callable[..., Any], defaults: BrokerConfig) -> None:
 def _version_line() -> str:
     from importlib.metadata import version  # imported here: slow, and rarely needed
 
-    return f"lockstep-broker {version('lockstep-mq')}\n"
+    from lockstep.protocol.native import arm
+
+    return f"lockstep-broker {version('lockstep-mq')}, {arm()}\n"
 
 
 def parse_options(arguments: list[str]) -> Options:

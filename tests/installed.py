@@ -1,5 +1,6 @@
 """The project as a wheel brings it, for tests that run it away from its tree."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from tests.tidy.source import PACKAGES, ROOT
 
 __all__ = ["installed"]
 
-COPIED = ["pyproject.toml", "README.md", "LICENSE", *PACKAGES]
+COPIED = ["pyproject.toml", "setup.py", "native", "README.md", "LICENSE", *PACKAGES]
 
 
 def installed(folder: Path) -> Path:
@@ -18,5 +19,7 @@ def installed(folder: Path) -> Path:
     for name in COPIED:  # built in a copy, so that the tree gets no build folder
         (source / name).symlink_to(ROOT / name)
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--target", str(site)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True, timeout=600)
+    environment = {**os.environ, "LOCKSTEP_NATIVE": "0"}  # the native part has its own build and its own tests
+    command = [sys.executable, "-m", "pip", "install", *options, str(source)]
+    subprocess.run(command, check=True, timeout=600, env=environment)
     return site
