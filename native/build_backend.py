@@ -24,7 +24,8 @@ __all__ = [
 def _with_rust(required: list[str]) -> list[str]:
     """A build without cargo needs no more than setuptools."""
     choice = os.environ.get("LOCKSTEP_NATIVE", "")
-    return [*required, "setuptools-rust>=1.12"] if choice == "1" or (choice != "0" and shutil.which("cargo")) else required
+    is_built = choice == "1" or (choice != "0" and shutil.which("cargo") is not None)
+    return [*required, "setuptools-rust>=1.12"] if is_built else required
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:

@@ -5,6 +5,7 @@ An installation has it when cargo built it or a platform wheel brought it. `LOCK
 """
 
 import os
+from importlib import import_module
 from types import ModuleType
 from typing import Final
 
@@ -16,12 +17,11 @@ def _load() -> ModuleType | None:
     if choice == "0":
         return None
     try:
-        from lockstep.protocol import _native
+        return import_module("lockstep.protocol._native")
     except ImportError:
         if choice == "1":
             raise
         return None
-    return _native
 
 
 NATIVE: Final[ModuleType | None] = _load()

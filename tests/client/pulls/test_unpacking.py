@@ -17,6 +17,7 @@ from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import ConsumeMessageDirectlyRequestHeader
 from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader
+from lockstep.protocol.messages import pulled
 from lockstep.protocol.messages.compression import CompressionType, compress
 from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.protocol.messages.message import MESSAGE_MAGIC
@@ -39,14 +40,13 @@ def packed(offset: int, body: bytes | None = None, **properties: str) -> bytes:
 @pytest.fixture(autouse=True)
 def never_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool's job has no running loop, in the simulator too."""
-    unpacked = MessageExt.unpacked
 
     def checked(message: MessageExt) -> MessageExt:
         with pytest.raises(RuntimeError, match="no running event loop"):
             asyncio.get_running_loop()
         return unpacked(message)
 
-    monkeypatch.setattr(MessageExt, "unpacked", checked)
+    monkeypatch.setattr(pulled, "unpacked", checked)
 
 
 def test_many_large_bodies_of_one_answer() -> None:
