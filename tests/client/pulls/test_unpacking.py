@@ -20,7 +20,7 @@ from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHead
 from lockstep.protocol.messages import pulled
 from lockstep.protocol.messages.compression import CompressionType, compress
 from lockstep.protocol.messages.ids import encode_offset_message_id
-from lockstep.protocol.messages.message import MESSAGE_MAGIC
+from lockstep.protocol.messages.message import MESSAGE_MAGIC, unpacked
 from lockstep.protocol.messages.pulled import decode_records, unpack_all
 from lockstep.remoting.connections.endpoint import Endpoint
 from tests.client.admin.test_admin_messages import R, finds
