@@ -6,7 +6,7 @@ from typing import Final
 
 from lockstep.broker.acl.addresses import address_pattern
 from lockstep.broker.acl.errors import RuleError
-from lockstep.broker.messages.delays.levels import DELAY_LEVELS, parse_delay_levels
+from lockstep.broker.delay_levels import DELAY_LEVELS, parse_delay_levels
 from lockstep.broker.name_server.config import NameServerConfig
 from lockstep.protocol.codes import (
     BODY_BYTES_MAX,

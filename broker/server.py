@@ -203,8 +203,8 @@ class BrokerServer:
             DueTimer(self._runtime, broker.messages.delays, partial(self._deliver_delayed, broker)),
             DueTimer(self._runtime, broker.messages.halves, partial(self._check_transactions, broker)),
         )
-        if broker.fence is not None and broker.fenced is not None:
-            self._due_timers += (DueTimer(self._runtime, broker.fenced, broker.fence.end_locks),)
+        ends = broker.ownership.end_due
+        self._due_timers += tuple(DueTimer(self._runtime, timed, ends) for timed in broker.ownership.timed)
         for due_timer in self._due_timers:
             due_timer.check()
         self._stop_wake_watch = self._runtime.on_wake(self._on_wake)
@@ -362,9 +362,8 @@ class BrokerServer:
     def _on_broker_connection_closed(self, broker: Broker, endpoint: Endpoint) -> None:
         # First the members leave their groups, then the lock delay of the connection's locks begins.
         broker.on_closed(endpoint)
-        if broker.fence is not None:
-            broker.fence.connection_ended(endpoint, self._runtime.now_ms())
-            self._check_due_timers()
+        broker.ownership.connection_ended(endpoint, self._runtime.now_ms())
+        self._check_due_timers()
 
     def _on_name_server_connection_closed(self, endpoint: Endpoint) -> None:
         assert self.name_server is not None

@@ -186,6 +186,11 @@ class ConsumerManager:
         group = self._groups.get(consumer_group)
         return group.client_ids() if group is not None else ()
 
+    def is_broadcasting(self, consumer_group: str) -> bool:
+        """Whether each member pulls all queues."""
+        members = self._groups.get(consumer_group)
+        return members is not None and members.message_model is MessageModel.BROADCASTING
+
     def connections(self, consumer_group: str) -> list[Connection]:
         group = self._groups.get(consumer_group)
         return list(group.channels) if group is not None else []

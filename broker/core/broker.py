@@ -15,21 +15,17 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.messages import Messages
 from lockstep.broker.messages.filters import load_sql
-from lockstep.broker.messages.held_pulls import PullHold
-from lockstep.broker.messages.refused_pulls import RefusedPulls
 from lockstep.broker.messages.stats import BrokerStats
-from lockstep.broker.ownership.counts import LockCounts
-from lockstep.broker.ownership.fenced.checks import FenceChecks, FenceTables
-from lockstep.broker.ownership.fenced.fence import Fence
-from lockstep.broker.ownership.fenced.locks import FencedLocks, FenceSettings
-from lockstep.broker.ownership.fenced.notices import LockNotices
-from lockstep.broker.ownership.journal import LockJournal
-from lockstep.broker.ownership.rocketmq_locks import RebalanceLockManager
+from lockstep.broker.ownership.new import new_ownership
+from lockstep.broker.ownership.port import Around
 from lockstep.broker.sliced_work import SlicedWork, Steps
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.locks import LocksReleasedBody
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
@@ -43,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["Broker"]
 
 _READ_WRITE = int(Permission.READ | Permission.WRITE)
-# In one scan, a few milliseconds of work.
-_LOCKS_EXPIRED_MAX = 5000
 _PRODUCERS_A_STEP = 256
 _NOTICES_A_STEP = 32
 
@@ -86,17 +80,14 @@ class Broker:
         self.acl: AclRules | None = None  # the rules of a server with ACL; the server sets it
         self.limits = LimitLog(log)
         self.work = SlicedWork()
-        self.fenced = self._new_fenced_locks(started_ms) if config.lock_mode == "fenced" else None
-        self.locks: RebalanceLockManager | FencedLocks = self.fenced if self.fenced is not None else self._new_locks()
-        self.lock_journal = LockJournal(config.lock_changes_max, started_ms, config.lock_delay_ms)
-        self.lock_counts = LockCounts(config.metrics_series_max)
-        self._join_locks()
         self.durable: DurableStore | None = None
         self.catalog = Catalog(config, self.limits, self._on_topics_changed, self._on_group_changed)
         self.members = Members()
-        self.messages = Messages(
-            config, self._new_store(storage), self.catalog, self.work, self.limits, log, started_ms
-        )
+        store = self._new_store(storage)
+        is_broadcasting = self.members.consumers.is_broadcasting
+        around = Around(self.work, log, store.max_offset, is_broadcasting, self._tell_free, self._on_silent)
+        self.ownership = new_ownership(config, started_ms, around)
+        self.messages = Messages(config, store, self.catalog, self.ownership, self.work, self.limits, log, started_ms)
         if config.property_filter:
             self.work.start(self.messages.filters, load_sql(self.work.soon))
         self.stats = BrokerStats(
@@ -107,27 +98,8 @@ class Broker:
             partial(self.limits.met, "statistics_max"),
         )
         self.config_version = DataVersion(0, started_ms)
-        self.fence = self._new_fence(self.fenced) if self.fenced is not None else None
         if config.data_dir:
             self._open_kept(on_progress, started_ms)
-
-    def _join_locks(self) -> None:
-        """Changes of owners go to the journal, which counts them."""
-        self.lock_journal.on_change = self.lock_counts.changed
-        self.lock_journal.on_takeover = self.lock_counts.taken_over
-        self.locks.on_owner_changed = self.lock_journal.owner_changed
-
-    def _new_fence(self, locks: FencedLocks) -> Fence:
-        config = self.config
-        tables = FenceTables(locks, self.members.consumers, self.messages.store)
-        checks = FenceChecks(tables, config.fence_legacy, self.log)
-        refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
-        pulls = RefusedPulls(checks, self.messages.hold, refused, self.messages.store)
-        notices = LockNotices(locks, self.work, self.may_notify, self.log)
-        fence = Fence(locks, checks, pulls, notices, self.work, self.log)
-        fence.on_silent = self._on_silent
-        fence.on_owner_changed = self.lock_journal.owner_changed
-        return fence
 
     def _open_kept(self, on_progress: Callable[[str], None], now_ms: int) -> None:
         from lockstep.broker.persistence.durable_store import BrokerTables, DurableStore, FileStore
@@ -140,7 +112,7 @@ class Broker:
             self.messages.delays,
             self.messages.halves,
             self.messages.hold,
-            self.fenced,
+            self.ownership.kept_table,
         )
         kept = DurableStore(self.config, self.messages.store, tables, on_progress)
         kept.open(now_ms)
@@ -174,23 +146,6 @@ class Broker:
         )
         return MemoryStore(settings, host, config.port, self.on_trim)
 
-    def _new_locks(self) -> RebalanceLockManager:
-        config = self.config
-        return RebalanceLockManager(
-            config.lock_max_live_time_ms, config.lock_entries_max, config.lock_entries_per_group_max
-        )
-
-    def _new_fenced_locks(self, started_ms: int) -> FencedLocks:
-        config = self.config
-        settings = FenceSettings(
-            config.lock_max_live_time_ms,
-            config.lock_delay_ms,
-            config.lock_delay_legacy_ms,
-            config.lock_entries_max,
-            config.lock_entries_per_group_max,
-        )
-        return FencedLocks(settings, started_ms)
-
     def _on_topics_changed(self, names: Sequence[str]) -> None:
         if self.durable is not None:
             self.durable.tables.topics.changed(names)
@@ -205,8 +160,7 @@ class Broker:
             self.work.start(self.messages.filters, load_sql(self.work.soon))
         permission_changed = config.broker_permission != self.config.broker_permission
         self.config = config
-        if self.fence is not None:
-            self.fence.checks.legacy = config.fence_legacy
+        self.ownership.use(config)
         self.config_version = DataVersion(self.config_version.counter + 1, now_ms)
         if permission_changed:
             self.catalog.topics.register_all(now_ms)
@@ -229,8 +183,8 @@ class Broker:
         """A connection closed: its members leave their groups, and the others are notified. Locks and offsets stay."""
         self.members.forget_host(connection)
         self.messages.hold.on_closed(connection)
-        if self.fence is not None:
-            self.fence.on_closed(connection)
+        self.ownership.on_closed(connection)
+        self.messages.refused_pulls.on_closed(connection)
         # After its heartbeats that are still in work: they would make the client a member again.
         self.work.start(connection, self._leave(connection))
 
@@ -275,6 +229,17 @@ class Broker:
             if number % _NOTICES_A_STEP == 0:
                 yield None
 
+    def _tell_free(
+        self, connection: Connection, consumer_group: str, queues: tuple[MessageQueue, ...], sends_epochs: bool
+    ) -> None:
+        """Queues of a group are free, for which a connection waits. Unmodified clients know only the other notice."""
+        if sends_epochs:
+            body = encode_body(LocksReleasedBody(consumer_group, queues), connection.serialize_type)
+            connection.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))
+        elif self.may_notify(consumer_group):
+            header = NotifyConsumerIdsChangedRequestHeader(consumer_group)
+            connection.send_one_way(RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+
     # Timers --------------------------------------------------------------------------------------------------
 
     def sample(self, now_ms: int) -> None:
@@ -293,9 +258,7 @@ class Broker:
             self.log.warning("heartbeat_expired", peer=connection.address, timeout_ms=timeout_ms)
             connection.abort(f"no heartbeat for {timeout_ms} ms")
             self.on_closed(connection)
-        self.locks.expire(now_ms, _LOCKS_EXPIRED_MAX)
-        if self.fence is not None:
-            self.fence.expire(now_ms)
+        self.ownership.expire(now_ms)
         self.messages.send_sequences.expire(now_ms)
         self.messages.filters.expire(self.members.consumers.groups, now_ms)
 

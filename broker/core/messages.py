@@ -6,13 +6,15 @@ from typing import Final
 
 from lockstep.broker.catalog.catalog import Catalog
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.messages.delays.levels import parse_delay_levels
+from lockstep.broker.delay_levels import parse_delay_levels
 from lockstep.broker.messages.delays.service import DelayService
 from lockstep.broker.messages.dropped_messages import DroppedMessages
 from lockstep.broker.messages.filters import ConsumerFilterManager
 from lockstep.broker.messages.held_pulls import PullHold
+from lockstep.broker.messages.refused_pulls import RefusedPulls
 from lockstep.broker.messages.send_sequences import SendSequences
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
+from lockstep.broker.ownership.port import Ownership
 from lockstep.broker.sliced_work import SlicedWork
 from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.remoting.limit_log import LimitLog
@@ -32,6 +34,7 @@ class Messages:
 
     Attributes:
         hold: Pulls that wait for messages.
+        refused_pulls: Pulls of clients that do not own their queue.
         halves: Messages of transactions that are not decided.
         dropped: Messages that the store dropped before they were consumed.
         on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
@@ -43,6 +46,7 @@ class Messages:
         config: BrokerConfig,
         store: MessageStore,
         catalog: Catalog,
+        ownership: Ownership,
         work: SlicedWork,
         limits: LimitLog,
         log: EventLog,
@@ -55,6 +59,8 @@ class Messages:
         self._log = log
         self.store = store
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
+        refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
+        self.refused_pulls = RefusedPulls(ownership, self.hold, refused, store)
         self.on_stored = self.hold.on_arrival
         self.filters = ConsumerFilterManager(
             log, config.filter_characters_max, partial(limits.met, "filter_characters_max")

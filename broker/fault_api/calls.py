@@ -177,7 +177,7 @@ async def _locks(broker: ControlledBroker, arguments: Arguments) -> Any:
     if broker.server.broker is None:
         raise BodyError("a name server without a broker has no locks")
     group = take(arguments, "group", str, "") or None
-    return [row.to_wire() for row in broker.server.broker.locks.rows(broker.runtime.now_ms(), group)]
+    return [row.to_wire() for row in broker.server.broker.ownership.table.rows(broker.runtime.now_ms(), group)]
 
 
 async def _reset(broker: ControlledBroker, _: Arguments) -> Any:

@@ -6,7 +6,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.messages.held_pulls import HeldPull, PullHold, QueueKey
 from lockstep.broker.ownership.denial import Denial
-from lockstep.broker.ownership.fenced.checks import FenceChecks
+from lockstep.broker.ownership.port import Ownership
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
@@ -27,11 +27,13 @@ class RefusedPulls:
     offset (wire.md 3, 6.3, 12.6).
     """
 
-    def __init__(self, checks: FenceChecks, served: PullHold, refused: PullHold, store: MessageStore) -> None:
-        self._checks = checks
+    def __init__(self, ownership: Ownership, served: PullHold, refused: PullHold, store: MessageStore) -> None:
+        self._ownership = ownership
         self._served = served
         self._refused = refused
         self._store = store
+        ownership.on_pullers_changed = self.owner_changed
+        ownership.on_bound = self.bound
 
     def refuse(self, pull: HeldPull, *, may_wait: bool) -> RemotingCommand | None:
         """Hold a refused pull. Returns its answer where it must not wait or cannot."""
@@ -72,7 +74,7 @@ class RefusedPulls:
         self._refused.on_closed(connection)
 
     def _denial(self, pull: HeldPull, now_ms: int) -> Denial | None:
-        return pull.claim and self._checks.deny_held(pull.connection, pull.claim, now_ms)
+        return pull.claim and self._ownership.deny_held(pull.connection, pull.claim, now_ms)
 
     def _end(self, pulls: Iterable[HeldPull]) -> None:
         for pull in pulls:

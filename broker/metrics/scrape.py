@@ -107,10 +107,10 @@ def _language(ordinal: int) -> str:
 
 
 def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
-    counts = broker.lock_counts
-    for group in broker.locks.groups():
+    counts, table = broker.ownership.counts, broker.ownership.table
+    for group in table.groups():
         held = Counter[str]()
-        for number, topic in enumerate(broker.locks.held_topics(group, now_ms), 1):
+        for number, topic in enumerate(table.held_topics(group, now_ms), 1):
             held[topic] += 1
             if number % _LOCKS_A_STEP == 0:
                 yield None
@@ -126,9 +126,8 @@ def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
         if number % _ROWS_A_STEP == 0:
             yield None
     samples.handovers = (list(counts.handovers), counts.handover_seconds)
-    if broker.fence is not None:
-        for (act, reason), count in broker.fence.checks.denials.refused.items():
-            samples.set("lockstep_fenced_total", (act.value, reason.value), count)
+    for (act, reason), count in broker.ownership.denials.refused.items():
+        samples.set("lockstep_fenced_total", (act.value, reason.value), count)
 
 
 def _broker(broker: Broker, samples: Samples, _now_ms: int) -> Steps:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import Final
 
-from lockstep.broker.ownership.rocketmq_locks import LockOutcome
+from lockstep.broker.ownership.answers import LockOutcome
 from lockstep.protocol.bodies.lock_changes import LockChange
 
 __all__ = ["HANDOVER_BUCKETS_S", "LockCounts"]

@@ -10,36 +10,14 @@ RocketMQ keeps an entry forever. Here the number of entries is limited, and an e
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, NamedTuple
 
+from lockstep.broker.ownership.answers import LockAnswer, LockOutcome
 from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
-from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.broker.ownership.port import KEPT_LIVES
+from lockstep.protocol.bodies.locks import LockBatchBody, LockTableRow
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.tuples import new_tuple
 
-__all__ = ["KEPT_LIVES", "LockAnswer", "LockEntry", "LockOutcome", "RebalanceLockManager"]
-
-# So that a lock list shows the last owners of a stopped group.
-KEPT_LIVES: Final = 10
-
-
-class LockOutcome(Enum):
-    GRANTED = "granted"
-    RENEWED = "renewed"
-    TAKEN_OVER = "expired and taken over"
-    REACQUIRED = "expired and granted to its owner again"
-    REFUSED = "refused"
-    TABLE_FULL = "table full"  # the queue has no owner
-
-    @property
-    def owned(self) -> bool:
-        return self not in _NOT_OWNED
-
-
-# Looked up once: each renewal of a queue needs it.
-_RENEWED: Final = LockOutcome.RENEWED
-_NOT_OWNED: Final = (LockOutcome.REFUSED, LockOutcome.TABLE_FULL)
+__all__ = ["LockEntry", "RebalanceLockManager"]
 
 
 @dataclass(slots=True, eq=False)
@@ -49,18 +27,6 @@ class LockEntry:
     client_id: str
     last_update_ms: int
     acquired_ms: int
-
-
-class LockAnswer(NamedTuple):
-    """The result for one queue.
-
-    `other`: the previous owner (TAKEN_OVER, REACQUIRED) or the current one (REFUSED). `age_ms`: since its last renewal.
-    """
-
-    queue: MessageQueue
-    outcome: LockOutcome
-    other: str | None = None
-    age_ms: int = 0
 
 
 class RebalanceLockManager:
@@ -89,6 +55,21 @@ class RebalanceLockManager:
         entries = self._table.get(consumer_group, {})
         return [self._try_lock(entries, consumer_group, client_id, queue, now_ms) for queue in queues]
 
+    def renew_all(self, asked: LockBatchBody, now_ms: int) -> bool:
+        """Renew all queues of a request, if the client has the lock of each, faster; else change nothing."""
+        group, client_id, queues, _ = asked
+        entries, alive_since_ms, held = self._table.get(group, {}), now_ms - self.max_live_time_ms, []
+        for queue in queues:
+            entry = entries.get(queue)
+            if entry is None or entry.client_id != client_id or entry.last_update_ms < alive_since_ms:
+                return False
+            held.append(entry)
+        to_youngest = self._by_age.move_to_end
+        for entry in held:
+            entry.last_update_ms = now_ms
+            to_youngest(entry)
+        return True
+
     def _try_lock(
         self,
         entries: dict[MessageQueue, LockEntry],
@@ -108,11 +89,11 @@ class RebalanceLockManager:
         age_ms = now_ms - entry.last_update_ms
         # More than the life: at exactly its age the lock still holds (wire.md 7.2).
         expired = age_ms > self.max_live_time_ms
-        # Second case: the owner renews. This is nearly every request, so it makes no new entry.
+        # Second case: the owner renews.
         if entry.client_id == client_id and not expired:
             entry.last_update_ms = now_ms
             self._by_age.move_to_end(entry)
-            return new_tuple(LockAnswer, (queue, _RENEWED, None, age_ms))
+            return LockAnswer(queue, LockOutcome.RENEWED, age_ms=age_ms)
         # Third case: the lock has run out. Its old owner gets it again as anybody else does, as a new period.
         if expired:
             outcome = LockOutcome.REACQUIRED if entry.client_id == client_id else LockOutcome.TAKEN_OVER

@@ -11,7 +11,7 @@ from lockstep.broker.catalog.topics import TopicConfigManager
 from lockstep.broker.messages.delays.service import DelayService
 from lockstep.broker.messages.held_pulls import PullHold
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
-from lockstep.broker.ownership.fenced.locks import FencedLocks
+from lockstep.broker.ownership.port import KeptLocks
 from lockstep.broker.persistence.config_writer import ChangingTable, Writing
 from lockstep.broker.persistence.encoded_rows import EncodedRows
 from lockstep.protocol.bodies.broker import DataVersion
@@ -53,7 +53,7 @@ class BrokerTables(NamedTuple):
     delays: DelayService
     halves: HalfMessages
     hold: PullHold
-    locks: FencedLocks | None = None
+    locks: KeptLocks | None = None
 
 
 class ConfigFiles:
@@ -162,7 +162,7 @@ class ConfigFiles:
     def writings(self) -> list[Writing]:
         """Writings of the present offsets. They may run only after the present end of the log is synced."""
         tables = self._tables
-        lock_epoch = tables.locks.epochs.last if tables.locks is not None else None
+        lock_epoch = tables.locks.last_epoch if tables.locks is not None else None
         offsets = tables.offsets.all()
         if self._offset_copies != tables.offsets.copy_count:
             # Else the older place stays, and the file too.

@@ -62,12 +62,10 @@ class DurableReplies:
         self._group_writer = TableWriter(runtime, self._groups, broker.log)
         self._writers = [self._topic_writer, self._group_writer]
         self._lock_file = kept.lock_file
-        if kept.lock_file is not None and broker.fenced is not None and broker.fence is not None:
+        if kept.lock_file is not None:
             lock_writer = TableWriter(runtime, kept.lock_file.table, broker.log)
             self._writers.append(lock_writer)
-            broker.fence.persistence = DiskLockPersistence(
-                kept.lock_file, broker.fenced, broker.catalog.offsets, lock_writer
-            )
+            broker.ownership.persistence = DiskLockPersistence(kept.lock_file, broker.catalog.offsets, lock_writer)
         writings, retention = kept.tables.writings, Retention(self._limits)
         self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
         if config.flush_sync:

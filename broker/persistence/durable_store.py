@@ -5,11 +5,11 @@ from typing import Final
 
 from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.messages.delays.levels import parse_delay_levels
+from lockstep.broker.delay_levels import parse_delay_levels
 from lockstep.broker.messages.delays.recovery import count_delivered
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
 from lockstep.broker.messages.transactions.recovery import mark_of, open_halves, undecided_queues, unmarked
-from lockstep.broker.ownership.fenced.locks import FencedLocks
+from lockstep.broker.ownership.port import KeptLocks
 from lockstep.broker.persistence.config_files import BrokerTables, ConfigFiles
 from lockstep.broker.persistence.lock_table import LockTableFile
 from lockstep.broker.sliced_work import Wait
@@ -166,7 +166,7 @@ class DurableStore:
             if is_of_topic and lock.epoch > self.tables.lock_epoch and lock.committed_offset >= 0:
                 tables.offsets.commit(*lock.key, lock.committed_offset)
 
-    def _restore_locks(self, file: LockTableFile, locks: FencedLocks, kept: LockTable | None, now_ms: int) -> None:
+    def _restore_locks(self, file: LockTableFile, locks: KeptLocks, kept: LockTable | None, now_ms: int) -> None:
         """A grace period begins when the table is lost, unless the log is empty, so that no queue was consumed."""
         config = self._config
         if kept is not None:

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Final
 
 from lockstep.broker.catalog.offsets import ConsumerOffsetManager
-from lockstep.broker.ownership.changes import OwnerChange
-from lockstep.broker.ownership.fenced.locks import FencedLock, FencedLocks
+from lockstep.broker.ownership.port import KeptLocks
 from lockstep.broker.persistence.config_writer import ChangingTable, OnWritten, TableWriter, Writing
 from lockstep.remoting.host.atomic_write import replace_file
 from lockstep.remoting.host.storage import Storage, StoredFile
@@ -65,13 +64,12 @@ class LockTableFile:
         self._locks = dict(table.locks)
         return table
 
-    def begin(self, locks: FencedLocks) -> None:
+    def begin(self, locks: KeptLocks) -> None:
         """Write what is there at the start: leases may be longer now. The head of the file is that of `locks`."""
         self._locks = {
-            key: lock._replace(lease_ms=max(lock.lease_ms, locks.settings.lease_ms))
-            for key, lock in self._locks.items()
+            key: lock._replace(lease_ms=max(lock.lease_ms, locks.lease_ms)) for key, lock in self._locks.items()
         }
-        self._head = lambda: (locks.epochs.boot, locks.graced)
+        self._head = lambda: locks.head
         self.table.change_count += 1
 
     def put(self, key: LockKey, lock: StoredLock) -> None:
@@ -131,27 +129,20 @@ class LockTableFile:
 class DiskLockPersistence:
     """The `LockPersistence` of a broker with files. A period is kept with the committed offset at which it begins."""
 
-    def __init__(
-        self, file: LockTableFile, locks: FencedLocks, offsets: ConsumerOffsetManager, writer: TableWriter
-    ) -> None:
+    def __init__(self, file: LockTableFile, offsets: ConsumerOffsetManager, writer: TableWriter) -> None:
         self._file = file
-        self._locks = locks
         self._offsets = offsets
         self._writer = writer
-        locks.on_removed = self._removed
 
     @property
     def is_durable(self) -> bool:
         return self._file.table.is_written
 
-    def owner_changed(self, change: OwnerChange) -> None:
-        group, (topic, _, queue_id) = change.consumer_group, change.queue
-        lock = self._locks.entry(group, topic, queue_id)
-        if change.new is not None and lock is not None:
-            self._file.put((group, topic, queue_id), lock.kept(self._offsets.query(group, topic, queue_id)))
+    def began(self, lock: StoredLock) -> None:
+        self._file.put(lock.key, lock._replace(committed_offset=self._offsets.query(*lock.key)))
 
-    def _removed(self, lock: FencedLock) -> None:
-        self._file.free((lock.consumer_group, *lock.key))
+    def freed(self, key: LockKey) -> None:
+        self._file.free(key)
 
     def when_durable(self, then: OnWritten) -> None:
         self._writer.when_written(then)

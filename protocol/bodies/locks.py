@@ -27,8 +27,8 @@ __all__ = [
     "LockTableRow",
     "LocksReleasedBody",
     "encode_locked",
+    "granted_to_wire",
     "read_plain_batch",
-    "renewed_to_wire",
 ]
 
 _MSGPACK = int(SerializeType.MSGPACK)
@@ -212,11 +212,16 @@ class LockOkBody(NamedTuple):
         return cls(queues, read, refused)
 
 
-def renewed_to_wire(queues: Sequence[MessageQueue], epochs: Sequence[int], lease_ms: int) -> dict[str, Any]:
-    """The LockOkBody of a renewal of all queues, without a LockGrant for each."""
-    leases_ms = [lease_ms] * len(queues)
-    wire = {"lockOKMQSet": list(map(queue_to_wire, queues)), "epochs": EpochValues(epochs), "leasesMs": leases_ms}
-    return {**wire, "refusals": []}
+def granted_to_wire(
+    queues: Sequence[MessageQueue], epochs: Sequence[int], lease_ms: int, refusals: Iterable[LockRefusal]
+) -> dict[str, Any]:
+    """The LockOkBody of grants with one lease, without a LockGrant for each."""
+    return {
+        "lockOKMQSet": list(map(queue_to_wire, queues)),
+        "epochs": EpochValues(epochs),
+        "leasesMs": [lease_ms] * len(queues),
+        "refusals": [refusal.to_wire() for refusal in refusals],
+    }
 
 
 class LocksReleasedBody(NamedTuple):

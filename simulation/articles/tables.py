@@ -43,7 +43,7 @@ def tables_of(cluster: RecordedCluster, before: Tables) -> Tables:
     rows = {} if brokers else {row: fields for row, fields in before.items() if "" in fields}
     for name in brokers:
         broker = cluster.core(name)
-        for lock in tuple(broker.locks.rows(cluster.world.now_ms, cluster.consumer_group)):
+        for lock in tuple(broker.ownership.table.rows(cluster.world.now_ms, cluster.consumer_group)):
             rows[_row(Focus.LOCKS, "lock of", lock.queue)] = {"": cluster.who(lock.client_id)}
         for (topic, group), offsets in broker.catalog.offsets.table.items():
             if group == cluster.consumer_group:

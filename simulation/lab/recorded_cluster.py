@@ -118,7 +118,7 @@ class RecordedCluster(Cluster):
 
     def locks(self, name: str = BROKER, *, topic: str = TOPIC) -> dict[int, LockTableRow]:
         """The broker's lock table as it stands now: queue id -> row."""
-        rows = tuple(self.core(name).locks.rows(self.world.now_ms))
+        rows = tuple(self.core(name).ownership.table.rows(self.world.now_ms))
         return {row.queue.queue_id: row for row in rows if row.queue.topic == topic}
 
     def owner(self, queue_id: int = 0, name: str = BROKER) -> str | None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedLocks
-from lockstep.broker.ownership.rocketmq_locks import LockOutcome
+from lockstep.broker.ownership.answers import FenceAnswer, LockOutcome
+from lockstep.broker.ownership.fenced.locks import FencedLocks
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.pull_loop import PullLoop

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from lockstep.broker.ownership.rocketmq_locks import LockAnswer, LockOutcome, RebalanceLockManager
+from lockstep.broker.ownership.answers import LockAnswer, LockOutcome
+from lockstep.broker.ownership.rocketmq_locks import RebalanceLockManager
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedAnswer
-from lockstep.broker.ownership.rocketmq_locks import LockOutcome
+from lockstep.broker.ownership.answers import FenceAnswer, LockOutcome
 from lockstep.broker.server import BrokerServer
 from lockstep.client import MessageQueue
 from lockstep.simulation.lab.cluster import BROKER, TRACE, Cluster
@@ -147,7 +146,7 @@ class Watch:
 
     def _watch_locks(self, broker: str, server: BrokerServer) -> None:
         assert server.broker is not None
-        locks, runtime = server.broker.locks, self._world.host(broker)
+        locks, runtime = server.broker.ownership.table, self._world.host(broker)
 
         def noted(method: str, why: str) -> None:
             act = getattr(locks, method)
@@ -176,7 +175,7 @@ class Watch:
     def _refused(self, group: str, client_id: str, answers: Any) -> None:
         for answer in answers:
             if answer.outcome in _NOT_OWNED:
-                fence = answer.fence if isinstance(answer, FencedAnswer) else FenceAnswer.OK
+                fence = answer.fence
                 why = "the table is full" if answer.outcome is LockOutcome.TABLE_FULL else "another client has it"
                 if fence is not FenceAnswer.OK:
                     why = fence.name

@@ -14,11 +14,11 @@ INDEX: Final = "lockstep.broker.ownership.fenced.index"
 PERIOD: Final = "lockstep.broker.ownership.fenced.period"
 STATES: Final = "lockstep.broker.ownership.fenced.states"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
-LOCK_TABLE: Final = "lockstep.broker.persistence.lock_table"
 DURABLE_ANSWER: Final = "lockstep.broker.fronts.remoting.durable_answer"
 OFFSET: Final = "lockstep.broker.fronts.remoting.offset"
 PULL: Final = "lockstep.broker.fronts.remoting.pull"
 SEND: Final = "lockstep.broker.fronts.remoting.send"
+BROKER_OWNERSHIP: Final = "lockstep.broker.ownership.fenced.ownership"
 BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
 ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
 CLIENT_FENCED_LOCKS: Final = "lockstep.client.consumer.ownership.fenced_locks"
@@ -78,7 +78,7 @@ FENCED: Final = (
         edited(
             BROKER_CHECKS,
             "FenceChecks._of_owner",
-            "lock is None or (is_its_client and not lock.fenced) or self._broadcasts(group)",
+            "lock is None or (is_its_client and not lock.fenced) or self._is_broadcasting(group)",
             "True",
         ),
         WORLDS,
@@ -89,12 +89,12 @@ FENCED: Final = (
         edited(
             PULL,
             "pull_message",
-            "return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)",
+            "return broker.messages.refused_pulls.refuse(held, may_wait=_may_wait(header, command))",
             (
                 "if header.sys_flag & _COMMIT:\n"
                 "    of_group = (header.consumer_group, header.topic, header.queue_id)\n"
                 "    broker.catalog.offsets.commit(*of_group, header.commit_offset)\n"
-                "return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)"
+                "return broker.messages.refused_pulls.refuse(held, may_wait=_may_wait(header, command))"
             ),
         ),
         ("tests/broker/ownership/test_fence_unmodified.py",),
@@ -174,7 +174,7 @@ FENCED: Final = (
     Protection(
         "fence-kept-grant",
         "A grant is answered before it is on the disk: after a power cut nobody knows of it.",
-        edited(DURABLE_ANSWER, "answer_when_durable", "persistence is None or persistence.is_durable", "True"),
+        edited(DURABLE_ANSWER, "answer_when_durable", "broker.ownership.is_durable", "True"),
         ("tests/broker/ownership/test_lock_persistence.py",),
     ),
     # The client
@@ -260,7 +260,7 @@ FENCED: Final = (
         edited(
             BROKER_CHECKS,
             "FenceChecks.deny_commit",
-            "stored < offset <= self._max_offset(claim.topic, claim.queue_id)",
+            "stored < offset <= self._end_of(claim.topic, claim.queue_id)",
             "stored < offset",
         ),
         ("tests/broker/ownership/test_fence_resets.py",),
@@ -269,7 +269,10 @@ FENCED: Final = (
         "fence-table-of-takeovers",
         "A queue that was taken over is free at the broker's next start.",
         edited(
-            LOCK_TABLE, "DiskLockPersistence.owner_changed", "change.new is not None", "change.cause.name == 'GRANTED'"
+            BROKER_OWNERSHIP,
+            "FencedOwnership.owner_changed",
+            "self.persistence is not None and change.new is not None and lock is not None",
+            "self.persistence is not None and change.cause.name == 'GRANTED' and lock is not None",
         ),
         ("tests/broker/ownership/test_lock_persistence.py",),
     ),
@@ -330,7 +333,7 @@ FENCED: Final = (
     Protection(
         "fence-reset-owner",
         "A reset of a period that another has followed is stored.",
-        edited(OFFSET, "reset_own_offset", "check_owner(broker, connection, header, Act.RESET, now_ms)", ""),
+        edited(OFFSET, "reset_own_offset", "refuse_if(ownership.deny_reset(connection, header, now_ms))", ""),
         ("tests/broker/ownership/test_fence_epochs.py",),
     ),
     Protection(

@@ -8,7 +8,7 @@ from tests.mutants.protection import Protection
 __all__ = ["LOCKS"]
 
 # Modules
-LOCK: Final = "lockstep.broker.fronts.remoting.lock"
+ROCKETMQ: Final = "lockstep.broker.ownership.rocketmq"
 BROKER: Final = "lockstep.broker.core.broker"
 BROKER_LOCKS: Final = "lockstep.broker.ownership.rocketmq_locks"
 LOCK_REQUESTS: Final = "lockstep.client.consumer.ownership.lock_requests"
@@ -37,7 +37,7 @@ LOCKS: Final = (
     Protection(
         "broker-lock-renewal",
         "A renewal does not lengthen the lock.",
-        edited(BROKER_LOCKS, "RebalanceLockManager._try_lock", "entry.last_update_ms = now_ms", ""),
+        edited(BROKER_LOCKS, "RebalanceLockManager.renew_all", "entry.last_update_ms = now_ms", ""),
         LOCK_LIFE,
     ),
     Protection(
@@ -204,10 +204,10 @@ LOCKS: Final = (
         "broker-grant-each",
         "A client is told that it has all queues that it asked for when it has some.",
         edited(
-            LOCK,
-            "lock_batch",
-            "tuple([answer.queue for answer in answers if answer.outcome.owned])",
-            "body.mq_set if any((answer.outcome.owned for answer in answers)) else ()",
+            ROCKETMQ,
+            "RocketMQOwnership.lock",
+            "[answer.queue for answer in answers if answer.outcome.owned]",
+            "asked.mq_set if any((answer.outcome.owned for answer in answers)) else ()",
         ),
         ("tests/broker/fronts/test_processors.py",),
     ),
@@ -225,9 +225,9 @@ LOCKS: Final = (
             "Broker.on_departure",
             "yield from self.notices(departure.consumer_group)",
             (
-                "if self.fenced is None:\n"
-                "    held = self.locks._table.get(departure.consumer_group, {})\n"
-                "    self.locks.unlock_batch(departure.consumer_group, departure.client_id, list(held), 0)\n"
+                "if hasattr(self.ownership.table, '_table'):\n"
+                "    held = self.ownership.table._table.get(departure.consumer_group, {})\n"
+                "    self.ownership.table.unlock_batch(departure.consumer_group, departure.client_id, list(held), 0)\n"
                 "yield from self.notices(departure.consumer_group)"
             ),
         ),

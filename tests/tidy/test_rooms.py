@@ -15,8 +15,6 @@ Arrows = dict[str, dict[str, tuple[Source, int]]]
 
 # The arrows that go back today. Strike those that are gone; add none.
 GO_BACK = {
-    ("broker/messages", "broker/catalog"),
-    ("broker/messages", "broker/ownership"),
     ("broker/persistence", "broker/core"),
     ("broker/persistence", "broker/fronts"),
     ("cli/options", "cli/context"),

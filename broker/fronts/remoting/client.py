@@ -41,10 +41,8 @@ def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, 
     data = unread.read()
     _check_names(data)
     channel = ClientChannel(data.client_id, command.language, command.version, now_ms)
-    if broker.fence is not None:
-        broker.fence.bind(
-            connection, data.client_id, [consumer.group_name for consumer in data.consumer_data_set], now_ms
-        )
+    groups = [consumer.group_name for consumer in data.consumer_data_set]
+    broker.ownership.bind(connection, data.client_id, groups, now_ms)
     return answer_in_steps(broker, connection, command, _heartbeat_steps(broker, connection, command, data, channel))
 
 
@@ -121,8 +119,8 @@ def unregister_client(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     header = command.decode_header(UnregisterClientRequestHeader)
-    if broker.fenced is not None and header.consumer_group:
-        broker.fenced.client_left(header.consumer_group, header.client_id, connection, now_ms)
+    if header.consumer_group:
+        broker.ownership.client_left(header.consumer_group, header.client_id, connection, now_ms)
     return answer_in_steps(broker, connection, command, _unregister_steps(broker, connection, command, header))
 
 

@@ -25,24 +25,14 @@ def answer_when_durable(
     broker: Broker, connection: Connection, command: RemotingCommand, reply: RemotingCommand, begun: Begun
 ) -> RemotingCommand | None:
     """Returns the reply if nothing waits for the disk, else None. Periods that cannot be kept end unanswered."""
-    persistence = broker.fence.persistence if broker.fence is not None else None
-    if persistence is None or persistence.is_durable:
+    if broker.ownership.is_durable:
         return reply
-    persistence.when_durable(partial(_answer, broker, connection, command, reply, begun))
+    broker.ownership.when_durable(*begun, partial(_answer, connection, command, reply))
     return None
 
 
-def _answer(
-    broker: Broker,
-    connection: Connection,
-    command: RemotingCommand,
-    reply: RemotingCommand,
-    begun: Begun,
-    reason: str,
-) -> None:
-    if reason and broker.fenced is not None:
+def _answer(connection: Connection, command: RemotingCommand, reply: RemotingCommand, reason: str) -> None:
+    if reason:
         reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=reason)
-        for queue, epoch in begun.periods:
-            broker.fenced.withdraw(begun.consumer_group, queue, epoch, begun.now_ms)
     if not command.is_one_way:
         connection.reply(reply)

@@ -4,8 +4,9 @@ from lockstep.broker.catalog.offsets import NO_OFFSET
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.durable_answer import Begun, answer_when_durable
-from lockstep.broker.fronts.remoting.refusal import Refusal, check_limit, check_owner, refuse_if
-from lockstep.broker.ownership.denial import Act, Denial
+from lockstep.broker.fronts.remoting.refusal import Refusal, check_limit, refuse_if
+from lockstep.broker.ownership.claim import Claim, Claiming
+from lockstep.broker.ownership.denial import Denial
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -68,12 +69,12 @@ def update_offset(
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
     stored = _check_commit(broker, connection, header[:4], now_ms)
     # The reset comes from an administrator: the owner of the queue has no say.
-    if header.reset and broker.fence is not None:
-        group, topic, queue_id, offset = header[:4]
-        broker.catalog.offsets.commit(group, topic, queue_id, offset)
-        broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
+    if header.reset and broker.ownership.reset(
+        header.consumer_group, header.topic, {header.queue_id: header.commit_offset}, now_ms
+    ):
+        broker.catalog.offsets.commit(*header[:4])
     else:
-        refuse_if(_commit(broker, connection, header, stored, now_ms, alone=True))
+        refuse_if(_commit(broker, connection, header, header.commit_offset, stored, now_ms, alone=True))
     if command.is_one_way:
         return None
     reply = command.reply(ResponseCode.SUCCESS)
@@ -87,19 +88,15 @@ def commit_together(
 ) -> RemotingCommand | None:
     """Many commits of one group in one frame (docs/wire.md 17.2). Each is stored or refused as by itself."""
     header = command.decode_header(CommitTogetherRequestHeader)
-    group, is_fenced = header.consumer_group, broker.fence is not None
+    group, client_id = header.consumer_group, header.lock_client_id
     rows, remarks = list[tuple[int, int, int]](), list[str]()
     for topic, queue_id, offset, epoch in decode_commits(command.body, header.commit_count):
-        commit = (group, topic, queue_id, offset)
+        # Each commit is checked under the epoch of its own queue.
+        period = (None, None) if epoch == NO_EPOCH else (epoch, client_id)
+        claim = Claim(group, topic, queue_id, *period)
         try:
-            stored = _check_commit(broker, connection, commit, now_ms)
-            if is_fenced:
-                # Each commit is checked under the epoch of its own queue.
-                fence = (None, None) if epoch == NO_EPOCH else (epoch, header.lock_client_id)
-                one = UpdateConsumerOffsetRequestHeader(*commit, *fence)
-                refuse_if(_commit(broker, connection, one, stored, now_ms, alone=True))
-            else:
-                _store(broker, connection, commit, stored)
+            stored = _check_commit(broker, connection, (group, topic, queue_id, offset), now_ms)
+            refuse_if(_commit(broker, connection, claim, offset, stored, now_ms, alone=True))
         except Refusal as why:
             rows.append((why.code, -1, -1))
             remarks.append(str(why))
@@ -165,42 +162,35 @@ def _forget_deleted(broker: Broker) -> Steps:
 def _commit(
     broker: Broker,
     connection: Connection,
-    header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader,
+    claim: Claiming,
+    offset: int,
     before: int,
     now_ms: int,
     *,
     alone: bool,
 ) -> Denial | None:
-    """Store any value; with fenced locks, only what the owner of the queue may. Returns why it was not stored.
+    """Store what the sender may. Returns why it was not stored.
 
     A lower offset than `before`, the stored one, is logged, because only a reset should commit one.
     """
-    offset, fence = header.commit_offset, broker.fence
-    if fence is not None:
-        # First the check, then the store: a client that lost the queue must not move the offset of its successor.
-        denial = fence.checks.deny_commit(connection, header, offset, before, now_ms, alone)
-        if denial is not None:
-            return denial
-    # Without fenced locks any value is stored, a lower one too, as in RocketMQ (wire.md 8.2).
-    _store(broker, connection, (header.consumer_group, header.topic, header.queue_id, offset), before)
-    if fence is not None and (header.lock_epoch is None or fence.checks.resets):
-        fence.checks.committed(header, now_ms, alone)
-    return None
-
-
-def _store(broker: Broker, connection: Connection, commit: _Offset, before: int) -> None:
-    group, topic, queue_id, offset = commit
-    broker.catalog.offsets.commit(group, topic, queue_id, offset)
+    ownership = broker.ownership
+    # First the check, then the store: a client that lost the queue must not move the offset of its successor.
+    denial = ownership.deny_commit(connection, claim, offset, before, now_ms, alone)
+    if denial is not None:
+        return denial
+    broker.catalog.offsets.commit(claim.consumer_group, claim.topic, claim.queue_id, offset)
     if offset < before:
         broker.log.warning(
             "offset_committed_backwards",
-            group=group,
-            topic=topic,
-            queue_id=queue_id,
+            group=claim.consumer_group,
+            topic=claim.topic,
+            queue_id=claim.queue_id,
             before=before,
             committed_offset=offset,
             peer=connection.address,
         )
+    ownership.committed(claim, now_ms, alone)
+    return None
 
 
 def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
@@ -211,7 +201,7 @@ def commit_with_pull(broker: Broker, connection: Connection, header: PullMessage
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
-    _commit(broker, connection, header, stored, now_ms, alone=False)  # the fence logs what it denies
+    _commit(broker, connection, header, header.commit_offset, stored, now_ms, alone=False)  # denials are logged
 
 
 def reset_own_offset(
@@ -222,16 +212,15 @@ def reset_own_offset(
     A new epoch begins, so late commits of the old one are refused.
     """
     header = command.decode_header(ResetOwnOffsetRequestHeader)
-    if broker.fence is None:
-        raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no fenced locks (--lock-mode fenced)")
+    ownership = broker.ownership
     # First all checks: the owner, the form of the offset, the end of the queue. Only then anything is stored.
-    check_owner(broker, connection, header, Act.RESET, now_ms)
+    refuse_if(ownership.deny_reset(connection, header, now_ms))
     stored = _check_commit(broker, connection, header[:4], now_ms)
-    refuse_if(broker.fence.checks.deny_reset(connection, header, header.offset, stored, now_ms))
+    refuse_if(ownership.deny_reset_to(connection, header, header.offset, stored, now_ms))
     broker.catalog.offsets.commit(*header[:4])
     # First the offset, then the epoch: a commit that is on its way under the old epoch is refused from now on, so it
     # cannot undo the reset.
-    grant = broker.fence.checks.begin_epoch(connection, header, now_ms)
+    grant = ownership.begin_epoch(connection, header, now_ms)
     if isinstance(grant, Denial):
         raise Refusal(grant.code, grant.remark)
     reply = command.reply(ResponseCode.SUCCESS, ResetOwnOffsetResponseHeader(grant.epoch, grant.lease_ms))

@@ -10,7 +10,6 @@ from lockstep.broker.fronts.remoting.offset import commit_with_pull
 from lockstep.broker.fronts.remoting.refusal import Refusal, check_filters_by
 from lockstep.broker.messages.filters import compiled
 from lockstep.broker.messages.held_pulls import HeldPull
-from lockstep.broker.ownership.claim import Claim
 from lockstep.broker.ownership.denial import Act
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
@@ -67,7 +66,6 @@ def pull_message(
     header = command.decode_header(PullMessageRequestHeader)
     subscription, passes = _filter(broker, header, _check_group_and_queue(broker, header, now_ms))
     wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
-    fence = broker.fence
     # The fields of a `HeldPull`, in its order.
     pull = HeldPull(
         connection,
@@ -83,21 +81,26 @@ def pull_message(
         None,
         bool(header.sys_flag & _BULK),
     )
-    may_wait = bool(header.sys_flag & _SUSPEND and not command.is_one_way)
-    if fence is not None and (denial := fence.checks.deny(connection, header, _PULL, now_ms)) is not None:
+    denial = broker.ownership.deny(connection, header, _PULL, now_ms)
+    if denial is not None:
         # A client that knows epochs learns at once that it is no owner. An unmodified one would pull again at once: its
         # pull is held instead, or answered with nothing new.
         if header.lock_epoch is not None:
             raise Refusal(denial.code, denial.remark)
-        return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)
+        held = _to_hold(broker, pull, header)
+        return broker.messages.refused_pulls.refuse(held, may_wait=_may_wait(header, command))
     # First the commit, then the read: a pull that is held has committed too (wire.md 6.4).
     if header.sys_flag & _COMMIT:
         commit_with_pull(broker, connection, header, now_ms)
     result, code = _read(broker, pull)
     # Only PULL_NOT_FOUND may wait: every other answer changes what the client does next (wire.md 6.4).
-    if code == _NOT_FOUND and may_wait and _park(broker, _to_hold(broker, pull, header), now_ms):
+    if code == _NOT_FOUND and _may_wait(header, command) and _park(broker, _to_hold(broker, pull, header), now_ms):
         return None
     return _reply(broker, pull, result, code, now_ms)
+
+
+def _may_wait(header: PullMessageRequestHeader, command: RemotingCommand) -> bool:
+    return bool(header.sys_flag & _SUSPEND) and not command.is_one_way
 
 
 def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
@@ -112,14 +115,12 @@ def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
 
 
 def _to_hold(broker: Broker, pull: HeldPull, header: PullMessageRequestHeader) -> HeldPull:
-    """The pull without the fields of its request, which may be long. The reply needs none of them, the fence a few."""
+    """The pull without the fields of its request, which may be long. The reply needs none, a check a few."""
     command = pull.command
     # A peer chooses the length of these fields, and thousands of pulls may wait.
     command.body, command.ext_fields, command.positional = b"", None, None
-    if broker.fence is None:
-        return pull
-    group, epoch, client_id = header.consumer_group, header.lock_epoch, header.lock_client_id
-    return pull._replace(claim=Claim(group, header.topic, header.queue_id, epoch, client_id))
+    claim = broker.ownership.claim_to_hold(header)
+    return pull if claim is None else pull._replace(claim=claim)
 
 
 def _read(broker: Broker, pull: HeldPull) -> tuple[GetResult, int]:
@@ -291,8 +292,7 @@ def wake_held_pulls(broker: Broker, now_ms: int) -> None:
 def sweep_held_pulls(broker: Broker, now_ms: int) -> None:
     """Called every 5 s: answer held pulls with newer messages of any tag, and those whose wait time is over."""
     _run_all(broker, broker.messages.hold.sweep(now_ms, broker.messages.store.max_offset), now_ms)
-    if broker.fence is not None:
-        broker.fence.pulls.sweep(now_ms)
+    broker.messages.refused_pulls.sweep(now_ms)
 
 
 def _run_all(broker: Broker, pulls: list[HeldPull], now_ms: int) -> None:
@@ -321,6 +321,6 @@ def _run_again(broker: Broker, pull: HeldPull, now_ms: int) -> None:
         # The peer does not take the answers that it has. Another one would only wait in memory.
         broker.messages.hold.park(pull)
         return
-    if broker.fence is not None and broker.fence.pulls.has_ended(pull, now_ms):
+    if broker.messages.refused_pulls.has_ended(pull, now_ms):
         return
     pull.connection.reply(_reply(broker, pull, *_read(broker, pull), now_ms))

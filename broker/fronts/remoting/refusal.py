@@ -36,12 +36,11 @@ def check_limit(broker: Broker, connection: Connection, setting: str, count: int
 
 
 def refuse_if(denial: Denial | None) -> None:
-    """Raises Refusal for a denial of the fence."""
+    """Raises Refusal for a denial of ownership."""
     if denial is not None:
         raise Refusal(denial.code, denial.remark)
 
 
 def check_owner(broker: Broker, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> None:
     """Raises Refusal when another client owns the queue, or the epoch of the claim is over."""
-    if broker.fence is not None:
-        refuse_if(broker.fence.checks.deny(connection, claim, act, now_ms))
+    refuse_if(broker.ownership.deny(connection, claim, act, now_ms))

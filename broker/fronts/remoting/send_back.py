@@ -39,8 +39,7 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
     retry_topic = broker.catalog.topics.ensure_retry_topic(group.group_name, group.retry_queue_nums, now_ms)
     _check_writable(retry_topic)
     message = decode_messages(message_by_offset(broker, header.offset), unzip=False)[0]
-    if broker.fence is not None:
-        check_owner(broker, connection, _claim(header, message), Act.SEND_BACK, now_ms)
+    check_owner(broker, connection, _claim(header, message), Act.SEND_BACK, now_ms)
     properties = dict(message.properties)
     # A message that was sent back before keeps the topic of its first incarnation.
     properties.setdefault(names.RETRY_TOPIC, message.topic)

@@ -1,22 +1,20 @@
 """FenceChecks: whether a client may pull, commit, send back or dead-letter now (docs/fencing.md)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from lockstep.broker.catalog.members import ConsumerManager
 from lockstep.broker.connection import Connection
+from lockstep.broker.ownership.answers import FenceAnswer
 from lockstep.broker.ownership.claim import Claiming
 from lockstep.broker.ownership.denial import Act, Denial, Denials, Reason
-from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedLock, FencedLocks
+from lockstep.broker.ownership.fenced.locks import FencedLock, FencedLocks
 from lockstep.broker.ownership.fenced.states import LockState
-from lockstep.protocol.bodies.heartbeat import MessageModel
+from lockstep.broker.ownership.port import Around
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.codes import ResponseCode
 from lockstep.remoting.limit_log import EventThrottle
-from lockstep.remoting.logs import EventLog
-from lockstep.store import MessageStore
 
-__all__ = ["BoundClients", "FenceChecks", "FenceTables", "ResetMarks"]
+__all__ = ["BoundClients", "FenceChecks", "ResetMarks"]
 
 _HELD: Final = LockState.HELD
 _OK: Final = FenceAnswer.OK
@@ -40,14 +38,6 @@ _HOW_TO_RESET: Final = "to set its offset, use `lockstep offset reset` or mqadmi
 _QueueKey = tuple[str, str, int]  # consumer group, topic, queue id
 
 
-class FenceTables(NamedTuple):
-    """The tables of the broker that decide."""
-
-    locks: FencedLocks
-    consumers: ConsumerManager
-    store: MessageStore
-
-
 class FenceChecks:
     """The checks. Each returns None where the request may be done, else the Denial, which is counted and logged.
 
@@ -58,16 +48,17 @@ class FenceChecks:
     or "off", serve them without a check.
     """
 
-    def __init__(self, tables: FenceTables, legacy: str, log: EventLog) -> None:
-        self._tables = tables
-        self._find = tables.locks.find
-        self._max_offset = tables.store.max_offset
+    def __init__(self, locks: FencedLocks, around: Around, legacy: str, denials: Denials) -> None:
+        self._locks = locks
+        self._find = locks.find
+        self._end_of = around.end_of
+        self._is_broadcasting = around.is_broadcasting
+        self._log = around.log
+        self._denials = denials
         self.legacy = legacy
-        self._log = log
         self._throttle = EventThrottle()
         self.clients = BoundClients()
         self.resets = ResetMarks()
-        self.denials = Denials()
 
     # Checks --------------------------------------------------------------------------------------------------
 
@@ -104,17 +95,17 @@ class FenceChecks:
             alone = False
         denial = self._of_owner(connection, claim, now_ms) if alone else None
         if denial is None:
-            is_in_order = offset == stored or stored < offset <= self._max_offset(claim.topic, claim.queue_id)
+            is_in_order = offset == stored or stored < offset <= self._end_of(claim.topic, claim.queue_id)
             if is_in_order and not self.resets:
                 return None
             denial = self._of_offset(claim, offset, stored, now_ms)
         return None if denial is None else self._counted(connection, claim, Act.COMMIT, denial, now_ms)
 
-    def deny_reset(
+    def deny_reset_to(
         self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int
     ) -> Denial | None:
         """May the owner, whom `deny` has allowed, move its offset there? Back, and up to the end of the queue."""
-        end = self._max_offset(claim.topic, claim.queue_id)
+        end = self._end_of(claim.topic, claim.queue_id)
         if offset <= end or offset == stored:
             return None
         return self._counted(connection, claim, Act.RESET, _beyond_end(claim, offset, end), now_ms)
@@ -129,15 +120,16 @@ class FenceChecks:
     ) -> Denial | None:
         group, topic, queue_id, epoch = claim.consumer_group, claim.topic, claim.queue_id, claim.lock_epoch
         if epoch is not None:
-            answer = self._tables.locks.check(
+            answer = self._locks.check(
                 group, topic, queue_id, claim.lock_client_id or "", epoch, now_ms, needs_lease=needs_lease
             )
             return None if answer is _OK else self._refusal(claim, answer, now_ms)
         if self.legacy == _OFF:
             return None
-        lock = self._tables.locks.entry(group, topic, queue_id)
+        lock = self._locks.entry(group, topic, queue_id)
         is_its_client = lock is not None and self.clients.has(connection, group, lock.client_id)
-        if lock is None or (is_its_client and not lock.fenced) or self._broadcasts(group):
+        # Orderly members of a broadcasting group lock queues too, and each of them pulls all queues.
+        if lock is None or (is_its_client and not lock.fenced) or self._is_broadcasting(group):
             return None
         why = "but the request has no epoch" if is_its_client else "and this connection is not that client's"
         remark = f"{_about(claim, lock, now_ms)}, {why}; {_HOW_TO_RESET}"
@@ -148,16 +140,16 @@ class FenceChecks:
         return Denial(reason, code, f"{remark}: {_about(claim, self._lock(claim), now_ms)}")
 
     def _lock(self, claim: Claiming) -> FencedLock | None:
-        return self._tables.locks.entry(claim.consumer_group, claim.topic, claim.queue_id)
+        return self._locks.entry(claim.consumer_group, claim.topic, claim.queue_id)
 
     def _of_offset(self, claim: Claiming, offset: int, stored: int, now_ms: int) -> Denial | None:
         """A stored offset beyond the end of its queue may be corrected: the broker's log lost its newest messages."""
         is_marked = self.resets.forbids(_key(claim), offset, now_ms)
-        end = self._max_offset(claim.topic, claim.queue_id)
+        end = self._end_of(claim.topic, claim.queue_id)
         is_in_order = offset == stored or stored < offset <= end
         if (is_in_order and not is_marked) or (claim.lock_epoch is None and self.legacy == _OFF):
             return None
-        if self._lock(claim) is None and not self._tables.locks.was_freed(_key(claim), now_ms):
+        if self._lock(claim) is None and not self._locks.was_freed(_key(claim), now_ms):
             return None  # the group locks no queues
         if is_marked:
             remark = f"the offset of {_name(claim)} was reset; until its owner commits the new one, no other is stored"
@@ -169,15 +161,10 @@ class FenceChecks:
         remark = f"{_name(claim)} is committed up to {stored}, and {offset} is lower; {_HOW_TO_RESET}"
         return Denial(Reason.BACKWARDS, ResponseCode.SYSTEM_ERROR, remark)
 
-    def _broadcasts(self, group: str) -> bool:
-        """Orderly members of a broadcasting group lock queues too, and each of them pulls all queues."""
-        members = self._tables.consumers.groups.get(group)
-        return members is not None and members.message_model is MessageModel.BROADCASTING
-
     def _counted(self, connection: Connection, claim: Claiming, act: Act, denial: Denial, now_ms: int) -> Denial | None:
         """Count and log a denial. Returns it, unless the request is served with a warning."""
         refused = self._refuses(claim)
-        counts = self.denials.refused if refused else self.denials.served
+        counts = self._denials.refused if refused else self._denials.served
         counts[act, denial.reason] += 1
         times = self._throttle.times((act, denial.reason, refused), now_ms)
         if times:
@@ -211,11 +198,11 @@ class FenceChecks:
         if self.resets:
             self.resets.end(_key(claim))
         if alone and claim.lock_epoch is None:
-            self._tables.locks.committed(*_key(claim), now_ms)
+            self._locks.committed(*_key(claim), now_ms)
 
     def begin_epoch(self, connection: Connection, claim: Claiming, now_ms: int) -> LockGrant | Denial:
         """Begin a new period of the owner that presents its epoch."""
-        grant = self._tables.locks.begin_epoch(
+        grant = self._locks.begin_epoch(
             claim.consumer_group,
             (claim.topic, claim.queue_id),
             claim.lock_client_id or "",
@@ -227,7 +214,7 @@ class FenceChecks:
 
     def are_locked(self, consumer_group: str, topic: str, queue_ids: Iterable[int], now_ms: int) -> bool:
         """Whether one of the queues has an owner, or had one not long ago."""
-        was_freed, keys = self._tables.locks.was_freed, [(consumer_group, topic, queue_id) for queue_id in queue_ids]
+        was_freed, keys = self._locks.was_freed, [(consumer_group, topic, queue_id) for queue_id in queue_ids]
         return any(self._find(key) is not None or was_freed(key, now_ms) for key in keys)
 
     def reset(self, consumer_group: str, topic: str, offsets: Mapping[int, int], now_ms: int) -> None:

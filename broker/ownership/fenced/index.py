@@ -11,7 +11,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.fenced.period import FencedLock
 from lockstep.broker.ownership.fenced.states import LockState
 from lockstep.broker.ownership.fenced.waiters import QueueKey
-from lockstep.broker.ownership.rocketmq_locks import KEPT_LIVES
+from lockstep.broker.ownership.port import KEPT_LIVES
 from lockstep.protocol.bodies.locks import LockBatchBody
 
 __all__ = ["TAKEN_AT_ONCE_MAX", "DueLocks", "LockIndex"]

@@ -6,53 +6,24 @@ docs/fencing.md has the rules; broker/ownership/fenced/states.py is the table of
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.ownership.answers import FenceAnswer, LockAnswer, LockOutcome
 from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.fenced.index import DueLocks, LockIndex
 from lockstep.broker.ownership.fenced.period import Epochs, FencedLock, FenceSettings
 from lockstep.broker.ownership.fenced.states import TRANSITIONS, LockEvent, LockState
 from lockstep.broker.ownership.fenced.waiters import LockWaiters, QueueKey
-from lockstep.broker.ownership.rocketmq_locks import KEPT_LIVES, LockOutcome
+from lockstep.broker.ownership.port import KEPT_LIVES
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.store.format.lock_table import StoredLock
 
-__all__ = ["ChangeCause", "FenceAnswer", "FenceSettings", "FencedAnswer", "FencedLock", "FencedLocks", "StoredLock"]
+__all__ = ["FenceSettings", "FencedLock", "FencedLocks", "StoredLock"]
 
 # Java unlocks a queue before it commits its last offset.
 _LEGACY_UNLOCK_MS: Final = 1000
-
-
-class FenceAnswer(Enum):
-    """The answer to a request under an epoch; the names are those of the response codes."""
-
-    OK = "ok"
-    FENCED = "fenced"  # another client has the queue, or had it since
-    NOT_HELD = "not held"  # no client has it
-    STALE = "stale"  # the same client has a newer epoch of it
-
-
-class FencedAnswer(NamedTuple):
-    """The result for one queue of a lock or unlock request.
-
-    Args:
-        grant: Epoch and lease, when the client owns the queue now.
-        fence: FENCED, NOT_HELD or STALE, when a request under an epoch was refused.
-        other: The owner, or the last one when it was taken over.
-        age_ms: Since the last renewal.
-        wait_ms: Until the time of the owner ends, when a claim was refused.
-    """
-
-    queue: MessageQueue
-    outcome: LockOutcome
-    grant: LockGrant | None = None
-    fence: FenceAnswer = FenceAnswer.OK
-    other: str | None = None
-    age_ms: int = 0
-    wait_ms: int = 0
 
 
 class _Asker(NamedTuple):
@@ -111,9 +82,17 @@ class FencedLocks:
         self._grace_ends_ms = ends_ms
 
     @property
-    def graced(self) -> bool:
-        """The grace period was not over when `due` was called last."""
-        return self._grace_ends_ms is not None
+    def lease_ms(self) -> int:
+        return self.settings.lease_ms
+
+    @property
+    def last_epoch(self) -> int:
+        return self.epochs.last
+
+    @property
+    def head(self) -> tuple[int, bool]:
+        """The boot of its epochs, and whether the grace period was not over when `due` was called last."""
+        return self.epochs.boot, self._grace_ends_ms is not None
 
     def in_grace(self, now_ms: int) -> bool:
         return self._grace_ends_ms is not None and now_ms < self._grace_ends_ms
@@ -128,7 +107,7 @@ class FencedLocks:
         epochs: Iterable[int] | None,
         connection: Connection,
         now_ms: int,
-    ) -> list[FencedAnswer]:
+    ) -> list[LockAnswer]:
         """Claim or renew. Returns one answer for each queue, in order.
 
         Args:
@@ -148,7 +127,7 @@ class FencedLocks:
             self._locks.renew(locks, connection, now_ms, self.settings.lease_ms)
         return locks is not None
 
-    def _claim(self, asker: _Asker, queue: MessageQueue, now_ms: int) -> FencedAnswer:
+    def _claim(self, asker: _Asker, queue: MessageQueue, now_ms: int) -> LockAnswer:
         group, key = asker.consumer_group, (queue.topic, queue.queue_id)
         lock = self._settled(group, key, now_ms)
         if lock is None:
@@ -156,9 +135,9 @@ class FencedLocks:
             # over.
             if self._grace_ends_ms is not None and self.in_grace(now_ms):
                 self.waiters.add(group, queue, asker.connection, fenced=asker.fenced)
-                return FencedAnswer(queue, LockOutcome.REFUSED, wait_ms=self._grace_ends_ms - now_ms)
+                return LockAnswer(queue, LockOutcome.REFUSED, wait_ms=self._grace_ends_ms - now_ms)
             if not self._has_capacity(group, now_ms):
-                return FencedAnswer(queue, LockOutcome.TABLE_FULL)
+                return LockAnswer(queue, LockOutcome.TABLE_FULL)
             return self._grant(asker, queue, LockOutcome.GRANTED, now_ms)
         same = lock.client_id == asker.client_id
         if lock.state is LockState.ENDED:
@@ -173,9 +152,9 @@ class FencedLocks:
         self.waiters.add(group, queue, asker.connection, fenced=asker.fenced)
         self._watch(lock)
         age_ms, wait_ms = now_ms - lock.renewed_ms, lock.ends_ms - now_ms
-        return FencedAnswer(queue, LockOutcome.REFUSED, None, FenceAnswer.OK, lock.client_id, age_ms, wait_ms)
+        return LockAnswer(queue, LockOutcome.REFUSED, lock.client_id, age_ms, wait_ms)
 
-    def _renew_or_reclaim(self, asker: _Asker, queue: MessageQueue, epoch: int, now_ms: int) -> FencedAnswer:
+    def _renew_or_reclaim(self, asker: _Asker, queue: MessageQueue, epoch: int, now_ms: int) -> LockAnswer:
         group, key = asker.consumer_group, (queue.topic, queue.queue_id)
         lock = self._settled(group, key, now_ms)
         if lock is not None and lock.epoch == epoch and lock.client_id == asker.client_id and lock.is_live(now_ms):
@@ -186,7 +165,7 @@ class FencedLocks:
             return self._grant(asker, queue, LockOutcome.REACQUIRED, now_ms, epoch=epoch)
         fence = self.check(group, *key, asker.client_id, epoch, now_ms, needs_lease=True)
         owner = lock.client_id if lock is not None and lock.is_live(now_ms) else None
-        return FencedAnswer(queue, LockOutcome.REFUSED, fence=fence, other=owner)
+        return LockAnswer(queue, LockOutcome.REFUSED, fence=fence, other=owner)
 
     def _grant(
         self,
@@ -196,7 +175,7 @@ class FencedLocks:
         now_ms: int,
         last: FencedLock | None = None,
         epoch: int = 0,
-    ) -> FencedAnswer:
+    ) -> LockAnswer:
         """Begin a period of ownership. `epoch`: of a period that is reclaimed. `last`: the lock that has ended."""
         (group, client_id, fenced, connection), lease_ms = asker, self.settings.lease_ms
         begun = StoredLock(group, queue, client_id, fenced, epoch or self.epochs.next(), lease_ms, now_ms)
@@ -213,14 +192,14 @@ class FencedLocks:
             self._watch(lock)
         cause = ChangeCause.RECLAIMED if epoch else ChangeCause.TAKEN_OVER if last is not None else ChangeCause.GRANTED
         self._changed(lock, old, client_id, cause, now_ms)
-        return FencedAnswer(queue, outcome, LockGrant(lock.epoch, lease_ms), FenceAnswer.OK, old, age_ms)
+        return LockAnswer(queue, outcome, old, age_ms, grant=LockGrant(lock.epoch, lease_ms))
 
-    def _renew(self, lock: FencedLock, asker: _Asker, queue: MessageQueue, now_ms: int) -> FencedAnswer:
+    def _renew(self, lock: FencedLock, asker: _Asker, queue: MessageQueue, now_ms: int) -> LockAnswer:
         lease_ms, age_ms = self.settings.lease_ms, now_ms - lock.renewed_ms
         if lock.state is not LockState.HELD:
             self._move(lock, LockEvent.RENEW, now_ms)
         self._locks.renew([lock], asker.connection, now_ms, lease_ms)
-        return FencedAnswer(queue, LockOutcome.RENEWED, LockGrant(lock.epoch, lease_ms), age_ms=age_ms)
+        return LockAnswer(queue, LockOutcome.RENEWED, age_ms=age_ms, grant=LockGrant(lock.epoch, lease_ms))
 
     def unlock_batch(
         self,
@@ -229,7 +208,7 @@ class FencedLocks:
         queues: Iterable[MessageQueue],
         epochs: Iterable[int] | None,
         now_ms: int,
-    ) -> list[FencedAnswer]:
+    ) -> list[LockAnswer]:
         """Release the queues that the client owns under these epochs. Returns REFUSED for each of the others.
 
         An unmodified client's queue is free at its next commit (`committed`), when it leaves, or after 1 s.
@@ -240,7 +219,7 @@ class FencedLocks:
             fence = self._check(lock, client_id, epoch, now_ms)
             if lock is None or fence is not FenceAnswer.OK:
                 owner = lock.client_id if lock is not None else None
-                refused.append(FencedAnswer(queue, LockOutcome.REFUSED, fence=fence, other=owner))
+                refused.append(LockAnswer(queue, LockOutcome.REFUSED, fence=fence, other=owner))
             elif epoch is not None:
                 self._move(lock, LockEvent.UNLOCK, now_ms)
             elif self._move(lock, LockEvent.LEGACY_UNLOCK, now_ms) and lock.state is LockState.RELEASING:

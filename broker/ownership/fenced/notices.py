@@ -1,19 +1,12 @@
 """Tells clients that wait for a lock that queues are free, and logs why periods of ownership ended."""
 
-from collections.abc import Callable
 from typing import Final
 
 from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.fenced.locks import FencedLocks
-from lockstep.broker.ownership.fenced.waiters import Woken
-from lockstep.broker.sliced_work import SlicedWork, Steps
-from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.bodies.locks import LocksReleasedBody
-from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.command import RemotingCommand
+from lockstep.broker.ownership.port import Around
+from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.epochs import epoch_text
-from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader
-from lockstep.remoting.logs import EventLog
 
 __all__ = ["LockNotices"]
 
@@ -31,17 +24,13 @@ _LOGGED: Final = (
 
 
 class LockNotices:
-    """Each waiting connection gets one request for each group and turn of the loop, however many queues are free.
+    """Each waiting connection is told once for each group and turn of the loop, however many queues are free."""
 
-    Args:
-        may_notify: Whether members of a group are notified of changes; clients that send no epochs get such a notice.
-    """
-
-    def __init__(self, locks: FencedLocks, work: SlicedWork, may_notify: Callable[[str], bool], log: EventLog) -> None:
+    def __init__(self, locks: FencedLocks, around: Around) -> None:
         self._locks = locks
-        self._work = work
-        self._may_notify = may_notify
-        self._log = log
+        self._work = around.work
+        self._tell_free = around.tell_free
+        self._log = around.log
         self._ended: dict[tuple[str, str, ChangeCause], list[OwnerChange]] = {}
 
     def owner_changed(self, change: OwnerChange) -> None:
@@ -61,20 +50,11 @@ class LockNotices:
             self._log_ended()
             sent_count = 0
             for woken in (yield from self._locks.waiters.take()):
-                self._notify(woken)
+                self._tell_free(woken.connection, woken.consumer_group, woken.queues, woken.fenced)
                 sent_count += 1 + len(woken.queues) // _QUEUES_A_NOTICE
                 if sent_count >= _NOTICES_A_STEP:
                     sent_count = 0
                     yield None
-
-    def _notify(self, woken: Woken) -> None:
-        group, connection, fenced, queues = woken
-        if fenced:
-            body = encode_body(LocksReleasedBody(group, queues), connection.serialize_type)
-            connection.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))
-        elif self._may_notify(group):
-            header = NotifyConsumerIdsChangedRequestHeader(group)
-            connection.send_one_way(RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
 
     def _log_ended(self) -> None:
         ended, self._ended = self._ended, {}

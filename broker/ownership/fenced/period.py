@@ -94,11 +94,10 @@ class FencedLock:
     def key(self) -> QueueKey:
         return self.queue.topic, self.queue.queue_id
 
-    def kept(self, committed_offset: int) -> StoredLock:
+    def kept(self) -> StoredLock:
         return StoredLock(
-            self.consumer_group, self.queue, self.client_id, self.fenced, self.epoch, self.lease_ms, self.acquired_ms,
-            committed_offset,
-        )  # fmt: skip
+            self.consumer_group, self.queue, self.client_id, self.fenced, self.epoch, self.lease_ms, self.acquired_ms
+        )
 
     def is_live(self, now_ms: int) -> bool:
         """Whether its client owns the queue now. A lock that has ended stays until the next owner."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.messages.delays.levels import DELAY_LEVELS, parse_delay_levels
+from lockstep.broker.delay_levels import DELAY_LEVELS, parse_delay_levels
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.remoting.settings import SettingError

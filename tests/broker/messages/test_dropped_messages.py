@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from lockstep.broker.catalog.offsets import ConsumerOffsetManager
-from lockstep.broker.messages.delays.levels import parse_delay_levels
+from lockstep.broker.delay_levels import parse_delay_levels
 from lockstep.broker.messages.delays.service import DelayService
 from lockstep.broker.messages.dropped_messages import DroppedMessages
 from lockstep.broker.sliced_work import SlicedWork

@@ -25,7 +25,7 @@ def test_a_lock_request_has_a_client_id_of_512_characters_at_most(code: RequestC
     assert peer.answer(code, None, LockBatchBody("G", LONG_ID[1:], (QUEUE,))).code == 0
     with pytest.raises(BodyError, match="clientId has 513 characters"):
         peer.answer(code, None, LockBatchBody("G", LONG_ID, (QUEUE,)))
-    assert len(peer.broker.locks) == (code == R.LOCK_BATCH_MQ)
+    assert len(peer.broker.ownership.table) == (code == R.LOCK_BATCH_MQ)
 
 
 def test_a_heartbeat_has_names_of_bounded_length() -> None:

@@ -197,5 +197,4 @@ def next_offset(reply: RemotingCommand | None) -> tuple[int, int]:
 
 
 def refused(world: World) -> dict[tuple[Act, Reason], int]:
-    assert world.broker.fence is not None
-    return dict(world.broker.fence.checks.denials.refused)
+    return dict(world.broker.ownership.denials.refused)

@@ -3,14 +3,17 @@
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.ownership.answers import FenceAnswer, LockAnswer
 from lockstep.broker.ownership.changes import OwnerChange
-from lockstep.broker.ownership.fenced.locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings
+from lockstep.broker.ownership.fenced.locks import FencedLocks, FenceSettings
+from lockstep.broker.ownership.fenced.ownership import FencedOwnership
 from lockstep.broker.ownership.fenced.waiters import Woken
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, FakeConnection
 
-__all__ = ["DELAY_MS", "LEASE_MS", "LEGACY_MS", "QUEUE", "Fences", "steps_of"]
+__all__ = ["DELAY_MS", "LEASE_MS", "LEGACY_MS", "QUEUE", "Fences", "fenced", "steps_of"]
 
 T = TypeVar("T")
 
@@ -30,6 +33,12 @@ def steps_of(steps: Generator[None, None, T]) -> T:
             return result
 
 
+def fenced(broker: Broker) -> FencedOwnership:
+    """The ownership of a broker with fenced locks."""
+    assert isinstance(broker.ownership, FencedOwnership)
+    return broker.ownership
+
+
 class Fences:
     """`locks` with RocketMQ's lease and the default delays. Connections have names: a client's first one has its id."""
 
@@ -46,7 +55,7 @@ class Fences:
 
     def ask(
         self, client_id: str, epoch: int | None, now_ms: int, queue: MessageQueue = QUEUE, connection: str = ""
-    ) -> FencedAnswer:
+    ) -> LockAnswer:
         epochs = None if epoch is None else [epoch]
         over = self.connection(connection or client_id)
         (answer,) = self.locks.try_lock_batch("G", client_id, [queue], epochs, over, now_ms)
@@ -67,7 +76,7 @@ class Fences:
         assert answer.grant is None or answer.grant.epoch == epoch
         return answer.grant is not None
 
-    def unlock(self, client_id: str, epoch: int | None, now_ms: int) -> list[FencedAnswer]:
+    def unlock(self, client_id: str, epoch: int | None, now_ms: int) -> list[LockAnswer]:
         return self.locks.unlock_batch("G", client_id, [QUEUE], None if epoch is None else [epoch], now_ms)
 
     def check(self, client_id: str, epoch: int, now_ms: int, *, pull: bool = False) -> str:
@@ -96,5 +105,5 @@ class Fences:
         return steps_of(self.locks.waiters.take())
 
     @staticmethod
-    def epoch_of(answer: FencedAnswer) -> int:
+    def epoch_of(answer: LockAnswer) -> int:
         return answer.grant.epoch if answer.grant is not None else 0

@@ -16,6 +16,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from lockstep.simulation import SimRuntime, World
 from tests.broker.helpers import FakeConnection, RecordingLog, over_the_wire, queues_of, send_header
+from tests.broker.ownership.fences import fenced
 
 __all__ = ["LEASE_MS", "QUEUES", "KeptFences"]
 
@@ -73,8 +74,7 @@ class KeptFences:
 
     @property
     def locks(self) -> FencedLocks:
-        assert self.broker.fenced is not None
-        return self.broker.fenced
+        return fenced(self.broker).table
 
     def events(self, *names: str) -> list[dict[str, Any]]:
         return [fields for _, event, fields in self.log.events if event in names]

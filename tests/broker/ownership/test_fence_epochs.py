@@ -12,6 +12,7 @@ from lockstep.protocol.headers.messaging import (
     QueryConsumerOffsetRequestHeader,
 )
 from tests.broker.ownership.fence_clients import Ours, World, committed, next_offset, refused
+from tests.broker.ownership.fences import fenced
 
 C = ResponseCode
 LEASE_MS = 60_000
@@ -103,8 +104,7 @@ def test_nothing_begins_in_a_period_that_has_ended(world: World, act: Act) -> No
     """Also when the request was read before a timer noticed the end."""
     client = world.ours("a")
     assert client.lock()
-    assert world.broker.fenced is not None
-    world.broker.fenced.due(world.now_ms + LEASE_MS)
+    fenced(world.broker).table.due(world.now_ms + LEASE_MS)
     assert code_of(client, act, client.epoch) == C.NOT_HELD
 
 

@@ -13,6 +13,7 @@ from lockstep.protocol.headers.messaging import (
     UpdateConsumerOffsetRequestHeader,
 )
 from tests.broker.ownership.fence_clients import Java, World, committed, next_offset, refused
+from tests.broker.ownership.fences import fenced
 
 C = ResponseCode
 MARK_MS, LEASE_MS = 30_000, 60_000
@@ -138,12 +139,10 @@ def test_an_owner_that_does_not_know_that_its_lock_ended_undoes_no_reset(world: 
 
 def test_an_owner_that_reclaims_its_queue_undoes_no_reset(world: World) -> None:
     """The broker had lost its lock table when the offset was reset; the owner goes on where it was."""
-    locks, ours = world.broker.fenced, world.ours("a")
-    assert locks is not None
-    assert world.broker.fence is not None
+    locks, ours = fenced(world.broker).table, world.ours("a")
     locks.begin_grace(world.now_ms + LEASE_MS)
     world.broker.catalog.offsets.commit("G", "T", 0, 0)
-    world.broker.fence.checks.reset("G", "T", {0: 0}, world.now_ms)
+    fenced(world.broker).checks.reset("G", "T", {0: 0}, world.now_ms)
     assert ours.lock(epoch=locks.epochs.next())
     assert ours.commit(6).code == C.SYSTEM_ERROR
     assert committed(world) == 0
@@ -176,11 +175,10 @@ def test_marks_do_not_stay(world: World) -> None:
     """The broker's scan of each 10 s removes those whose time is over."""
     member(world)
     reset(world, START)
-    assert world.broker.fence is not None
-    assert len(world.broker.fence.checks.resets) == 4
+    assert len(fenced(world.broker).checks.resets) == 4
     world.wait(MARK_MS)
     world.broker.scan(world.now_ms)
-    assert len(world.broker.fence.checks.resets) == 0
+    assert len(fenced(world.broker).checks.resets) == 0
 
 
 def test_a_refused_commit_in_a_reset_says_why(world: World) -> None:

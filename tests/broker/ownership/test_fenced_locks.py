@@ -2,8 +2,9 @@
 
 import pytest
 
-from lockstep.broker.ownership.fenced.locks import ChangeCause, FenceAnswer
-from lockstep.broker.ownership.rocketmq_locks import KEPT_LIVES, LockOutcome
+from lockstep.broker.ownership.answers import FenceAnswer, LockAnswer, LockOutcome
+from lockstep.broker.ownership.changes import ChangeCause
+from lockstep.broker.ownership.port import KEPT_LIVES
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.epochs import COUNTER_MAX, make_epoch
 from lockstep.protocol.model import MessageQueue
@@ -156,7 +157,7 @@ def test_the_three_answers() -> None:
     fences.unlock("a", second, NOW_MS)
     fences.claim("b", NOW_MS)
     assert fences.check("a", second, NOW_MS) == "FENCED"
-    assert fences.ask("a", second, NOW_MS)[2:5] == (None, FenceAnswer.FENCED, "b")
+    assert fences.ask("a", second, NOW_MS) == LockAnswer(QUEUE, LockOutcome.REFUSED, "b", fence=FenceAnswer.FENCED)
     assert fences.locks.refusals == {FenceAnswer.FENCED: 4, FenceAnswer.NOT_HELD: 2, FenceAnswer.STALE: 2}
 
 

@@ -24,6 +24,7 @@ from lockstep.protocol.headers.messaging import (
     UnregisterClientRequestHeader,
 )
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, queues_of
+from tests.broker.ownership.fences import fenced
 
 R = RequestCode
 LEASE_MS = 60_000
@@ -73,8 +74,7 @@ class Clients:
     def end_locks(self) -> None:
         """What the timer of the server does when a lease or lock delay is over."""
         broker = self.first.broker
-        assert broker.fence is not None
-        broker.fence.end_locks(self.first.now_ms)
+        broker.ownership.end_due(self.first.now_ms)
 
     def unlock(self, name: str, *epochs: int) -> None:
         body = LockBatchBody("G", name, (FIRST, SECOND)[: len(epochs) or 1], epochs or None)
@@ -177,14 +177,12 @@ def test_a_lost_connection_begins_the_delay_and_its_end_is_told() -> None:
     epoch = clients.claim("a")
     clients.claim("b")
     broker, gone = clients.first.broker, clients["a"].connection
-    assert broker.fence is not None
     broker.on_closed(gone)
-    broker.fence.connection_ended(gone, clients.first.now_ms)
+    broker.ownership.connection_ended(gone, clients.first.now_ms)
     assert clients.lock("c", 0).refusals == (LockRefusal(FIRST, "HELD", "a", 3000),)
-    assert broker.fenced is not None
-    assert broker.fenced.next_due_ms == NOW_MS + 3000
+    assert fenced(broker).table.next_due_ms == NOW_MS + 3000
     clients.pass_ms(3000)
-    broker.fence.end_locks(clients.first.now_ms)
+    broker.ownership.end_due(clients.first.now_ms)
     assert clients.told("b") == clients.told("c") == [(R.LOCKS_RELEASED, LocksReleasedBody("G", (FIRST,)))]
     assert clients.claim("b") > epoch
     events = [event for event in clients.first.log.events if event[1] in ("locks_delayed", "lock_ended")]
@@ -201,16 +199,14 @@ def test_many_locks_of_a_connection_end_in_steps() -> None:
     clients.first.make_topics("many", queue_nums=450)
     assert clients["a"].answer(R.LOCK_BATCH_MQ, None, LockBatchBody("G", "a", queues, (0,) * 450)).code == 0
     broker, gone, turns = clients.first.broker, clients["a"].connection, list[Callable[[], None]]()
-    assert broker.fence is not None
-    assert broker.fenced is not None
     broker.work.soon = turns.append
-    broker.fence.connection_ended(gone, clients.first.now_ms)
+    broker.ownership.connection_ended(gone, clients.first.now_ms)
     while turns:
         clients.pass_ms(10)
         turns.pop(0)()
     counts = [fields["count"] for _, event, fields in clients.first.log.events if event == "locks_delayed"]
     assert counts == [200, 200, 50]
-    locks = [broker.fenced.entry("G", "many", queue.queue_id) for queue in queues]
+    locks = [fenced(broker).table.entry("G", "many", queue.queue_id) for queue in queues]
     assert {lock and lock.ends_ms for lock in locks} == {NOW_MS + 3000}
 
 
@@ -219,10 +215,9 @@ def test_an_end_that_the_broker_decided_on_is_no_delay() -> None:
     clients = Clients()
     clients.claim("a")
     broker, gone = clients.first.broker, clients["a"].connection
-    assert broker.fence is not None
     gone.ended_by_peer = False
     broker.on_closed(gone)
-    broker.fence.connection_ended(gone, clients.first.now_ms)
+    broker.ownership.connection_ended(gone, clients.first.now_ms)
     clients.pass_ms(LEASE_MS - 1)
     assert clients.claim("b") == 0
     clients.pass_ms(1)
@@ -251,8 +246,7 @@ def test_rows_show_epoch_draining_and_who_waits() -> None:
     reply = clients["a"].answer(R.LIST_LOCKS, ListLocksRequestHeader("G"))
     (row,) = decode_body(LockTableBody, reply.body, reply.serialize_type).rows
     assert row == ("G", FIRST, "a", 1000, LEASE_MS - 1001, 1000, epoch, False, 1)
-    assert clients.first.broker.fence is not None
-    clients.first.broker.fence.connection_ended(clients["a"].connection, NOW_MS + 1000)
+    clients.first.broker.ownership.connection_ended(clients["a"].connection, NOW_MS + 1000)
     reply = clients["b"].answer(R.LIST_LOCKS, ListLocksRequestHeader("G"))
     (row,) = decode_body(LockTableBody, reply.body, reply.serialize_type).rows
     assert (row.remaining_ms, row.draining) == (2999, True)
@@ -264,7 +258,7 @@ def test_a_faithful_broker_ignores_epochs() -> None:
     reply = peer.answer(R.LOCK_BATCH_MQ, None, LockBatchBody("G", "a", (FIRST,), (0,)))
     assert decode_body(LockOkBody, reply.body, reply.serialize_type) == LockOkBody((FIRST,))
     assert peer.answer(R.UNLOCK_BATCH_MQ, None, LockBatchBody("G", "a", (FIRST,), (1,))).code == 0
-    assert len(peer.broker.locks) == 0
+    assert len(peer.broker.ownership.table) == 0
 
 
 def test_a_silent_owner_leaves_its_group_when_its_lease_ends() -> None:
@@ -317,21 +311,19 @@ def test_an_owner_that_is_silent_in_one_group_leaves_that_group() -> None:
     assert clients.members() == ()
 
 
-def test_one_look_for_a_silent_owner_serves_all_its_leases_that_end_together() -> None:
+def test_one_look_for_a_silent_owner_serves_all_its_leases_that_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look reads all locks of a connection: one for each of thousands of leases would stop the loop for a minute."""
     clients = Clients()
-    fence = clients.first.broker.fence
-    assert fence is not None
-    looks: list[tuple[str, str, int]] = []
-    fence.on_silent = lambda *look: looks.append(look)
+    looks: list[int] = []
+    monkeypatch.setattr(fenced(clients.first.broker).table, "is_silent", lambda _lock, now_ms: looks.append(now_ms))
     clients.lock("a", 0, 0)
     clients.pass_ms(LEASE_MS)
     clients.end_locks()
-    assert looks == [("G", "a", NOW_MS + LEASE_MS)]
+    assert looks == [NOW_MS + LEASE_MS]
     clients.lock("a", 0, 0)
     clients.pass_ms(LEASE_MS)
     clients.end_locks()
-    assert looks[1:] == [("G", "a", NOW_MS + 2 * LEASE_MS)]
+    assert looks[1:] == [NOW_MS + 2 * LEASE_MS]
 
 
 @pytest.mark.parametrize("encoding", list(SerializeType), ids=lambda t: t.name)
@@ -347,7 +339,7 @@ def test_a_renewal_of_all_queues_has_the_same_answer_by_the_shorter_way(encoding
         renewed = peer.answer(R.LOCK_BATCH_MQ, None, LockBatchBody("G", "c", (FIRST, SECOND), epochs))
         assert len(decode_body(LockOkBody, renewed.body, encoding).grants or ()) == 2
         assert log_debug is ("lock_renewed" in peer.log.names())
-        seen.append((renewed.body, tuple(peer.broker.locks.rows(peer.now_ms))))
+        seen.append((renewed.body, tuple(peer.broker.ownership.table.rows(peer.now_ms))))
     assert seen[0] == seen[1]
 
 
@@ -361,5 +353,5 @@ def test_a_renewal_of_some_queues_is_answered_for_each() -> None:
     assert renewal.grants == (LockGrant(grants[0].epoch, LEASE_MS),)
     assert [refusal.answer for refusal in renewal.refusals or ()] == ["STALE"]
     clients.pass_ms(1)
-    remaining_ms = [row.remaining_ms for row in tuple(clients.first.broker.locks.rows(clients.first.now_ms))]
+    remaining_ms = [row.remaining_ms for row in tuple(clients.first.broker.ownership.table.rows(clients.first.now_ms))]
     assert remaining_ms == [LEASE_MS - 2, -1]

@@ -72,8 +72,7 @@ def test_owners_of_a_fenced_lock() -> None:
     lock(peer, "a", epochs=(0,))
     lock(peer.beside(), "b", epochs=(0,))
     peer.now_ms += LIFE_MS
-    assert peer.broker.fence is not None
-    peer.broker.fence.end_locks(peer.now_ms)
+    peer.broker.ownership.end_due(peer.now_ms)
     beside = peer.beside()
     beside.now_ms = peer.now_ms + 40
     lock(beside, "b", epochs=(0,))

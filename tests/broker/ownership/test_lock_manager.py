@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.ownership.rocketmq_locks import KEPT_LIVES, LockAnswer, LockOutcome, RebalanceLockManager
+from lockstep.broker.ownership.answers import LockAnswer, LockOutcome
+from lockstep.broker.ownership.port import KEPT_LIVES
+from lockstep.broker.ownership.rocketmq_locks import RebalanceLockManager
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, queues_of
 
@@ -27,9 +29,9 @@ def test_a_lock_is_not_lost_at_its_life_and_lost_a_millisecond_later() -> None:
     """At 60 000 ms after the last renewal another is refused; at 60 001 it takes over."""
     locks = RebalanceLockManager(LIFE_MS)
     one(locks, "a", NOW_MS)
-    assert one(locks, "b", NOW_MS + LIFE_MS) == (QUEUE, LockOutcome.REFUSED, "a", LIFE_MS)
-    assert one(locks, "b", NOW_MS + LIFE_MS + 1) == (QUEUE, LockOutcome.TAKEN_OVER, "a", LIFE_MS + 1)
-    assert one(locks, "a", NOW_MS + LIFE_MS + 1) == (QUEUE, LockOutcome.REFUSED, "b", 0)
+    assert one(locks, "b", NOW_MS + LIFE_MS)[:4] == (QUEUE, LockOutcome.REFUSED, "a", LIFE_MS)
+    assert one(locks, "b", NOW_MS + LIFE_MS + 1)[:4] == (QUEUE, LockOutcome.TAKEN_OVER, "a", LIFE_MS + 1)
+    assert one(locks, "a", NOW_MS + LIFE_MS + 1)[:4] == (QUEUE, LockOutcome.REFUSED, "b", 0)
 
 
 def test_a_renewal_prolongs_a_lock_from_when_it_was_made() -> None:
@@ -47,7 +49,7 @@ def test_an_owner_that_comes_back_too_late_starts_anew() -> None:
     locks = RebalanceLockManager(LIFE_MS)
     one(locks, "a", NOW_MS)
     late_ms = NOW_MS + LIFE_MS + 1
-    assert one(locks, "a", late_ms) == (QUEUE, LockOutcome.REACQUIRED, "a", LIFE_MS + 1)
+    assert one(locks, "a", late_ms)[:4] == (QUEUE, LockOutcome.REACQUIRED, "a", LIFE_MS + 1)
     assert next(iter(locks.rows(late_ms))).held_ms == 0
 
 
@@ -55,7 +57,7 @@ def test_only_the_owner_unlocks() -> None:
     """Another's unlock changes nothing; the owner's frees the queue at once."""
     locks = RebalanceLockManager(LIFE_MS)
     one(locks, "a", NOW_MS)
-    assert locks.unlock_batch("G", "b", [QUEUE], NOW_MS) == [(QUEUE, LockOutcome.REFUSED, "a", 0)]
+    assert locks.unlock_batch("G", "b", [QUEUE], NOW_MS) == [LockAnswer(QUEUE, LockOutcome.REFUSED, "a")]
     assert one(locks, "b", NOW_MS + 1).outcome is LockOutcome.REFUSED
     assert locks.unlock_batch("G", "a", [QUEUE], NOW_MS) == []
     assert one(locks, "b", NOW_MS + 1).outcome is LockOutcome.GRANTED
@@ -64,7 +66,7 @@ def test_only_the_owner_unlocks() -> None:
 def test_unlocking_what_nobody_holds_is_answered_and_changes_nothing() -> None:
     """An unknown group or queue is no error."""
     locks = RebalanceLockManager(LIFE_MS)
-    assert locks.unlock_batch("G", "a", [QUEUE], NOW_MS) == [(QUEUE, LockOutcome.REFUSED, None, 0)]
+    assert locks.unlock_batch("G", "a", [QUEUE], NOW_MS) == [LockAnswer(QUEUE, LockOutcome.REFUSED, None)]
     assert tuple(locks.rows(NOW_MS)) == ()
 
 

@@ -7,7 +7,7 @@ from functools import wraps
 
 import pytest
 
-from lockstep.broker.ownership.fenced.locks import ChangeCause
+from lockstep.broker.ownership.changes import ChangeCause
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockRefusal
 from lockstep.protocol.codes import RequestCode, ResponseCode

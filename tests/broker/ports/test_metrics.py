@@ -125,7 +125,7 @@ def test_refused_requests_of_fenced_locks() -> None:
     peer.make_topics("T", queue_nums=1)
     peer.heartbeat("a", consumer("G", SubscriptionData("T")))
     peer.answer(RequestCode.LOCK_BATCH_MQ, None, LockBatchBody("G", "a", queues_of("T", 1), (0,)))
-    (row,) = tuple(peer.broker.locks.rows(peer.now_ms))
+    (row,) = tuple(peer.broker.ownership.table.rows(peer.now_ms))
     assert row.epoch is not None
     peer.answer(RequestCode.LOCK_BATCH_MQ, None, LockBatchBody("G", "a", queues_of("T", 1), (row.epoch,)))
     beside = peer.beside()

@@ -115,7 +115,7 @@ def protected(broker: Broker, name_server: NameServer, now_ms: int, half: int) -
             state["producers", name] = tuple(
                 sorted((each.client_id, each.last_update_ms) for each in channels.values())
             )
-    for row in tuple(broker.locks.rows(now_ms)):
+    for row in tuple(broker.ownership.table.rows(now_ms)):
         if not {row.consumer_group, row.queue.topic} <= _OPEN:
             state["lock", row.consumer_group, row.queue] = (row.client_id, now_ms - row.age_ms, row.epoch)
     if broker.acl is not None:

@@ -60,9 +60,7 @@ class Java:
 
 
 def refusals(cluster: Cluster) -> dict[str, int]:
-    fence = cluster.core().fence
-    assert fence is not None
-    return dict(fence.checks.denials.rows())
+    return dict(cluster.core().ownership.denials.rows())
 
 
 async def reset(cluster: Cluster) -> None:

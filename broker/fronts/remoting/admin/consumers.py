@@ -82,8 +82,7 @@ def clone_offsets(broker: Broker, connection: Connection, command: RemotingComma
             broker, connection, len(new) - len(broker.catalog.offsets.queues_of(header.dest_group, topic)), now_ms
         )
         broker.catalog.offsets.clone(header.src_group, header.dest_group, topic)
-        if broker.fence is not None:
-            broker.fence.checks.reset(header.dest_group, topic, new, now_ms)
+        broker.ownership.reset(header.dest_group, topic, new, now_ms)
     return command.reply(ResponseCode.SUCCESS)
 
 

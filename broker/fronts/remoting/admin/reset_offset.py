@@ -53,11 +53,9 @@ def _reset(
     table = yield from _new_offsets(broker, header, exact=command.serialize_type == SerializeType.MSGPACK)
     bodies = _Bodies(table)
     reply_body = yield from bodies.get(command.serialize_type)
-    fence = broker.fence
-    if fence is not None and not fence.checks.are_locked(header.group, header.topic, range(len(table)), now_ms):
-        fence = None
+    is_guarded = broker.ownership.are_guarded(header.group, header.topic, range(len(table)), now_ms)
     group = broker.members.consumers.groups.get(header.group)
-    if group is None and fence is None:
+    if group is None and not is_guarded:
         remark = (
             f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
             f"Timestamp: {header.timestamp}"
@@ -75,11 +73,11 @@ def _reset(
         if written_bytes > _WRITTEN_A_STEP:
             written_bytes = 0
             yield None
-    if fence is not None:
+    if is_guarded:
         offsets = {queue.queue_id: offset for queue, offset in table.items()}
         for queue_id, offset in offsets.items():
             broker.catalog.offsets.commit(header.group, header.topic, queue_id, offset)
-        fence.checks.reset(header.group, header.topic, offsets, now_ms)
+        broker.ownership.reset(header.group, header.topic, offsets, now_ms)
     broker.log.info("offsets_reset", group=header.group, topic=header.topic, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS, body=reply_body, remark=_REMARK)
 

@@ -9,7 +9,6 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.messages.stats import Totals
-from lockstep.broker.ownership.changes import ChangeCause
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import PROTOCOL_VERSION, ResponseCode
@@ -75,11 +74,8 @@ def _answer(broker: Broker, command: RemotingCommand, totals: Totals, now_ms: in
         **_traffic(broker, totals, now_ms),
         **_delays(broker),
     }
-    if broker.fence is not None:  # only here, not in RocketMQ
-        table |= {f"fence.{kind}": str(count) for kind, count in broker.fence.checks.denials.rows().items()}
-    if broker.fenced is not None:
-        changes = broker.fenced.changes
-        table |= {f"locks.{cause.name.lower()}": str(changes[cause]) for cause in ChangeCause if changes[cause]}
+    # From here on only here, not in RocketMQ.
+    table |= broker.ownership.runtime_rows()
     table |= {f"limits.{setting}": str(count) for setting, count in broker.limits.counts.items()}
     table |= {f"limitsMs.{setting}": str(last_ms) for setting, last_ms in broker.limits.last_ms.items()}
     return command.reply(ResponseCode.SUCCESS, body=encode_body(KvTable(table), command.serialize_type))

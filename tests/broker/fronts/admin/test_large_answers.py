@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.broker.catalog.members import ClientChannel
-from lockstep.broker.ownership.rocketmq_locks import RebalanceLockManager
 from lockstep.broker.sliced_work import STEPS_A_TURN
 from lockstep.protocol.bodies.admin import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
+from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.admin import (
@@ -80,8 +80,8 @@ def filled() -> Peer:
         broker.catalog.offsets.commit("G7", "T", number, number)
         for queue_id in range(16):
             broker.catalog.offsets.commit(f"G{number}", "U", queue_id, number)
-    assert isinstance(broker.locks, RebalanceLockManager)
-    broker.locks.try_lock_batch("G7", "c", [MessageQueue("T", "b", number) for number in range(2000)], NOW_MS)
+    queues = tuple(MessageQueue("T", "b", number) for number in range(2000))
+    broker.ownership.lock(LockBatchBody("G7", "c", queues), peer.connection, NOW_MS)
     broker.members.consumers.register(consumer("G7"), peer.connection, peer_channel())
     peer.send_many(2000)
     return peer
