@@ -175,7 +175,7 @@ async def _serve(options: "Options", log: "StartLog") -> int:
             _warn_if_open(options, log)
         for name, above, why in options.config.too_short_for_default_clients():
             given = getattr(options.config, name)
-            log.info(
+            log.warning(
                 "setting_needs_matching_clients", setting=name, given=given, default_clients_need_above=above, why=why
             )
         number = await stopped

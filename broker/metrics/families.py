@@ -56,7 +56,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         FamilyKind.HISTOGRAM, _NODE, "How long such a queue had no owner, since the last sign of the last one."
     ),
     "lockstep_queue_owner_changes_total": Family(
-        _C, (*_NODE, "consumer_group", "topic"), "How often a queue got an owner or lost it."
+        _C, (*_NODE, "consumer_group", "topic"), "How often a queue got another owner than before."
     ),
     "lockstep_fenced_total": Family(
         _C,

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Final
 
 from lockstep.broker.ownership.answers import LockOutcome
-from lockstep.protocol.bodies.lock_changes import LockChange
+from lockstep.protocol.model import MessageQueue
 
 __all__ = ["HANDOVER_BUCKETS_S", "LockCounts"]
 
@@ -20,7 +20,7 @@ class LockCounts:
     Attributes:
         outcomes: Queues in lock requests, by the answer.
         takeovers: Queues that went to another client, by why the last period of ownership ended.
-        owner_changes: (consumer group, topic) -> how often a queue got an owner or lost it.
+        owner_changes: (consumer group, topic) -> how often a queue got another owner than before.
         handovers: How many takeovers took up to each of `HANDOVER_BUCKETS_S`, and longer.
     """
 
@@ -32,12 +32,12 @@ class LockCounts:
         self.handovers = [0] * (len(HANDOVER_BUCKETS_S) + 1)
         self.handover_seconds = 0.0
 
-    def changed(self, change: LockChange) -> None:
-        key = (change.consumer_group, change.queue.topic)
-        if not change.is_refusal and (key in self.owner_changes or len(self.owner_changes) < self._series_max):
-            self.owner_changes[key] += 1
-
-    def taken_over(self, cause: str, rest_ms: int) -> None:
+    def taken_over(self, key: tuple[str, MessageQueue], cause: str, rest_ms: int) -> None:
+        """A queue has another owner than before. `key`: its consumer group and the queue."""
+        group, queue = key
+        name = (group, queue.topic)
+        if name in self.owner_changes or len(self.owner_changes) < self._series_max:
+            self.owner_changes[name] += 1
         self.takeovers[cause] += 1
         self.handovers[bisect_left(HANDOVER_BUCKETS_S, rest_ms / 1000)] += 1
         self.handover_seconds += rest_ms / 1000

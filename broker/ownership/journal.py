@@ -40,15 +40,14 @@ class LockJournal:
 
     Attributes:
         end: The number of the next change; the first one has number 0.
-        on_change: Called with each change.
-        on_takeover: Called when a queue has another owner than before: why the last period ended, and `rest_ms`.
+        on_takeover: Called when a queue has another owner than before: consumer group and queue, why the last period
+            ended, and `rest_ms`.
     """
 
     def __init__(self, changes_max: int, started_ms: int, lock_delay_ms: int) -> None:
         self.started_ms = started_ms
         self.end = 0
-        self.on_change: Callable[[LockChange], None] = lambda _: None
-        self.on_takeover: Callable[[str, int], None] = lambda _cause, _rest_ms: None
+        self.on_takeover: Callable[[_Key, str, int], None] = lambda _key, _cause, _rest_ms: None
         self._changes: deque[LockChange] = deque(maxlen=changes_max)
         self._changes_max = changes_max
         self._lock_delay_ms = lock_delay_ms
@@ -79,7 +78,7 @@ class LockJournal:
                 if rest.owner == new:
                     text = _GRANTED_AGAIN
                 else:
-                    self.on_takeover(rest.cause, rest_ms)
+                    self.on_takeover(key, rest.cause, rest_ms)
             self._refused.pop(key, None)
         self._add(LockChange(self.end, now_ms, group, queue, old, new, epoch or None, text, rest_ms))
 
@@ -103,7 +102,6 @@ class LockJournal:
     def _add(self, change: LockChange) -> None:
         self._changes.append(change)
         self.end += 1
-        self.on_change(change)
 
     def since(self, cursor: int, consumer_group: str | None, count_max: int) -> tuple[tuple[LockChange, ...], int]:
         """Changes from number `cursor` on, of one group or of all.

@@ -138,7 +138,6 @@ class Ownership(ABC):
     def __init__(self, config: BrokerConfig, started_ms: int) -> None:
         self.journal = LockJournal(config.lock_changes_max, started_ms, config.lock_delay_ms)
         self.counts = LockCounts(config.metrics_series_max)
-        self.journal.on_change = self.counts.changed
         self.journal.on_takeover = self.counts.taken_over
         self.denials = Denials()
         self.persistence: LockPersistence | None = None

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from lockstep.client.diagnosis.facts import ClusterFacts, GroupFacts, MemberFacts
+from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import TRACE_TOPIC
 from lockstep.remoting.texts import counted, seconds
@@ -14,8 +15,11 @@ __all__ = ["RULES", "Evidence", "Finding", "Rule", "Severity", "examine", "limit
 
 _HOUR_MS: Final = 3_600_000
 _FLAP_WINDOW_MS: Final = 900_000
-# Owners of one queue within 15 minutes: three rebalances give two each.
+# Changes of the owner of one queue within 15 minutes: three rebalances give two each.
 _FLAPS: Final = 6
+# RocketMQ's clients renew a lock so often, and trust it for so long, when they do not say otherwise (wire.md 7.3).
+_RENEWAL_MS: Final = 20_000
+_TRUST_MS: Final = 30_000
 _IDLE_MS: Final = 60_000
 _SETTINGS: Final = (  # that all members of an ordered group should share
     "maxReconsumeTimes", "messageModel", "consumeFromWhere", "consumeMessageBatchMaxSize",
@@ -26,6 +30,7 @@ _OF_GROUP: Final = "group "
 _GROUP: Final = "GROUP"  # in a cure: the name of the group
 _CLOCK_WARN_MS: Final = 1000
 _LIMIT_WINDOW_MS: Final = 900_000
+_LEASE_ENDED: Final = "lease ended"
 
 Evidence = Iterator[tuple[str, str]]  # where, what was seen
 
@@ -81,7 +86,7 @@ def _cure(rule: Rule, where: str) -> str:
 def not_looked_at(facts: ClusterFacts) -> tuple[str, ...]:
     """The rules that need what RocketMQ's brokers do not tell."""
     is_apache = any(group.changes is None for group in facts.groups)
-    return ("flapping", "late-renewals", "clocks-apart") if is_apache else ()
+    return ("flapping", "late-renewals", "short-locks", "clocks-apart") if is_apache else ()
 
 
 def _each_group(look: OfGroup) -> OfCluster:
@@ -234,15 +239,43 @@ def _late_renewals(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
         yield f"the last renewals are old: {_some(late)}"
 
 
-def _flapping(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
-    owners: Counter[MessageQueue] = Counter(
-        change.queue
-        for change in group.changes or ()
-        if change.new is not None and not change.is_refusal and facts.now_ms - change.at_ms <= _FLAP_WINDOW_MS
+def _short_locks(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
+    """A lock ends before its owner renews it, or before its owner stops trusting it."""
+    lapses = Counter(
+        change.new for last, end, change in _grants(group, facts) if last == change.new and end == _LEASE_ENDED
     )
+    short = []
+    for member in group.members:
+        rows = [row for row in (group.locks or {}).values() if row.client_id == member.client_id and not row.draining]
+        life_ms = max((row.age_ms + row.remaining_ms for row in rows), default=facts.lease_ms)
+        renewal_ms = member.count("rocketmq.client.rebalance.lockInterval") or _RENEWAL_MS
+        trust_ms = member.count("rocketmq.client.rebalance.lockMaxLiveTime") or _TRUST_MS
+        # A fenced grant says how long it lives, and its client renews it in time; a client of RocketMQ does not.
+        is_fenced = all(row.epoch is not None for row in rows) and lapses[member.client_id] <= _FLAPS
+        if life_ms <= max(renewal_ms, trust_ms) and not is_fenced:
+            renews = f"renews it each {seconds(renewal_ms)} and trusts it for {seconds(trust_ms)}"
+            short.append(f"{member.client_id} {renews}, and it lives {seconds(life_ms)}")
+    if short:
+        yield f"of its locks: {_some(short)}"
+
+
+def _flapping(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
+    owners = Counter(change.queue for last, _, change in _grants(group, facts) if last not in (None, change.new))
     often = [f"{queue} ({count} times)" for queue, count in owners.most_common() if count > _FLAPS]
     if often:
         yield f"queues got another owner within 15 minutes: {_some(often)}"
+
+
+def _grants(group: GroupFacts, facts: ClusterFacts) -> Iterator[tuple[str | None, str, LockChange]]:
+    """Grants within 15 minutes, each with the last owner of its queue and why that one's period ended, if known."""
+    last: dict[MessageQueue, tuple[str | None, str]] = {}
+    for change in group.changes or ():
+        if change.is_refusal:
+            continue
+        owner, end = last.get(change.queue, (None, ""))
+        if change.new is not None and facts.now_ms - change.at_ms <= _FLAP_WINDOW_MS:
+            yield change.old or owner, end, change
+        last[change.queue] = (change.new or change.old or owner, "" if change.new is not None else change.cause)
 
 
 # Topics and messages -----------------------------------------------------------------------------------------
@@ -354,6 +387,11 @@ RULES: Final[Mapping[str, Rule]] = {
         _B, _each_group(_slow_listener),
         "A call that outlives the lock runs beside the next owner's.",
         "Make calls shorter, or use fenced locks, which renew while a call runs and refuse what is late.",
+    ),
+    "short-locks": Rule(
+        _B, _each_group(_short_locks),
+        "Locks are shorter than the clients' renewal: each runs out while its owner works, and two may own a queue.",
+        "Start brokers with `--lock-live-ms` above both, 60000 as in RocketMQ, or lower both settings of the clients.",
     ),
     "late-renewals": Rule(
         _W, _each_group(_late_renewals),

@@ -71,6 +71,21 @@ def owners(count: int) -> tuple[LockChange, ...]:
     )
 
 
+def short(epoch: int | None, life_ms: int = 30_000) -> LockTableRow:
+    """A lock of a that lives no longer than its client trusts it."""
+    return row(QUEUES[0], "a")._replace(remaining_ms=life_ms - 5000, epoch=epoch)
+
+
+def again(cause: str, count: int) -> tuple[LockChange, ...]:
+    """One client loses a queue and gets it again, each second."""
+    ends = [LockChange(n, NOW_MS - 60_000 + n, GROUP, QUEUES[0], "a", None, None, cause) for n in range(count)]
+    return tuple(
+        one
+        for end in ends
+        for one in (end, end._replace(at_ms=end.at_ms + 1, old=None, new="a", cause="granted again", rest_ms=1))
+    )
+
+
 CONCURRENT = {**ORDERLY, "PROP_CONSUMEORDERLY": "false"}
 FREE = {queue: of for queue, of in LOCKS.items() if queue != QUEUES[0]}
 IDLE = ProcessQueueInfo(locked=True, last_lock_timestamp=NOW_MS, last_consume_timestamp=NOW_MS - 300_000)
@@ -84,7 +99,8 @@ BAD: dict[str, ClusterFacts] = {
     "queues-differ-over-brokers": with_topic(broker_a=(4, 4), broker_b=(2, 2)),
     "slow-listener": with_a(statuses={TOPIC: ConsumeStatus(consume_rt=31_000.0, consume_ok_tps=0.1)}),
     "late-renewals": cluster(locks={**LOCKS, QUEUES[0]: row(QUEUES[0], "a", 45_000)}),
-    "flapping": cluster(changes=owners(7)),
+    "short-locks": cluster(locks={**LOCKS, **dict.fromkeys(QUEUES[:2], short(None))}),
+    "flapping": cluster(changes=owners(8)),
     "blocked-head": with_a(statuses={TOPIC: ConsumeStatus(consume_failed_tps=0.9)}),
     "idle-owner": with_a(process_queues={QUEUES[0]: IDLE, QUEUES[1]: A.process_queues[QUEUES[1]]}),
     "more-members-than-queues": cluster(members=(A, B, *(member(f"c{n}", []) for n in range(3)))),
@@ -126,6 +142,9 @@ def test_what_was_seen_is_named() -> None:
     assert seen["no-owner"] == "messages wait in orders@broker-a:0, and none of 2 members has the lock"
     assert seen["key-in-several-queues"] == "key '1001' of orders in orders@broker-a:0, orders@broker-a:2"
     assert seen["unequal-settings"] == "maxReconsumeTimes: -1 at b; 16 at a"
+    assert seen["short-locks"] == (
+        "of its locks: a renews it each 20.0 s and trusts it for 30.0 s, and it lives 30.0 s"
+    )
     assert seen["flapping"] == "queues got another owner within 15 minutes: orders@broker-a:0 (7 times)"
     assert seen["limits-met"] == "held_pulls_max was reached 3 times since its start, the last one 60.0 s ago"
     assert seen["clocks-apart"] == "its clock is 4.0 s behind this machine's"
@@ -138,6 +157,56 @@ def test_a_cure_can_be_pasted() -> None:
     assert cures["dead-letters"] == f"`lockstep message tail -t '%DLQ%{GROUP}'` shows them."
     assert cures["group-not-ordered"] == f"`mqadmin updateSubGroup -g {GROUP} -o true`."
     assert not any("GROUP" in finding.cure for finding in found)
+
+
+EXPIRED = tuple(LockChange(n, NOW_MS - n, GROUP, QUEUES[0], "a", "a", None, "granted again") for n in range(9, 0, -1))
+OLD = tuple(one._replace(at_ms=NOW_MS - 900_001) for one in owners(9))
+
+
+def all_short(epoch: int | None, life_ms: int = 30_000) -> dict[MessageQueue, LockTableRow]:
+    return dict.fromkeys(QUEUES[:2], short(epoch, life_ms)) | {q: row(q, "b") for q in QUEUES[2:]}
+
+
+OWN: dict[str, Any] = {name: str(ms) for name, ms in (
+    ("rocketmq.client.rebalance.lockInterval", 5000), ("rocketmq.client.rebalance.lockMaxLiveTime", 10_000),
+)}  # fmt: skip
+LIVES: list[tuple[str, ClusterFacts, list[str]]] = [
+    ("six changes of the owner", cluster(changes=owners(7)), []),
+    ("seven", cluster(changes=owners(8)), ["flapping"]),
+    ("seven, long ago", cluster(changes=OLD), []),
+    ("one owner, whose lock expired", cluster(changes=EXPIRED), []),
+    (
+        "one owner, whose lock expired, and short locks",
+        cluster(changes=EXPIRED, locks=all_short(None)),
+        ["short-locks"],
+    ),
+    ("one owner that gives its queue back", cluster(changes=again("unlocked", 9)), []),
+    ("refused clients", cluster(changes=tuple(c._replace(cause="refused", old="a", new="b") for c in owners(9))), []),
+    ("a millisecond longer than it is trusted", cluster(locks=all_short(None, 30_001)), []),
+    ("shorter, and fenced", cluster(locks=all_short(7, 20_000)), []),
+    (
+        "shorter, fenced, and it ran out",
+        cluster(locks=all_short(7, 20_000), changes=again("lease ended", 7)),
+        ["short-locks"],
+    ),
+    ("shorter, fenced, and it ran out six times", cluster(locks=all_short(7), changes=again("lease ended", 6)), []),
+    (
+        "short, and renewed more often",
+        cluster(locks=all_short(None, 20_000), members=(replace(A, properties={**ORDERLY, **OWN}), B)),
+        [],
+    ),
+    (
+        "short, and renewed late",
+        cluster(locks=all_short(None, 9000), members=(replace(A, properties={**ORDERLY, **OWN}), B)),
+        ["short-locks"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("facts", "rules"), [row[1:] for row in LIVES], ids=[row[0] for row in LIVES])
+def test_owners_are_counted_and_not_grants(facts: ClusterFacts, rules: list[str]) -> None:
+    """A member whose lock runs out and that gets it again is one owner: the setting is wrong, and nothing flaps."""
+    assert [one.rule for one in examine(facts)] == rules
 
 
 def test_a_queue_that_is_handed_over_has_no_owner_for_a_while() -> None:
