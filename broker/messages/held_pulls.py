@@ -12,6 +12,7 @@ from lockstep.broker.ownership.claim import Claim
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import text_bytes
+from lockstep.remoting.connections.under_way import busy
 from lockstep.store import Passes
 
 __all__ = ["HeldPull", "PullHold", "QueueKey"]
@@ -78,6 +79,21 @@ class PullHold:
         keys[key] = keys.get(key, 0) + 1
         self._held.setdefault(key, []).append(pull)
         return True
+
+    @property
+    def limit(self) -> tuple[str, int]:
+        """The setting that left no room for the last pull, and its value."""
+        if 0 < self._held_max <= self._held_count:
+            return "held_pulls_max", self._held_max
+        return "held_pulls_per_connection_max", self._held_per_connection_max
+
+    def no_room(self, command: RemotingCommand) -> RemotingCommand:
+        """The answer to a pull that cannot be held.
+
+        Clients take "no new message" for the end of a wait and pull again at once, for ever. After this answer Java's
+        wait 3 s and ours one.
+        """
+        return busy(command, "OVERLOAD", *self.limit)
 
     def on_arrival(self, topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
         """A message was stored. Costs one look-up if no pull waits for the queue."""

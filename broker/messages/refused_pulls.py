@@ -37,7 +37,9 @@ class RefusedPulls:
 
     def refuse(self, pull: HeldPull, *, may_wait: bool) -> RemotingCommand | None:
         """Hold a refused pull. Returns its answer where it must not wait or cannot."""
-        return None if may_wait and self._refused.park(pull) else self._answer(pull)
+        if not may_wait:
+            return self._answer(pull)
+        return None if self._refused.park(pull) else self._refused.no_room(pull.command)
 
     def has_ended(self, pull: HeldPull, now_ms: int) -> bool:
         """Whether the sender of a held pull may not pull any more. Then it is answered, or waits as a refused one."""

@@ -68,7 +68,7 @@ class UnderWay:
 
 
 def busy(command: RemotingCommand, tag: str, setting: str, maximum: int) -> RemotingCommand:
-    """RocketMQ's answer to a request that it has no room for (wire.md 3). The request was not looked at.
+    """RocketMQ's answer to a request that it has no room for (wire.md 3).
 
     Args:
         tag: RocketMQ's word for the reason: OVERLOAD, REJECTREQUEST.

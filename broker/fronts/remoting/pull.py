@@ -94,8 +94,8 @@ def pull_message(
         commit_with_pull(broker, connection, header, now_ms)
     result, code = _read(broker, pull)
     # Only PULL_NOT_FOUND may wait: every other answer changes what the client does next (wire.md 6.4).
-    if code == _NOT_FOUND and _may_wait(header, command) and _park(broker, _to_hold(broker, pull, header), now_ms):
-        return None
+    if code == _NOT_FOUND and _may_wait(header, command):
+        return _park(broker, _to_hold(broker, pull, header), now_ms)
     return _reply(broker, pull, result, code, now_ms)
 
 
@@ -103,15 +103,13 @@ def _may_wait(header: PullMessageRequestHeader, command: RemotingCommand) -> boo
     return bool(header.sys_flag & _SUSPEND) and not command.is_one_way
 
 
-def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
-    """Hold the pull. Returns False when too many pulls are held already."""
-    if broker.messages.hold.park(pull):
-        return True
-    config = broker.config
-    is_full = len(broker.messages.hold) >= config.held_pulls_max
-    setting = "held_pulls_max" if is_full else "held_pulls_per_connection_max"
-    broker.limits.met(setting, getattr(config, setting), now_ms, pull.connection.address)
-    return False
+def _park(broker: Broker, pull: HeldPull, now_ms: int) -> RemotingCommand | None:
+    """Hold the pull. Returns its answer when too many pulls are held already."""
+    hold = broker.messages.hold
+    if hold.park(pull):
+        return None
+    broker.limits.met(*hold.limit, now_ms, pull.connection.address)
+    return hold.no_room(pull.command)
 
 
 def _to_hold(broker: Broker, pull: HeldPull, header: PullMessageRequestHeader) -> HeldPull:

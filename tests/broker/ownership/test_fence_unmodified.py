@@ -79,12 +79,14 @@ def test_a_refused_pull_that_may_not_wait_is_answered_at_once(world: World) -> N
 
 
 def test_refused_pulls_are_bounded() -> None:
-    """As held ones: those beyond the bound of a connection are answered at once."""
+    """As held ones: to those beyond the bound of a connection the broker is busy, so that they do not come at once."""
     world = World(held_pulls_per_connection_max=2)
     world.send(3)
     stopped, _ = taken_over(world)
     assert [stopped.pull(1) for _ in range(2)] == [None, None]
-    assert next_offset(stopped.pull(1)) == (C.PULL_NOT_FOUND, 1)
+    busy = stopped.pull(1)
+    assert busy is not None
+    assert busy.code == C.SYSTEM_BUSY
 
 
 def test_a_refused_commit_that_wants_an_answer_gets_an_error(world: World) -> None:
