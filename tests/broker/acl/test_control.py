@@ -182,6 +182,10 @@ def test_offsets_in_any_form(tmp_path: Path, code: int, name: str, offset: str) 
     with pytest.raises(AccessDenied, match="the topic of this message") as denied:
         checks.check(signed(code, {"group": "open", name: offset}), HOST, 0)
     assert "other" not in str(denied.value)
+    own = encode_stored_message(record._replace(topic="both"), b"both", 0, at, host, 2)
+    control(tmp_path, strict=True, message_at={at: own}.get).check(
+        signed(code, {"group": "open", name: offset}), HOST, 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -240,10 +244,12 @@ def test_every_code_has_a_row() -> None:
 
 
 def test_name_server(tmp_path: Path) -> None:
-    """A name server with strict checks takes changes from administrators, and answers questions of anybody."""
+    """A name server with strict checks takes changes from administrators and from global white
+    addresses, and answers questions of anybody."""
     checks = control(tmp_path, strict=True)
     checks.check_name_server(RemotingCommand(R.GET_ROUTEINFO_BY_TOPIC), HOST, 0)
     checks.check_name_server(signed(R.REGISTER_BROKER, {}, account=ADMIN), HOST, 0)
+    checks.check_name_server(RemotingCommand(R.REGISTER_BROKER), "10.9.9.1", 0)
     with pytest.raises(AccessDenied, match="No accessKey"):
         checks.check_name_server(RemotingCommand(R.REGISTER_BROKER), HOST, 0)
     with pytest.raises(AccessDenied, match="Need admin permission"):
