@@ -5,7 +5,7 @@ import contextvars
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import PurePath
 from types import FrameType
@@ -251,6 +251,9 @@ class SimRuntime:
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
         return _SimWorkerPool(self._loop, self.host, self.disk, self, name, threads)
+
+    def timers(self) -> Iterable[tuple[Callable[..., object], contextvars.Context]]:
+        return self._loop.timers()
 
     def stacks(self) -> str:
         return task_stacks([task for task in self._loop.pending() if task.host is self.host], _equal_lines)

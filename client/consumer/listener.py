@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.left_work import LeftWork, Look
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import LockLostError, must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
@@ -212,13 +213,16 @@ class ListenerCall(Generic[S]):
         contract: Contract[S],
         around: "AroundListener | None" = None,
         now_ms: Callable[[], int] | None = None,
+        left: LeftWork | None = None,
     ) -> None:
-        """`now_ms` is the clock of the log's pace; None: each failure is logged as an error."""
+        """`now_ms` is the clock of the log's pace; None: each failure is logged as an error. `left` looks at calls."""
         self._listener: Listener = listener
         self._pool = pool
         self._log = log
         self._around = around
         self._now_ms = now_ms
+        self._left = left
+        self._until_look = 0 if left is None else 1  # calls; 0: none is looked at
         self._pace = EventThrottle(_FAILURE_AGAIN_MS)
         self.contract = contract
         self._not_begun = Outcome(contract.failure, "the call was not begun", begun=False)
@@ -240,17 +244,24 @@ class ListenerCall(Generic[S]):
     async def _call(self, messages: list[MessageExt], context: ListenerContext, start: Start) -> Outcome[S]:
         # Read before the call, because a listener may empty the list.
         contract, first_offset = self.contract, messages[0].queue_offset
+        listener, look = self._listener, None
+        self._until_look -= 1
+        if not self._until_look:
+            look = self._begin_look()
+            listener = listener if look is None else look.listener
         try:
             if not self.is_async:
                 result = await self._pool.submit(
-                    lambda: self._listener(messages, context) if start.may_begin() else _NOT_BEGUN
+                    lambda: listener(messages, context) if start.may_begin() else _NOT_BEGUN
                 )
                 if result is _NOT_BEGUN:
                     return self._not_begun
             elif start.may_begin():
-                result = await self._listener(messages, context)
+                result = await listener(messages, context)
             else:
                 return self._not_begun
+            if look is not None:
+                look.ended()
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and start.cancelled:
                 queue = str(context.message_queue)
@@ -269,6 +280,13 @@ class ListenerCall(Generic[S]):
         if type(result) is contract.statuses:
             return self._outcomes[result.value]
         return self._not_allowed(result, self._place(context, first_offset))
+
+    def _begin_look(self) -> Look | None:
+        left = self._left
+        assert left is not None
+        look = left.look(self._listener, is_async=self.is_async)
+        self._until_look = left.calls_between
+        return look
 
     def _not_allowed(self, result: object, place: dict[str, Any]) -> Outcome[S]:
         contract = self.contract

@@ -9,6 +9,7 @@ from lockstep.client.consumer.dispatch.base import ServiceParts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.table import OrderingRow
 from lockstep.client.consumer.flow_control import FlowControl
+from lockstep.client.consumer.left_work import LeftWork
 from lockstep.client.consumer.listener import AnyListener, AroundListener, ListenerCall
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.first_offset import FirstOffset
@@ -67,7 +68,9 @@ class PushMember(GroupMember):
         self._said_others = False
         self._pool = self.runtime.new_worker_pool(f"{settings.group} listener", config.consume_threads)
         around = AroundListener(settings.hooks, settings.tenant, config, self.runtime)
-        call = ListenerCall(consumption.listener, self._pool, self.log, ordering.contract, around, self.runtime.now_ms)
+        left = LeftWork(self.runtime, self.log, settings.group)
+        now_ms = self.runtime.now_ms
+        call = ListenerCall(consumption.listener, self._pool, self.log, ordering.contract, around, now_ms, left)
         parts = ServiceParts(member=member, call=call, pool=self._pool, locks=self._locks, stats=self.stats)
         self.service = ordering.new_service(parts)
         self._flow = FlowControl.of_push(config, checks_span=ordering.checks_span)

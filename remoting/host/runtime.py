@@ -14,7 +14,8 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from contextvars import Context
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lockstep.remoting.host.clocks import ClockId, ClockNs, SleepWatch, boot_ns, this_clock
@@ -122,6 +123,9 @@ class Runtime(Protocol):
         """Listen; port 0 picks a free one. Raises OSError when the port is in use."""
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool: ...
+
+    def timers(self) -> Iterable[tuple[Callable[..., object], Context]]:
+        """The callbacks of the loop's timers with their contexts, as far as the loop shows them."""
 
     def stacks(self) -> str:
         """A dump of every thread and every task, for people. Call it on the loop."""
@@ -281,6 +285,14 @@ class AsyncioRuntime:
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
         return _ThreadPool(self._loop, name, threads)
+
+    def timers(self) -> Iterable[tuple[Callable[..., object], Context]]:
+        """None of uvloop's."""
+        return [
+            (timer._callback, timer._context)  # noqa: SLF001 - no other way with Python 3.11
+            for timer in getattr(self._loop, "_scheduled", ())
+            if not timer.cancelled()
+        ]
 
     def stacks(self) -> str:
         names = {thread.ident or 0: thread.name for thread in threading.enumerate()}

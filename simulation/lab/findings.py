@@ -34,6 +34,7 @@ class Wrong(StrEnum):
     BEFORE_ACQUIRED = "before-acquired"  # a call began in a period whose on_acquired has not returned
     TRUSTED_TOO_LONG = "trusted-too-long"  # a call began in time, but later than a client may trust its lock
     TWO_CALLS = "two-calls"  # one process ran two calls at once on one queue; by key: of one key
+    WORK_AFTER_CALL = "work-after-call"  # a call returned while work that it had started went on
     OVERLAP = "overlap"  # calls of two processes ran at once on one queue
     EFFECT_OUT_OF_ORDER = "effect-out-of-order"
     EFFECT_AGAIN = "effect-again"  # twice in one period, although it had succeeded

@@ -13,7 +13,7 @@ import sys
 import warnings
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
@@ -332,6 +332,10 @@ class VirtualLoop(ForbiddenCalls):
     def pending(self) -> list[SequencedTask[Any]]:
         """The unfinished tasks of live hosts and of the scenario, oldest first."""
         return [task for task in self.tasks.values() if not task.done() and (task.host is None or task.host.alive)]
+
+    def timers(self) -> Iterator[tuple[Callable[..., object], Context]]:
+        """What the timers call, in which context."""
+        return ((timer.callback, timer.context) for _, _, timer in self._timers if not timer.is_cancelled)
 
     def _pending_text(self) -> str:
         return "".join(f"\n  waits: {describe(task)}" for task in self.pending())

@@ -14,7 +14,7 @@ from lockstep.simulation.lab.experiment import FaultEvent, LockMode, SeedResult
 from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.faults.text import FaultError, check_hosts, fault_text, read_fault, unknown_fault
-from lockstep.simulation.lab.findings import time_of
+from lockstep.simulation.lab.findings import Wrong, time_of
 from lockstep.simulation.lab.report import owner_changes
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.lab.setup import Setup, Store
@@ -32,6 +32,7 @@ ALL_FAULTS: Final = (
 )  # fmt: skip
 _AFTER_LIFE_MS: Final = 1_800_000  # to settle, and for all shutdowns
 _DRAIN_MS: Final = 500
+_LEFT_WORK_MIN: Final = 2  # calls of one process
 # Calls that outlive their lease overlap with those of the next owner, and a fence keeps their effects out.
 _FENCED_OUT: Final = frozenset(
     {Kind.OVERLAP, Kind.STALE_REPEAT, Kind.STALE_EPOCH, Kind.STALE_OWNER, Kind.STALE_COMMIT, Kind.COMMIT_REGRESS}
@@ -111,10 +112,25 @@ class PlayedStory:
             failed = len(self.cluster.sends.failed)
             beside = f"; the sends of {failed} others failed" if failed else ""
             self.findings.add("lost", f"{report.lost} messages were sent and never handled{beside}.")
+        self._find_left_work()
         for cause, count in report.duplicates.items():
             self.findings.sometimes[f"duplicates: {cause}"] += count
         self.findings.sometimes["takeovers"] += owner_changes(self.cluster, report)
         self.findings.sometimes += Counter()  # without zeros
+
+    def _find_left_work(self) -> None:
+        """What calls of listeners left behind: a task that one call starts for all is none."""
+        lines = [line for line in self.cluster.log if line.event == "listener_left_work_seen"]
+        by_host = Counter((line.fields["work"], line.host) for line in lines)
+        for work in dict.fromkeys(line.fields["work"] for line in lines):
+            count = sum(count for (name, _), count in by_host.items() if name == work)
+            if max(count for (name, _), count in by_host.items() if name == work) >= _LEFT_WORK_MIN:
+                text = (
+                    f"{count} calls of the listener returned while a {work} went on: their messages count as handled, "
+                    "and the next ones of their keys begin; await it in the call"
+                )
+                first = next(line for line in lines if line.fields["work"] == work)
+                self.findings.add(Wrong.WORK_AFTER_CALL, text, at_ms=first.at_ms)
 
 
 @dataclass(frozen=True)

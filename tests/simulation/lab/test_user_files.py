@@ -126,6 +126,59 @@ def test_what_a_listener_raises_is_told(shop: Path) -> None:
     assert "times, first KeyError: 'no such dish'." in output
 
 
+LEAVES_WORK = """
+import asyncio
+
+tasks = set()
+
+
+async def save(messages):
+    await asyncio.sleep(0.5)
+
+
+async def task(messages, context):
+    tasks.add(asyncio.create_task(save(messages)))
+
+
+async def timer(messages, context):
+    asyncio.get_running_loop().call_later(0.5, print_it, messages)
+
+
+def print_it(messages):
+    pass
+
+
+async def awaits(messages, context):
+    await asyncio.gather(save(messages), asyncio.create_task(save(messages)))
+
+
+async def once(messages, context):
+    if not tasks:
+        tasks.add(asyncio.create_task(save(messages)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "work"), [("task", "task save (shop.py:7)"), ("timer", "timer print_it (shop.py:19)")]
+)
+def test_work_that_outlives_its_call_is_wrong(shop: Path, name: str, work: str) -> None:
+    """The message counts as handled, and nothing that the judge sees is wrong."""
+    shop.write_text(LEAVES_WORK, encoding="utf-8")
+    status, output = call("run", f"{shop}:{name}", "--for", "10s", "--rate", "1")
+    assert status == 1
+    assert "WRONG work-after-call: " in output
+    assert f" calls of the listener returned while a {work} went on: " in output
+    assert "Nothing is wrong" not in output
+
+
+@pytest.mark.parametrize("name", ["awaits", "once"])
+def test_work_that_is_awaited_is_good(shop: Path, name: str) -> None:
+    """And so is a task that one call starts for all."""
+    shop.write_text(LEAVES_WORK, encoding="utf-8")
+    status, output = call("run", f"{shop}:{name}", "--for", "10s", "--rate", "1")
+    assert status == 0, output
+
+
 def test_an_attempt_that_failed_is_no_handled_message(shop: Path) -> None:
     """A listener that only fails has handled nothing, so nothing is told to be handled more than once."""
     _, output = call("run", f"{shop}:raises", "--for", "5s", "--rate", "1", "--kill", "c1@2s")
