@@ -5,7 +5,7 @@ import contextvars
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import PurePath
 from types import FrameType
@@ -16,6 +16,7 @@ from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS, LoopKept
 from lockstep.remoting.host.runtime import (
     Identity,
     Listening,
+    Pending,
     ProtocolFactory,
     TimerHandle,
     WorkerPool,
@@ -252,8 +253,9 @@ class SimRuntime:
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
         return _SimWorkerPool(self._loop, self.host, self.disk, self, name, threads)
 
-    def timers(self) -> Iterable[tuple[Callable[..., object], contextvars.Context]]:
-        return self._loop.timers()
+    def pending(self) -> Pending:
+        """Threads do not exist here."""
+        return Pending(self._loop.pending_timers(), {})
 
     def stacks(self) -> str:
         return task_stacks([task for task in self._loop.pending() if task.host is self.host], _equal_lines)

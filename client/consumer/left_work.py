@@ -8,12 +8,10 @@ context has a mark; tasks and timers copy the context in which they are made.
 import asyncio
 import gc
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import Context, ContextVar
 from functools import partial
-from pathlib import PurePath
 from types import CodeType
 from typing import Any, Final
 
@@ -37,7 +35,7 @@ class LeftWork:
 
     def __init__(self, runtime: Runtime, log: EventLog, group: str) -> None:
         self.calls_between = 1  # until the next look
-        self._runtime = runtime
+        self.runtime = runtime
         self._log = log
         self._group = group
         self._looks = 0
@@ -48,7 +46,7 @@ class LeftWork:
         """Begin to look at the call that comes now; None: the last look was a moment ago."""
         if self._looks >= _FIRST_LOOKS:
             self.calls_between = _CALLS_BETWEEN
-            now_ms = self._runtime.now_ms()
+            now_ms = self.runtime.now_ms()
             if now_ms - self._last_ms < _LOOK_EVERY_MS:
                 return None
             self._last_ms = now_ms
@@ -64,7 +62,7 @@ class LeftWork:
             frame = getattr(running, "cr_frame", None)
             if frame is not None and not _is_ours(frame.f_globals.get("__name__")):
                 yield "task", frame.f_code
-        for callback, context in self._runtime.timers():
+        for callback, context in self.runtime.pending().timers:
             function = callback.func if isinstance(callback, partial) else callback
             code = getattr(function, "__code__", None)
             if context.get(_CALL) is mark and code is not None and not _is_library(function.__module__, code):
@@ -73,7 +71,7 @@ class LeftWork:
     def found(self, kind: str, code: CodeType) -> None:
         """Tell of work; as a warning once for each function."""
         self._seen[kind, code] += 1
-        work = f"{kind} {code.co_qualname} ({PurePath(code.co_filename).name}:{code.co_firstlineno})"
+        work = f"{kind} {code.co_qualname} ({_file(code)}:{code.co_firstlineno})"
         self._log.debug("listener_left_work_seen", work=work)
         if self._seen[kind, code] == _WARN_AT:
             why = f"a call of the listener of {self._group} returned while a {work} went on: await it in the call"
@@ -89,7 +87,7 @@ class Look:
         self._of = of
         self._inner = listener
         self._mark = object()
-        self._threads = set(threading.enumerate())
+        self._threads = frozenset(of.runtime.pending().threads)
 
     async def _call_async(self, *arguments: Any) -> Any:
         token = _CALL.set(self._mark)
@@ -113,12 +111,10 @@ class Look:
     def _new_threads(self) -> Iterator[tuple[str, CodeType]]:
         """Threads that run a function of the listener's own module. No thread knows who started it."""
         module = getattr(self._inner, "__module__", None)
-        for thread in threading.enumerate():
-            if thread not in self._threads:
-                target = getattr(thread, "_target", None)
-                code = getattr(target, "__code__", None)
-                if code is not None and target.__module__ == module:
-                    yield "thread", code
+        for thread, target in self._of.runtime.pending().threads.items():
+            code = getattr(target, "__code__", None)
+            if thread not in self._threads and code is not None and getattr(target, "__module__", None) == module:
+                yield "thread", code
 
 
 def _context_of(task: asyncio.Task[Any]) -> Context:
@@ -138,4 +134,8 @@ def _is_ours(module: Any) -> bool:
 def _is_library(module: Any, code: CodeType) -> bool:
     """Whose timers keep connections alive, or end a wait."""
     top = str(module).partition(".")[0]
-    return top == "lockstep" or top in sys.stdlib_module_names or "site-packages" in PurePath(code.co_filename).parts
+    return top == "lockstep" or top in sys.stdlib_module_names or "site-packages" in code.co_filename
+
+
+def _file(code: CodeType) -> str:
+    return code.co_filename.replace("\\", "/").rpartition("/")[2]

@@ -17,6 +17,7 @@ from lockstep.remoting.host.loop_watch import LoopKept
 from lockstep.remoting.host.runtime import (
     Identity,
     Listening,
+    Pending,
     ProtocolFactory,
     Runtime,
     TimerHandle,
@@ -138,6 +139,9 @@ class ManualClockRuntime:
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
         return self._inner.new_worker_pool(name, threads)
+
+    def pending(self) -> Pending:
+        return self._inner.pending()
 
     def stacks(self) -> str:
         return self._inner.stacks()

@@ -14,7 +14,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import Context
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ __all__ = [
     "AsyncioRuntime",
     "Identity",
     "Listening",
+    "Pending",
     "ProtocolFactory",
     "Runtime",
     "TimerHandle",
@@ -77,6 +78,13 @@ class WorkerPool(Protocol):
     def close(self) -> None: ...
 
 
+class Pending(NamedTuple):
+    """Timers as callbacks with their contexts, to be read at once; the function that each thread runs."""
+
+    timers: Iterable[tuple[Callable[..., object], Context]]
+    threads: Mapping[object, object]
+
+
 class Runtime(Protocol):
     @property
     def rng(self) -> random.Random: ...
@@ -124,8 +132,8 @@ class Runtime(Protocol):
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool: ...
 
-    def timers(self) -> Iterable[tuple[Callable[..., object], Context]]:
-        """The callbacks of the loop's timers with their contexts, as far as the loop shows them."""
+    def pending(self) -> Pending:
+        """What will run or runs beside the tasks of the loop, as far as it can be seen."""
 
     def stacks(self) -> str:
         """A dump of every thread and every task, for people. Call it on the loop."""
@@ -286,13 +294,14 @@ class AsyncioRuntime:
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
         return _ThreadPool(self._loop, name, threads)
 
-    def timers(self) -> Iterable[tuple[Callable[..., object], Context]]:
-        """None of uvloop's."""
-        return [
+    def pending(self) -> Pending:
+        """Without uvloop's timers, which it shows nobody."""
+        timers = (
             (timer._callback, timer._context)  # noqa: SLF001 - no other way with Python 3.11
             for timer in getattr(self._loop, "_scheduled", ())
             if not timer.cancelled()
-        ]
+        )
+        return Pending(timers, {thread: getattr(thread, "_target", None) for thread in threading.enumerate()})
 
     def stacks(self) -> str:
         names = {thread.ident or 0: thread.name for thread in threading.enumerate()}

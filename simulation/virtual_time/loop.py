@@ -333,7 +333,7 @@ class VirtualLoop(ForbiddenCalls):
         """The unfinished tasks of live hosts and of the scenario, oldest first."""
         return [task for task in self.tasks.values() if not task.done() and (task.host is None or task.host.alive)]
 
-    def timers(self) -> Iterator[tuple[Callable[..., object], Context]]:
+    def pending_timers(self) -> Iterator[tuple[Callable[..., object], Context]]:
         """What the timers call, in which context."""
         return ((timer.callback, timer.context) for _, _, timer in self._timers if not timer.is_cancelled)
 

@@ -69,10 +69,10 @@ async def test_a_timer_that_nobody_waits_for() -> None:
 
 async def test_work_of_a_plain_listener() -> None:
     """A thread, and a coroutine that it gives to the loop."""
-    loop, done, tasks = asyncio.get_running_loop(), threading.Event(), []
+    loop, done, tasks = asyncio.get_running_loop(), threading.Event(), list[asyncio.Task[Any]]()
 
     async def send() -> None:
-        tasks.append(asyncio.current_task())
+        tasks.extend(filter(None, [asyncio.current_task()]))
         await asyncio.sleep(60)
 
     def wait() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from lockstep.remoting.host.clocks import ClockId
 from lockstep.remoting.host.loop_watch import LoopKept
 from lockstep.remoting.host.os_storage import OsStorage
-from lockstep.remoting.host.runtime import Identity, Listening, ProtocolFactory, WorkerPool
+from lockstep.remoting.host.runtime import Identity, Listening, Pending, ProtocolFactory, WorkerPool
 from lockstep.remoting.host.storage import Storage
 
 __all__ = ["FakeTransport", "FuzzRuntime", "Turns"]
@@ -188,6 +188,9 @@ class FuzzRuntime:
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
         return _Pool(self)
+
+    def pending(self) -> Pending:
+        return Pending((), {})
 
     def stacks(self) -> str:
         return ""
