@@ -86,7 +86,8 @@ if TYPE_CHECKING:
     from lockstep.protocol.codes import SerializeType
     from lockstep.protocol.messages.compression import CompressionType
     from lockstep.protocol.messages.message import MessageExt
-    from lockstep.protocol.model import Message, MessageQueue
+    from lockstep.protocol.messages.to_send import Message
+    from lockstep.protocol.model import MessageQueue
     from lockstep.protocol.signature import Credentials
 
 __all__ = [

@@ -21,7 +21,8 @@ from lockstep.client.hooks import (
 from lockstep.client.send_result import SendResult
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import EventLog
 

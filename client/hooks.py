@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from lockstep.client.send_result import SendResult
 from lockstep.protocol.messages.message import MessageExt
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 
 __all__ = [
     "CheckForbiddenHook",

@@ -12,7 +12,8 @@ from lockstep.cli.output import progress
 from lockstep.client.consumer.listener import ConsumeOrderlyContext
 from lockstep.client.producer.producer import Producer
 from lockstep.protocol.messages.message import MessageExt
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.runtime import AsyncioRuntime
 
 __all__ = ["Rests", "bench_handover"]

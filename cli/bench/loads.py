@@ -15,7 +15,7 @@ from lockstep.client.consumer.push import PushConsumer
 from lockstep.client.producer.producer import Producer
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.protocol.messages.message import MessageExt
-from lockstep.protocol.model import Message
+from lockstep.protocol.messages.to_send import Message
 from lockstep.remoting.host.runtime import AsyncioRuntime
 
 __all__ = ["bench_consume", "bench_consumer", "bench_producer", "bench_send"]

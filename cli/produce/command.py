@@ -27,7 +27,8 @@ from lockstep.client.producer.producer import Producer
 from lockstep.client.send_result import SendResult
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.messages.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_send_topic
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime, WorkerPool

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from lockstep.cli.output import CliError
 from lockstep.protocol.codes import FRAME_BYTES_MAX
-from lockstep.protocol.model import Message
+from lockstep.protocol.messages.to_send import Message
 from lockstep.remoting.host.runtime import WorkerPool
 
 __all__ = ["BadLine", "ByteReader", "Line", "LineFormat", "LineReader", "check_word"]

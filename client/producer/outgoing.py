@@ -8,7 +8,8 @@ from lockstep.client.hooks import CommunicationMode
 from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.client.send_result import SendResult
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 
 __all__ = ["OneSend", "Outgoing", "SentFuture"]
 

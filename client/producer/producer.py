@@ -29,7 +29,8 @@ from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.messages.ids import UniqueKeyMaker, pack_host
 from lockstep.protocol.messages.message import MessageExt
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials

@@ -33,7 +33,8 @@ from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from lockstep.protocol.messages.compression import compress
 from lockstep.protocol.messages.ids import UniqueKeyMaker
 from lockstep.protocol.messages.properties import check_user_properties, encode_properties
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_send_topic, is_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.tuples import new_tuple

@@ -16,7 +16,7 @@ from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt, Record, encode_stored_message
 from lockstep.protocol.messages.properties import decode_properties, encode_properties
 from lockstep.protocol.messages.pulled import Pulled, decode_records
-from lockstep.protocol.model import Message
+from lockstep.protocol.messages.to_send import Message
 from lockstep.protocol.names import reply_topic
 from lockstep.remoting.connections.endpoint import Endpoint
 

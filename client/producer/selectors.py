@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import queue_of_hash
 
 __all__ = ["MessageQueueSelector", "select_by_hash", "select_by_machine_room", "select_by_random"]

@@ -27,7 +27,8 @@ from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.pulled import Pulled, decode_records
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import WorkerPool

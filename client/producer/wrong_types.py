@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lockstep.protocol.errors import LocalProtocolError, short_text
-from lockstep.protocol.model import Message
+from lockstep.protocol.messages.to_send import Message
 
 __all__ = ["check_timeout", "wrong_type"]
 

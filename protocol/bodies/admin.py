@@ -8,8 +8,8 @@ from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
 from lockstep.protocol.bodies.codec import as_list, as_object, as_table, as_texts, take
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.queue_tables import as_queue_table, queue_table
+from lockstep.protocol.bodies.records import record_from_wire, record_to_wire
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.records import record_from_wire, record_to_wire
 
 __all__ = [
     "BrokerStatsData",

@@ -14,10 +14,10 @@ from lockstep.protocol.bodies.heartbeat import (
     enum_from_wire,
 )
 from lockstep.protocol.bodies.queue_tables import as_queue_offsets, as_queue_table, queue_table
+from lockstep.protocol.bodies.records import record_from_wire, record_to_wire
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.headers.spec import rename_on_wire
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.records import record_from_wire, record_to_wire
 
 __all__ = [
     "CMResult",

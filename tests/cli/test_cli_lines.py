@@ -17,7 +17,8 @@ from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.messages.message import MessageExt, Record, decode_messages, encode_stored_message
 from lockstep.protocol.messages.properties import encode_properties
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.simulation import World, simulate
 from tests.rows import by_row

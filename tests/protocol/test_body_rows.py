@@ -9,12 +9,12 @@ from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.bodies.codec import decode_body, encode_body, encode_part
 from lockstep.protocol.bodies.config import ConsumerOffsetTable, SubscriptionGroupWrapper, TopicConfigWrapper
 from lockstep.protocol.bodies.queue_tables import queue_table
+from lockstep.protocol.bodies.records import record_to_wire
 from lockstep.protocol.bodies.rows import BodyRows, BodySteps
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.records import record_to_wire
 from tests.rows import by_row
 
 ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK)

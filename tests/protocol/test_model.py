@@ -1,6 +1,7 @@
 """MessageQueue and Message: order, and the property map of a message to send."""
 
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.messages.to_send import Message
+from lockstep.protocol.model import MessageQueue
 
 
 def test_queues_sort_as_rocketmqs() -> None:

@@ -21,8 +21,6 @@ GO_BACK = {
     ("order/story", "order/judge"),
     ("order/traces", "order/judge"),
     ("pipeline/options", "pipeline/source"),
-    ("protocol/model", "protocol/messages"),
-    ("protocol/records", "protocol/bodies"),
     ("simulation/lab", "simulation/__init__"),
     ("store/file", "store/durability"),
     ("store/file", "store/keys"),

@@ -7,6 +7,7 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.protocol.bodies.admin import ConsumeQueueData, QueryConsumeQueueResponseBody
+from lockstep.protocol.bodies.records import record_to_wire
 from lockstep.protocol.bodies.rows import BodySteps, encode_list
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -18,7 +19,6 @@ from lockstep.protocol.headers.admin import (
     ViewMessageRequestHeader,
 )
 from lockstep.protocol.messages.ids import decode_offset_message_id
-from lockstep.protocol.records import record_to_wire
 from lockstep.store.base import KeyQuery
 
 __all__ = ["message_by_id", "message_by_offset", "query_consume_queue", "query_message", "view_message"]

@@ -19,8 +19,9 @@ from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, Send
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
 from lockstep.protocol.messages.batch import decode_batch
 from lockstep.protocol.messages.ids import UniqueKeyMaker
+from lockstep.protocol.messages.to_send import Message
 from lockstep.protocol.messages.together import decode_sends, encode_rows
-from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Waiter
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from lockstep.simulation import SimRuntime

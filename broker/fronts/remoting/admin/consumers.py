@@ -13,6 +13,7 @@ from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import DelayOffsetTable, QueryCorrectionOffsetBody, QueueOffsets
 from lockstep.protocol.bodies.queue_tables import queue_table
+from lockstep.protocol.bodies.records import record_to_wire
 from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps, encode_table
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
@@ -26,7 +27,6 @@ from lockstep.protocol.headers.admin import (
 )
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
-from lockstep.protocol.records import record_to_wire
 
 __all__ = [
     "all_consume_stats",

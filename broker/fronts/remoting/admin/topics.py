@@ -14,6 +14,7 @@ from lockstep.protocol.bodies.broker import TopicConfig, TopicList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.bodies.queue_tables import queue_table
+from lockstep.protocol.bodies.records import record_to_wire
 from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps, encode_names
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -21,7 +22,6 @@ from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.records import record_to_wire
 from lockstep.store.base import TakenTopic
 
 __all__ = [
