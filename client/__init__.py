@@ -211,7 +211,8 @@ EXPORTS = {
     "lockstep.protocol.bodies.heartbeat": "ConsumeFromWhere MessageModel",
     "lockstep.protocol.messages.compression": "CompressionType",
     "lockstep.protocol.messages.message": "MessageExt",
-    "lockstep.protocol.model": "Message MessageQueue",
+    "lockstep.protocol.messages.to_send": "Message",
+    "lockstep.protocol.model": "MessageQueue",
     "lockstep.protocol.signature": "Credentials",
 }
 if not TYPE_CHECKING:

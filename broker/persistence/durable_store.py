@@ -32,8 +32,8 @@ from lockstep.store import StoreFull
 from lockstep.store.durability.recovery import Recovery
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.file.dropped import delete_left_queues
-from lockstep.store.file.settings import Arrived, FileStoreSettings, OnTrim
 from lockstep.store.file.store import FileStore
+from lockstep.store.file_settings import Arrived, FileStoreSettings, OnTrim
 from lockstep.store.format.files import queue_folders
 from lockstep.store.format.lock_table import LockTable
 from lockstep.store.format.record import LogRecord

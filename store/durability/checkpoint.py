@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from lockstep.remoting.host.runtime import WorkerPool
 from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.data_dir import DataDir
-from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.layout import Checkpoint
+from lockstep.store.segments.queue import FileQueue
 
 __all__ = ["CheckpointWork", "CheckpointWriter", "Writing"]
 

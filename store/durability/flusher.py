@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 from lockstep.remoting.host.runtime import Runtime, TimerHandle, WorkerPool
 from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.durability.checkpoint import CheckpointWork, CheckpointWriter, Writing
+from lockstep.store.durability.indexer import KeyIndexer
 from lockstep.store.file.expiry import Expiry
 from lockstep.store.file.retention import Retention
-from lockstep.store.file.segments import Segments
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.files import close_all
 from lockstep.store.format.log_records import LogScan
 from lockstep.store.format.record import is_torn
-from lockstep.store.keys.indexer import KeyIndexer
+from lockstep.store.segments.segments import Segments
 
 __all__ = ["FlushSettings", "ReadbackFailed", "StoreFlusher"]
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from lockstep.protocol.codes import SysFlag
-from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.files import queue_folders
 from lockstep.store.format.layout import FILE_END_BYTES, Checkpoint, encode_padding
 from lockstep.store.format.log_records import LogScan, next_record
 from lockstep.store.format.record import LogRecord, is_torn, parse_record
+from lockstep.store.segments.queue import FileQueue
 
 __all__ = ["Recovered", "Recovery"]
 

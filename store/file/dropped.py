@@ -9,9 +9,9 @@ from typing import Final
 
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.logs import EventLog
-from lockstep.store.file.queue import FileQueue
 from lockstep.store.format.files import names_in
 from lockstep.store.format.layout import CONSUME_QUEUE, parse_file_name
+from lockstep.store.segments.queue import FileQueue
 
 __all__ = ["delete_left_queues", "move_queues", "remove_empty"]
 

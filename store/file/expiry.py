@@ -9,9 +9,9 @@ from typing import Final
 from lockstep.remoting.host.runtime import WorkerPool
 from lockstep.remoting.host.storage import Storage
 from lockstep.store.data_dir import DataDir
-from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.retention import DeletionPlan, Retention, delete_files, first_kept
 from lockstep.store.file.store import FileStore
+from lockstep.store.segments.queue import FileQueue
 
 __all__ = ["Expiry"]
 

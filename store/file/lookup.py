@@ -5,9 +5,9 @@ from typing import Final
 
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.store.base import KeyQuery, QueryResult, QueueEntry, nearest_in_time
-from lockstep.store.file.log import FileLog
-from lockstep.store.file.queue import QueueTable
 from lockstep.store.keys.index import KeyIndex
+from lockstep.store.segments.log import FileLog
+from lockstep.store.segments.queue import QueueTable
 
 __all__ = ["FileLookup"]
 

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 
 from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES, text_bytes
 from lockstep.store.base import Passes, fitting
-from lockstep.store.durability.repair import EntryRepair, SearchRunning
-from lockstep.store.file.log import FileLog
-from lockstep.store.file.queue import FileQueue
-from lockstep.store.file.settings import FileStoreSettings
+from lockstep.store.file.repair import EntryRepair, SearchRunning
+from lockstep.store.file_settings import FileStoreSettings
 from lockstep.store.format.layout import ENTRY
 from lockstep.store.format.record import LogRecord, parse_record
+from lockstep.store.segments.log import FileLog
+from lockstep.store.segments.queue import FileQueue
 
 __all__ = ["QueueReader", "Run"]
 

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Final, NamedTuple, Self
 
 from lockstep.remoting.host.storage import Storage
-from lockstep.store.file.log import FileLog
-from lockstep.store.file.queue import FileQueue
-from lockstep.store.file.segments import Segments
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.consume_queue import next_log_offset, read_entries
+from lockstep.store.segments.log import FileLog
+from lockstep.store.segments.queue import FileQueue
+from lockstep.store.segments.segments import Segments
 
 __all__ = ["DeletionPlan", "Retention", "RetentionLimits", "delete_files", "first_kept"]
 

@@ -15,16 +15,16 @@ from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.logs import EventLog
 from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull, TakenTopic, outside
 from lockstep.store.data_dir import DataDir
-from lockstep.store.durability.repair import EntryRepair
 from lockstep.store.file.dropped import move_queues, remove_empty
-from lockstep.store.file.log import FileLog
 from lockstep.store.file.lookup import FileLookup
-from lockstep.store.file.queue import FileQueue, QueueTable
 from lockstep.store.file.reader import QueueReader
-from lockstep.store.file.settings import Arrived, FileStoreSettings, OnArrived, OnTrim
+from lockstep.store.file.repair import EntryRepair
+from lockstep.store.file_settings import Arrived, FileStoreSettings, OnArrived, OnTrim
 from lockstep.store.format.files import close_all
 from lockstep.store.keys.index import KeyIndex
 from lockstep.store.run import bytes_at_most, encode_run
+from lockstep.store.segments.log import FileLog
+from lockstep.store.segments.queue import FileQueue, QueueTable
 
 __all__ = ["FileStore"]
 

@@ -12,8 +12,7 @@ from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.remoting.host.storage import Storage, StoredFile
 from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, KeyQuery
-from lockstep.store.file.log import FileLog
-from lockstep.store.file.settings import FileStoreSettings
+from lockstep.store.file_settings import FileStoreSettings
 from lockstep.store.format.files import close_all, names_in
 from lockstep.store.format.index import key_hash, keys_of
 from lockstep.store.format.layout import INDEX
@@ -21,6 +20,7 @@ from lockstep.store.format.log_records import LogScan
 from lockstep.store.format.record import LogRecord
 from lockstep.store.keys.index_file import IndexFile
 from lockstep.store.keys.search import find_key
+from lockstep.store.segments.log import FileLog
 
 __all__ = ["KeyIndex"]
 

@@ -19,7 +19,7 @@ from lockstep.store.base import (
     nearest_in_time,
     outside,
 )
-from lockstep.store.keys.query import find_by_key
+from lockstep.store.memory.key_query import find_by_key
 from lockstep.store.memory.log import CommitLog
 from lockstep.store.memory.queue import ConsumeQueue
 from lockstep.store.run import encode_run

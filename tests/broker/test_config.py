@@ -11,8 +11,8 @@ from lockstep.broker.options import parse_options, parse_size, parse_topic
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, SysFlag
 from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.remoting.settings import SettingError, with_properties
-from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.file.store import FileStore
+from lockstep.store.file_settings import FileStoreSettings
 from lockstep.store.format.layout import FILE_END_BYTES
 from tests.broker.helpers import RecordingLog
 from tests.rows import by_row

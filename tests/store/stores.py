@@ -11,8 +11,8 @@ from lockstep.remoting.host.os_storage import OsStorage
 from lockstep.store import GetResult, MemoryStore, MemoryStoreSettings, MessageStore, Record
 from lockstep.store.base import KeyQuery, QueryResult
 from lockstep.store.durability.recovery import Recovered, Recovery
-from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.file.store import FileStore
+from lockstep.store.file_settings import FileStoreSettings
 from lockstep.store.format.record import LogRecord
 from tests.broker.helpers import NOW_MS, RecordingLog
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from lockstep.store.file.expiry import Expiry
-from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.retention import Retention, RetentionLimits
+from lockstep.store.segments.queue import FileQueue
 from tests.broker.helpers import NOW_MS
 from tests.store.stores import Evictions, FolderStore, memory_store, record
 

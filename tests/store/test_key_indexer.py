@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from lockstep.remoting.host.runtime import Runtime
+from lockstep.store.durability.indexer import KeyIndexer
 from lockstep.store.file.store import FileStore
-from lockstep.store.keys.indexer import KeyIndexer
 
 INTERVAL_MS = 500
 

@@ -15,8 +15,8 @@ from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.host.storage import StoredFile
 from lockstep.store import GetStatus
 from lockstep.store.data_dir import DataDir
-from lockstep.store.file.segments import Segments
 from lockstep.store.format.log_records import next_record
+from lockstep.store.segments.segments import Segments
 from tests.broker.helpers import NOW_MS
 from tests.broker.persistence.kept_broker import DEADLINE_S, Kept, kept, until
 from tests.store.stores import queried, record

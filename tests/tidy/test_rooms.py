@@ -22,9 +22,6 @@ GO_BACK = {
     ("order/traces", "order/judge"),
     ("pipeline/options", "pipeline/source"),
     ("simulation/lab", "simulation/__init__"),
-    ("store/file", "store/durability"),
-    ("store/file", "store/keys"),
-    ("store/keys", "store/memory"),
 }
 
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from lockstep.remoting.logs import EventLog
 from lockstep.store.base import QueueEntry
-from lockstep.store.file.log import FileLog
-from lockstep.store.file.queue import FileQueue
-from lockstep.store.file.segments import Segments
 from lockstep.store.format.log_records import LogScan, next_record
 from lockstep.store.format.record import LogRecord, parse_record
+from lockstep.store.segments.log import FileLog
+from lockstep.store.segments.queue import FileQueue
+from lockstep.store.segments.segments import Segments
 
 __all__ = ["EntryRepair", "Found", "SearchRunning", "Submit"]
 

@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from lockstep.remoting.host.storage import Storage
 from lockstep.store.base import QueueEntry
-from lockstep.store.file.segments import Segments
 from lockstep.store.format.consume_queue import entries_end, first_written, next_log_offset, read_entries
 from lockstep.store.format.files import close_all
 from lockstep.store.format.layout import CONSUME_QUEUE, ENTRY, ENTRY_BYTES, PRE_BLANK
 from lockstep.store.format.record import LogRecord
+from lockstep.store.segments.segments import Segments
 
 __all__ = ["FileQueue", "QueueTable", "Tails"]
 

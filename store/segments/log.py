@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.remoting.host.storage import Storage, StoredFile
-from lockstep.store.file.segments import Segments
 from lockstep.store.format.layout import COMMIT_LOG, FILE_END_BYTES, encode_padding
 from lockstep.store.format.log_records import next_record, record_starts
 from lockstep.store.format.record import STORED_AT_BYTES, parse_record, size_at, stored_at
+from lockstep.store.segments.segments import Segments
 
 __all__ = ["FileLog"]
 
