@@ -14,9 +14,9 @@ import typer
 from lockstep.cli.access import AccessKey, SecretKey, Tls, TlsCa, TlsCert, TlsKey, use_account, use_tls
 from lockstep.cli.bench.commands import bench
 from lockstep.cli.consume.options import ConsumeOptions
-from lockstep.cli.context.commands import context
 from lockstep.cli.context.contexts import ContextFile
 from lockstep.cli.context.defaults import apply_context
+from lockstep.cli.context_commands import context
 from lockstep.cli.group.options import GroupWatchOptions
 from lockstep.cli.options import (
     DumpOptions,

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from lockstep.client.credentials import credentials_of_environment
 from lockstep.client.tls import TLS_MODES, tls_of_environment, tls_of_texts
 from lockstep.pipeline.errors import OptionError
+from lockstep.pipeline.offsets import Assignment, OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
 from lockstep.pipeline.schema import COLUMNS
-from lockstep.pipeline.source.offsets import Assignment, OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError, parse_tags
 from lockstep.protocol.names import check_group, check_topic

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from lockstep.order.judge.across import Across
 from lockstep.order.judge.joined import BROKEN_KEPT, Counts, joined_report
@@ -33,19 +33,22 @@ from lockstep.order.judge.queue_judge import QueueJudge
 from lockstep.order.judge.sent import digest
 from lockstep.order.judge.survey import Facts, survey
 from lockstep.order.report import OrderReport
-from lockstep.order.traces.clocks import WALL_SKEW_MS
+from lockstep.order.traces.clocks import WALL_SKEW_MS, Clocks
 from lockstep.order.traces.copies import Copies
 from lockstep.order.traces.format import QUEUE_EVENTS
 from lockstep.order.traces.merge import TimedRecord, merge_traces
 from lockstep.order.traces.reader import BrokenLine, Record, TraceFile, checked
 from lockstep.protocol.model import MessageQueue
 
-if TYPE_CHECKING:  # a judge runs where no page is made: on Spark's executors, in tests
-    from lockstep.order.page.timeline import Timeline
-
 __all__ = ["OrderChecker", "check_files", "check_traces"]
 
 Trace = TypeVar("Trace", bound=Iterable[Record])
+
+
+class Watcher(Protocol):
+    """Reads the records on their way to the judge, such as the timeline of a page."""
+
+    def watch(self, records: Iterable[TimedRecord], clocks: Clocks) -> Iterable[TimedRecord]: ...
 
 
 def check_files(
@@ -53,7 +56,7 @@ def check_files(
     *,
     wall_skew_ms: int = WALL_SKEW_MS,
     on_progress: Callable[[int], None] | None = None,
-    timeline: "Timeline | None" = None,
+    timeline: Watcher | None = None,
 ) -> OrderReport:
     """Check trace files as one history.
 
@@ -61,7 +64,7 @@ def check_files(
         paths: The files of all processes: consumers, producers and brokers. A file named twice is read once.
         wall_skew_ms: The largest assumed difference of two machines' wall clocks; causes may prove another (clocks.py).
         on_progress: Called with the number of records read so far, once every 20,000 records.
-        timeline: Collects what the plots of a report page show.
+        timeline: Reads all records, for the plots of a report page.
 
     Raises:
         OSError: A file cannot be read.

@@ -4,7 +4,6 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from lockstep.order.judge.survey import survey
 from lockstep.order.traces.clocks import Clocks, Stretches
 from lockstep.order.traces.copies import Copies
 from lockstep.order.traces.reader import Record
@@ -16,20 +15,19 @@ TimedRecord = tuple[int, int, int, Record]
 
 
 def merge_traces(
-    traces: Sequence[Iterable[Record]], clocks: Clocks | None = None, copies: Copies | None = None
+    traces: Sequence[Iterable[Record]], clocks: Clocks, copies: Copies | None = None
 ) -> Iterator[TimedRecord]:
     """Yield the records of all traces in time order, each once. A trace keeps its own order; ties go by its number.
 
     Args:
         traces: Each must be readable twice, like a `TraceFile` or a list.
-        clocks: Those of `survey` for these traces. None: `survey` is called here.
+        clocks: Those of these traces, as `survey` finds them.
         copies: Takes and counts the records that were delivered twice.
 
     Raises:
         OSError: A file cannot be read.
     """
-    found = survey(traces).clocks if clocks is None else clocks
-    each = [_in_order(source, trace, found) for source, trace in enumerate(traces)]
+    each = [_in_order(source, trace, clocks) for source, trace in enumerate(traces)]
     is_copy = (Copies() if copies is None else copies).has
     return (timed for timed in heapq.merge(*each) if not is_copy(timed[0], timed[1], timed[3]))
 

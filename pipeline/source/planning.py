@@ -12,8 +12,8 @@ from pyspark.sql.datasource import InputPartition
 
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
+from lockstep.pipeline.offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, OffsetSpec
 from lockstep.pipeline.options import Options
-from lockstep.pipeline.source.offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, OffsetSpec
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.model import MessageQueue

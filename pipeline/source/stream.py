@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 
 from lockstep.pipeline.client.blocking import BlockingClient
 from lockstep.pipeline.errors import DataLossError, PipelineError, TopicError, errors_in_one_line
+from lockstep.pipeline.offsets import Offsets, OffsetSpec, from_checkpoint, share, to_checkpoint
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.fetch import SliceReader
-from lockstep.pipeline.source.offsets import Offsets, OffsetSpec, from_checkpoint, share, to_checkpoint
 from lockstep.pipeline.source.planning import (
     QueueSlice,
     addresses_of,

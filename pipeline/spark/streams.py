@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from lockstep.pipeline.source.offsets import from_json
+from lockstep.pipeline.offsets import from_json
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog, StdlibLog
 

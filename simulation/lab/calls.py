@@ -13,7 +13,8 @@ from lockstep.client import (
     MessageExt,
     MessageQueue,
 )
-from lockstep.simulation import SimRuntime, World
+from lockstep.simulation.runtime import SimRuntime
+from lockstep.simulation.world import World
 
 __all__ = ["Answer", "Call", "Calls"]
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from lockstep.pipeline.errors import OptionError
+from lockstep.pipeline.offsets import ANY_BROKER, OffsetSpec
 from lockstep.pipeline.options import OPTIONS, Options, Use, parse_options
-from lockstep.pipeline.source.offsets import ANY_BROKER, OffsetSpec
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.settings import Address
 from tests.rows import by_row

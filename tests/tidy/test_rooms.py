@@ -17,11 +17,6 @@ Arrows = dict[str, dict[str, tuple[Source, int]]]
 GO_BACK = {
     ("broker/persistence", "broker/core"),
     ("broker/persistence", "broker/fronts"),
-    ("cli/options", "cli/context"),
-    ("order/story", "order/judge"),
-    ("order/traces", "order/judge"),
-    ("pipeline/options", "pipeline/source"),
-    ("simulation/lab", "simulation/__init__"),
 }
 
 

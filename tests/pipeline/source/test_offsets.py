@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.errors import OptionError
-from lockstep.pipeline.source.offsets import Offsets, from_checkpoint, parse_offsets, share, to_checkpoint
+from lockstep.pipeline.offsets import Offsets, from_checkpoint, parse_offsets, share, to_checkpoint
 from lockstep.pipeline.source.planning import resolve, split_slices
 from lockstep.protocol.model import MessageQueue
 
