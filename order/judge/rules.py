@@ -40,7 +40,7 @@ from lockstep.order.traces.merge import TimedRecord, merge_traces
 from lockstep.order.traces.reader import BrokenLine, Record, TraceFile, checked
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["OrderChecker", "check_files", "check_traces"]
+__all__ = ["OrderChecker", "Watcher", "check_files", "check_traces"]
 
 Trace = TypeVar("Trace", bound=Iterable[Record])
 
@@ -48,7 +48,7 @@ Trace = TypeVar("Trace", bound=Iterable[Record])
 class Watcher(Protocol):
     """Reads the records on their way to the judge, such as the timeline of a page."""
 
-    def watch(self, records: Iterable[TimedRecord], clocks: Clocks) -> Iterable[TimedRecord]: ...
+    def watch(self, records: Iterable[TimedRecord], clocks: Clocks) -> Iterator[TimedRecord]: ...
 
 
 def check_files(
