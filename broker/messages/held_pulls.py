@@ -29,7 +29,7 @@ class HeldPull(NamedTuple):
 
     Args:
         passes: The filter instead of tags, for messages in the stored layout.
-        claim: For the checks of a broker with fenced locks.
+        claim: For a later check of its owner; None: there is none.
         bulk: The limit in messages does not hold.
     """
 

@@ -1,4 +1,4 @@
-"""Held pulls under the fence: they end when the owner of their queue changes, and refused ones wait."""
+"""Pulls of clients that do not own their queue: held ones end when its owner changes, and refused ones wait."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -45,7 +45,7 @@ _UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class BrokerTables(NamedTuple):
-    """The tables of a broker that a restart brings back, and the waiting pulls. `locks`: fenced ones."""
+    """The tables of a broker that a restart brings back, and the waiting pulls. `locks`: if kept."""
 
     topics: TopicConfigManager
     groups: SubscriptionGroupManager

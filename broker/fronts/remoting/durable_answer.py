@@ -1,4 +1,4 @@
-"""Answers to requests that begin a period of ownership under fenced locks: they wait until it is on the disk."""
+"""Answers to requests that begin a period of ownership: they wait until it is on the disk, if it is kept there."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -26,6 +26,7 @@ from lockstep.protocol.headers.together import CommitTogetherRequestHeader
 from lockstep.protocol.messages.together import NO_EPOCH, decode_commits, encode_rows
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
+from lockstep.protocol.tuples import new_tuple
 
 __all__ = [
     "check_capacity",
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 _NO_TIMESTAMP = -1
-_Offset = tuple[str, str, int, int]  # group, topic, queue id, offset to commit
+_SUCCESS = int(ResponseCode.SUCCESS)
 
 
 def query_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -67,14 +68,14 @@ def update_offset(
     Java's and Go's clients commit one-way, so they see no error when their topic was deleted.
     """
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
-    stored = _check_commit(broker, connection, header[:4], now_ms)
+    stored = _check_commit(broker, connection, header, header.commit_offset, now_ms)
     # The reset comes from an administrator: the owner of the queue has no say.
     if header.reset and broker.ownership.reset(
         header.consumer_group, header.topic, {header.queue_id: header.commit_offset}, now_ms
     ):
         broker.catalog.offsets.commit(*header[:4])
     else:
-        refuse_if(_commit(broker, connection, header, header.commit_offset, stored, now_ms, alone=True))
+        refuse_if(_commit(broker, connection, header, header.commit_offset, stored, now_ms, True))
     if command.is_one_way:
         return None
     reply = command.reply(ResponseCode.SUCCESS)
@@ -93,25 +94,29 @@ def commit_together(
     for topic, queue_id, offset, epoch in decode_commits(command.body, header.commit_count):
         # Each commit is checked under the epoch of its own queue.
         period = (None, None) if epoch == NO_EPOCH else (epoch, client_id)
-        claim = Claim(group, topic, queue_id, *period)
+        claim = new_tuple(Claim, (group, topic, queue_id, *period))
         try:
-            stored = _check_commit(broker, connection, (group, topic, queue_id, offset), now_ms)
-            refuse_if(_commit(broker, connection, claim, offset, stored, now_ms, alone=True))
+            stored = _check_commit(broker, connection, claim, offset, now_ms)
         except Refusal as why:
             rows.append((why.code, -1, -1))
             remarks.append(str(why))
+            continue
+        denial = _commit(broker, connection, claim, offset, stored, now_ms, True)
+        if denial is None:
+            rows.append((_SUCCESS, offset, -1))
         else:
-            rows.append((ResponseCode.SUCCESS, offset, -1))
+            rows.append((denial.code, -1, -1))
+            remarks.append(denial.remark)
     return None if command.is_one_way else command.reply(ResponseCode.SUCCESS, body=encode_rows(rows, remarks))
 
 
-def _check_commit(broker: Broker, connection: Connection, commit: _Offset, now_ms: int) -> int:
+def _check_commit(broker: Broker, connection: Connection, claim: Claiming, offset: int, now_ms: int) -> int:
     """Return the offset that is stored now; -1 for none.
 
     Raises:
         Refusal: an invalid group, an unknown topic or queue, an offset below -1, and a full table.
     """
-    group, topic, queue_id, committed_offset = commit
+    group, topic, queue_id = claim.consumer_group, claim.topic, claim.queue_id
     stored = broker.catalog.offsets.stored(group, topic, queue_id)
     if stored is None:  # else it was checked then
         try:
@@ -122,14 +127,12 @@ def _check_commit(broker: Broker, connection: Connection, commit: _Offset, now_m
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {short_text(topic)} not exist!")  # RocketMQ 5's words
     # While a topic shrinks it has more read queues, while it grows more write queues. Both may be committed.
-    queue_nums = max(config.read_queue_nums, config.write_queue_nums)
-    if not 0 <= queue_id < queue_nums:
+    if not (0 <= queue_id < config.read_queue_nums or 0 <= queue_id < config.write_queue_nums):
+        queue_nums = max(config.read_queue_nums, config.write_queue_nums)
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic} has queues 0 to {queue_nums - 1}, not {queue_id}")
-    if committed_offset < NO_OFFSET:
+    if offset < NO_OFFSET:
         # ali-ons writes -1 for no offset (wire.md 8.1).
-        raise Refusal(
-            ResponseCode.SYSTEM_ERROR, f"an offset must be at least 0, or -1 for none, not {committed_offset}"
-        )
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"an offset must be at least 0, or -1 for none, not {offset}")
     if stored is None:
         check_capacity(broker, connection, 1, now_ms)
         return NO_OFFSET
@@ -166,7 +169,6 @@ def _commit(
     offset: int,
     before: int,
     now_ms: int,
-    *,
     alone: bool,
 ) -> Denial | None:
     """Store what the sender may. Returns why it was not stored.
@@ -195,13 +197,12 @@ def _commit(
 
 def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
     """Commit the offset in a pull. If it is refused, the pull is answered without it."""
-    commit = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     try:
-        stored = _check_commit(broker, connection, commit, now_ms)
+        stored = _check_commit(broker, connection, header, header.commit_offset, now_ms)
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
-    _commit(broker, connection, header, header.commit_offset, stored, now_ms, alone=False)  # denials are logged
+    _commit(broker, connection, header, header.commit_offset, stored, now_ms, False)  # denials are logged
 
 
 def reset_own_offset(
@@ -215,7 +216,7 @@ def reset_own_offset(
     ownership = broker.ownership
     # First all checks: the owner, the form of the offset, the end of the queue. Only then anything is stored.
     refuse_if(ownership.deny_reset(connection, header, now_ms))
-    stored = _check_commit(broker, connection, header[:4], now_ms)
+    stored = _check_commit(broker, connection, header, header.offset, now_ms)
     refuse_if(ownership.deny_reset_to(connection, header, header.offset, stored, now_ms))
     broker.catalog.offsets.commit(*header[:4])
     # First the offset, then the epoch: a commit that is on its way under the old epoch is refused from now on, so it

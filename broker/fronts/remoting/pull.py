@@ -79,7 +79,7 @@ def pull_message(
         header.consumer_group,
         passes,
         None,
-        bool(header.sys_flag & _BULK),
+        header.sys_flag & _BULK != 0,
     )
     denial = broker.ownership.deny(connection, header, _PULL, now_ms)
     if denial is not None:
@@ -100,7 +100,7 @@ def pull_message(
 
 
 def _may_wait(header: PullMessageRequestHeader, command: RemotingCommand) -> bool:
-    return bool(header.sys_flag & _SUSPEND) and not command.is_one_way
+    return header.sys_flag & _SUSPEND != 0 and not command.is_one_way
 
 
 def _park(broker: Broker, pull: HeldPull, now_ms: int) -> RemotingCommand | None:
