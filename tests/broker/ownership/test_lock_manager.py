@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from lockstep.broker.ownership.answers import LockAnswer, LockOutcome
 from lockstep.broker.ownership.port import KEPT_LIVES
 from lockstep.broker.ownership.rocketmq_locks import RebalanceLockManager
+from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, queues_of
 
@@ -42,6 +43,24 @@ def test_a_renewal_prolongs_a_lock_from_when_it_was_made() -> None:
     one(locks, "b", NOW_MS + LIFE_MS + 1)
     assert one(locks, "b", NOW_MS + 2 * LIFE_MS).outcome is LockOutcome.REFUSED
     assert one(locks, "b", NOW_MS + 2 * LIFE_MS + 1).outcome is LockOutcome.TAKEN_OVER
+
+
+def test_all_locks_of_a_request_are_renewed_or_none() -> None:
+    """To the end of their life, for their owner alone; a queue that it does not hold leaves the others as they are."""
+    locks, other = RebalanceLockManager(LIFE_MS), QUEUE._replace(queue_id=1)
+    one(locks, "a", NOW_MS)
+    asked = LockBatchBody("G", "a", (QUEUE,))
+    assert locks.renew_all(asked, NOW_MS + LIFE_MS)
+    renewed = list(locks.rows(NOW_MS + LIFE_MS))
+    assert [row.age_ms for row in renewed] == [0]
+    for refused in (
+        asked._replace(client_id="b"),
+        asked._replace(consumer_group="H"),
+        asked._replace(mq_set=(QUEUE, other)),
+    ):
+        assert not locks.renew_all(refused, NOW_MS + LIFE_MS + 1)
+    assert not locks.renew_all(asked, NOW_MS + 2 * LIFE_MS + 1)
+    assert list(locks.rows(NOW_MS + LIFE_MS)) == renewed
 
 
 def test_an_owner_that_comes_back_too_late_starts_anew() -> None:
