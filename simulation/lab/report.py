@@ -234,8 +234,17 @@ def failed_sends(cluster: Cluster) -> list[str]:
 
 def listener_failures(cluster: Cluster) -> list[str]:
     """A line if listeners raised, and one if they answered what is not allowed: how often, and the first time."""
-    failed = [line for line in cluster.log if line.event in ("listener_failed", "listener_failed_again")]
-    lines = [f"Listeners raised {_times(len(failed))}, first {failed[0].fields['error']}."] if failed else []
+    failed = [
+        line
+        for line in cluster.log
+        if line.event in ("listener_failed", "listener_failed_again")
+        and not isinstance(line.fields.get("exc_info"), NondeterminismError)  # that ends the run, and is its error
+    ]
+    lines = []
+    if failed:
+        error = failed[0].fields.get("exc_info")
+        place = _place(error) if isinstance(error, BaseException) else ""
+        lines.append(f"Listeners raised {_times(len(failed))}, first {failed[0].fields['error']}{place}.")
     events = ("listener_answer_invalid", "listener_answer_invalid_again")
     invalid = [line for line in cluster.log if line.event in events]
     if invalid:
@@ -257,9 +266,14 @@ def _error_lines(run: Run) -> list[str]:
 def error_text(run: Run) -> str:
     """What ended a run, and the line of the user's file, as a text of its own rarely says where it comes from."""
     error = run.error
-    places = [] if error is None or isinstance(error, NondeterminismError) else _own_places(error)  # that has its own
-    place = f" ({places[-1]})" if places else ""
+    place = "" if error is None or isinstance(error, NondeterminismError) else _place(error)  # that has its own
     return f"{type(error).__name__}: {error}{place}" if str(error) else f"{type(error).__name__}{place}"
+
+
+def _place(error: BaseException) -> str:
+    """ " (shop.py:12)": the innermost line of the user's; empty: there is none."""
+    places = _own_places(error)
+    return f" ({places[-1]})" if places else ""
 
 
 def _own_places(error: BaseException) -> list[str]:

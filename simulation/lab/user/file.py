@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from lockstep.simulation.lab.user.app import AppError, UserApp, app_of
 from lockstep.simulation.lab.user.story import ALL_FAULTS, Story, experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
-__all__ = ["UserFileError", "story_of_file", "user_modules"]
+__all__ = ["UserFileError", "more_folders", "story_of_file", "user_modules"]
 
 
 class UserFileError(Exception):
@@ -58,15 +59,18 @@ def _message_of(module: ModuleType) -> Callable[..., Message] | None:
 def _load(path: Path) -> ModuleType:
     if not path.is_file():
         raise UserFileError(f"there is no file {path}")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    name = f"lockstep_user_{path.stem}"
+    package = _package_of(path)
+    for folder in (str(Path.cwd()), str(_import_folder(path))):  # as `python -m pytest` has them
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    name = f"{package}.{path.stem}" if package else f"lockstep_user_{path.stem}"
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)
     try:
+        if package:
+            import_module(package)
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise UserFileError(f"{path}:{error.lineno}: {error.msg}") from None
@@ -90,14 +94,44 @@ def _is_own(module: ModuleType, value: object) -> bool:
     return (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module.__name__
 
 
-def user_modules(path: Path) -> tuple[str, ...]:
-    """The names of loaded modules whose files are in the folder of a file or below, except installed ones."""
+def _package_of(path: Path) -> str:
+    """ "tests.shop" for a file of that package; empty: it is in none."""
     folder = path.resolve().parent
+    return ".".join(folder.relative_to(_import_folder(path)).parts)
+
+
+def _import_folder(path: Path) -> Path:
+    """From which a file is imported: the first folder above it that is no package."""
+    folder = path.resolve().parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
+def more_folders(path: Path) -> list[str]:
+    """The folders below the current one from which this process imports, and from which a command would not.
+
+    Args:
+        path: the file of the command.
+    """
+    here = Path.cwd()
+    known = {here, _import_folder(path)}
+    found = [folder for text in sys.path if (folder := Path(text).resolve()).is_relative_to(here)]
+    return [
+        str(folder.relative_to(here))
+        for folder in dict.fromkeys(found)
+        if folder not in known and folder.is_dir() and "site-packages" not in folder.parts
+    ]
+
+
+def user_modules(path: Path) -> tuple[str, ...]:
+    """The names of the user's loaded modules: in the folder of a file, or in the current one, and not installed."""
+    folders = {path.resolve().parent, Path.cwd()}
     return tuple(
         name
         for name, module in list(sys.modules.items())
         if (file := getattr(module, "__file__", None)) is not None
-        and folder in Path(file).parents
+        and not folders.isdisjoint(Path(file).parents)
         and "site-packages" not in Path(file).parts
         and not name.startswith("lockstep.")
     )

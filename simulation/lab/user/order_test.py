@@ -1,6 +1,7 @@
 """`@order_test(seeds=200)`: a test of pytest, or of any runner, that runs an application with many seeds."""
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,7 @@ from lockstep.simulation.lab.faults.text import fault_text
 from lockstep.simulation.lab.report import error_text, failed_sends, listener_failures
 from lockstep.simulation.lab.runner import Run, outcome_of
 from lockstep.simulation.lab.user.app import app_of
-from lockstep.simulation.lab.user.file import user_modules
+from lockstep.simulation.lab.user.file import more_folders, user_modules
 from lockstep.simulation.lab.user.story import ALL_FAULTS, Story, experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
@@ -92,6 +93,12 @@ def _starting(function: Callable[[], Any]) -> Any:
     return body
 
 
+def _python_path(story: Story) -> str:
+    """What a command must be told to import what this process imports; empty: nothing."""
+    folders = more_folders(Path(story.name.rpartition(":")[0]))
+    return f"PYTHONPATH={os.pathsep.join(folders)} " if folders else ""
+
+
 def _failure(story: Story, run: Run) -> str:
     plan = run.plan
     lines = [f"seed {plan.seed} failed"]
@@ -101,5 +108,7 @@ def _failure(story: Story, run: Run) -> str:
     if run.error is not None:
         lines.append(error_text(run))
     lines.append(f"faults: {', '.join(map(fault_text, plan.events)) or 'none'}")
-    lines.append(f"again:  lockstep-sim run {story.name} --seed {plan.seed} --lock-mode {plan.lock_mode}")
+    lines.append(
+        f"again:  {_python_path(story)}lockstep-sim run {story.name} --seed {plan.seed} --lock-mode {plan.lock_mode}"
+    )
     return "\n".join(lines)

@@ -1,5 +1,7 @@
 """`@order_test` under plain pytest: a failure names the seed, the finding and the command that runs it again."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +83,45 @@ def test_under_plain_pytest(tmp_path: Path) -> None:
     again = subprocess.run([*main, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 1, again.stderr
     assert "WRONG overlap: c1 " in again.stdout
+
+
+SHOP = {
+    "shop/__init__.py": "",
+    "shop/orders.py": "from lib_of_shop import answer\n\n\ndef listener(messages, context):\n    answer()\n",
+    "src/lib_of_shop.py": "def answer():\n    raise KeyError('no such dish')\n",
+    "tests/__init__.py": "",
+    "tests/small.py": "SMALL = {'seeds': 1, 'life': '5s', 'swarm': ()}\n",
+    "tests/test_shop.py": """
+from lockstep.simulation import order_test
+from shop.orders import listener
+
+from .small import SMALL
+
+
+@order_test(**SMALL)
+def test_orders():
+    return listener
+""",
+    "pyproject.toml": "[tool.pytest.ini_options]\npythonpath = ['src']\n",
+}
+
+
+@pytest.mark.long
+def test_the_command_of_a_failure_runs_as_it_is(tmp_path: Path) -> None:
+    """With a package beside the tests, tests that are a package, and a folder that only pytest knows."""
+    for name, text in SHOP.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    pytest_run = [sys.executable, "-m", "pytest", "-q", "-p", "no:lockstep", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(pytest_run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (command,) = re.findall(r"again:  (.*)", done.stdout) or [done.stdout]
+    assert command == "PYTHONPATH=src lockstep-sim run tests/test_shop.py:test_orders --seed 1 --lock-mode fenced"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    again = subprocess.run(
+        command, shell=True, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 1, again.stderr
+    assert "first KeyError: 'no such dish' (lib_of_shop.py:2)." in again.stdout
 
 
 @order_test(seeds=2, swarm=(), life="10s", message=lambda n: Message("Pizza", b"%d" % n, sharding_key=f"table{n % 2}"))

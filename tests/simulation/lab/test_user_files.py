@@ -123,7 +123,7 @@ def test_what_a_listener_raises_is_told(shop: Path) -> None:
     status, output = call("run", f"{shop}:raises", "--for", "5s", "--rate", "1")
     assert status == 1
     assert "WRONG stuck: " in output
-    assert "times, first KeyError: 'no such dish'." in output
+    assert "times, first KeyError: 'no such dish' (shop.py:63)." in output
 
 
 LEAVES_WORK = """
