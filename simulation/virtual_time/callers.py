@@ -5,6 +5,8 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final, NamedTuple
 
+from lockstep.simulation.virtual_time.cures import CURES_OF_MODULES, Cure
+
 __all__ = ["PASSES_ON", "Caller", "caller_of", "module_of", "place_of", "public_name"]
 
 # Modules of the standard library that only pass calls on.
@@ -22,11 +24,23 @@ class Caller(NamedTuple):
         called: what is written there, as "multiprocessing.Process", where that is a function of the standard library
             which only passed the call on; None: it is what was called.
         module: of that function; empty: there is none.
+        is_ours: it is code of Lockstep.
     """
 
     place: str
     called: str | None
     module: str
+    is_ours: bool
+
+    def refusal(self, what: str, cure: Cure) -> str:
+        """The text of the error.
+
+        Args:
+            what: was called, if nothing passed it on.
+        """
+        called = f"{self.called or what}() at {self.place}"
+        cure = next((one for name, one in CURES_OF_MODULES.items() if f"{self.module}.".startswith(f"{name}.")), cure)
+        return f"{called} bypasses the simulation: {cure.ours if self.is_ours else cure.others}"
 
 
 def caller_of(frame: FrameType | None, *, aside: str = "") -> Caller:
@@ -43,7 +57,10 @@ def caller_of(frame: FrameType | None, *, aside: str = "") -> Caller:
             break
         frame = frame.f_back
     place = place_of(frame) if frame is not None else "nowhere"
-    return Caller(place, None, "") if passed is None else Caller(place, public_name(passed), module_of(passed))
+    is_ours = frame is not None and module_of(frame).partition(".")[0] == "lockstep"
+    if passed is None:
+        return Caller(place, None, "", is_ours)
+    return Caller(place, public_name(passed), module_of(passed), is_ours)
 
 
 def place_of(frame: FrameType) -> str:

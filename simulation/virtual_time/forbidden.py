@@ -10,19 +10,15 @@ from typing import Any
 
 from lockstep.simulation.errors import NondeterminismError
 from lockstep.simulation.virtual_time.callers import caller_of
+from lockstep.simulation.virtual_time.cures import DRIVE, NETWORK, PROCESSES, SIGNALS, TASKS, THREADS, Cure
 
 __all__ = ["ForbiddenCalls"]
 
-_THREADS = "use Runtime.new_worker_pool(); a listener calls the function itself"
-_NETWORK = "use Runtime.create_connection() and create_server(); give a listener an object with its data in memory"
-_DNS = "hosts of the simulation have names; give one to Runtime.create_connection()"
-_DRIVE = "simulate() runs the loop"
 
-
-def _forbid(name: str, cure: str) -> Any:
+def _forbid(name: str, cure: Cure) -> Any:
     def forbidden(self: "ForbiddenCalls", *args: object, **kwargs: object) -> None:
         caller = caller_of(sys._getframe(1))  # noqa: SLF001 - the only way to see a caller
-        self.refuse(f"{caller.called or f'loop.{name}'}() at {caller.place} does not exist on virtual time: {cure}")
+        self.refuse(caller.refusal(f"loop.{name}", cure))
 
     return forbidden
 
@@ -38,37 +34,37 @@ class ForbiddenCalls(asyncio.AbstractEventLoop):
         self.violations.append(error)
         raise error
 
-    run_in_executor = _forbid("run_in_executor", _THREADS)
-    set_default_executor = _forbid("set_default_executor", _THREADS)
-    getaddrinfo = _forbid("getaddrinfo", _DNS)
-    getnameinfo = _forbid("getnameinfo", _DNS)
-    create_connection = _forbid("create_connection", _NETWORK)
-    create_server = _forbid("create_server", _NETWORK)
-    create_unix_connection = _forbid("create_unix_connection", _NETWORK)
-    create_unix_server = _forbid("create_unix_server", _NETWORK)
-    create_datagram_endpoint = _forbid("create_datagram_endpoint", _NETWORK)
-    connect_accepted_socket = _forbid("connect_accepted_socket", _NETWORK)
-    connect_read_pipe = _forbid("connect_read_pipe", _NETWORK)
-    connect_write_pipe = _forbid("connect_write_pipe", _NETWORK)
-    start_tls = _forbid("start_tls", _NETWORK)
-    sendfile = _forbid("sendfile", _NETWORK)
-    sock_sendfile = _forbid("sock_sendfile", _NETWORK)
-    sock_recv = _forbid("sock_recv", _NETWORK)
-    sock_recv_into = _forbid("sock_recv_into", _NETWORK)
-    sock_recvfrom = _forbid("sock_recvfrom", _NETWORK)
-    sock_recvfrom_into = _forbid("sock_recvfrom_into", _NETWORK)
-    sock_sendall = _forbid("sock_sendall", _NETWORK)
-    sock_sendto = _forbid("sock_sendto", _NETWORK)
-    sock_connect = _forbid("sock_connect", _NETWORK)
-    sock_accept = _forbid("sock_accept", _NETWORK)
-    add_reader = _forbid("add_reader", _NETWORK)
-    remove_reader = _forbid("remove_reader", _NETWORK)
-    add_writer = _forbid("add_writer", _NETWORK)
-    remove_writer = _forbid("remove_writer", _NETWORK)
-    subprocess_shell = _forbid("subprocess_shell", "a process is a host of the simulation")
-    subprocess_exec = _forbid("subprocess_exec", "a process is a host of the simulation")
-    add_signal_handler = _forbid("add_signal_handler", "only __main__ handles signals")
-    remove_signal_handler = _forbid("remove_signal_handler", "only __main__ handles signals")
-    set_task_factory = _forbid("set_task_factory", "tasks of the simulation hash by number")
-    run_forever = _forbid("run_forever", _DRIVE)
-    stop = _forbid("stop", _DRIVE)
+    run_in_executor = _forbid("run_in_executor", THREADS)
+    set_default_executor = _forbid("set_default_executor", THREADS)
+    getaddrinfo = _forbid("getaddrinfo", NETWORK)
+    getnameinfo = _forbid("getnameinfo", NETWORK)
+    create_connection = _forbid("create_connection", NETWORK)
+    create_server = _forbid("create_server", NETWORK)
+    create_unix_connection = _forbid("create_unix_connection", NETWORK)
+    create_unix_server = _forbid("create_unix_server", NETWORK)
+    create_datagram_endpoint = _forbid("create_datagram_endpoint", NETWORK)
+    connect_accepted_socket = _forbid("connect_accepted_socket", NETWORK)
+    connect_read_pipe = _forbid("connect_read_pipe", NETWORK)
+    connect_write_pipe = _forbid("connect_write_pipe", NETWORK)
+    start_tls = _forbid("start_tls", NETWORK)
+    sendfile = _forbid("sendfile", NETWORK)
+    sock_sendfile = _forbid("sock_sendfile", NETWORK)
+    sock_recv = _forbid("sock_recv", NETWORK)
+    sock_recv_into = _forbid("sock_recv_into", NETWORK)
+    sock_recvfrom = _forbid("sock_recvfrom", NETWORK)
+    sock_recvfrom_into = _forbid("sock_recvfrom_into", NETWORK)
+    sock_sendall = _forbid("sock_sendall", NETWORK)
+    sock_sendto = _forbid("sock_sendto", NETWORK)
+    sock_connect = _forbid("sock_connect", NETWORK)
+    sock_accept = _forbid("sock_accept", NETWORK)
+    add_reader = _forbid("add_reader", NETWORK)
+    remove_reader = _forbid("remove_reader", NETWORK)
+    add_writer = _forbid("add_writer", NETWORK)
+    remove_writer = _forbid("remove_writer", NETWORK)
+    subprocess_shell = _forbid("subprocess_shell", PROCESSES)
+    subprocess_exec = _forbid("subprocess_exec", PROCESSES)
+    add_signal_handler = _forbid("add_signal_handler", SIGNALS)
+    remove_signal_handler = _forbid("remove_signal_handler", SIGNALS)
+    set_task_factory = _forbid("set_task_factory", TASKS)
+    run_forever = _forbid("run_forever", DRIVE)
+    stop = _forbid("stop", DRIVE)

@@ -25,26 +25,20 @@ from typing import Any, NamedTuple
 
 from lockstep.simulation.errors import NondeterminismError
 from lockstep.simulation.virtual_time.callers import PASSES_ON, caller_of, module_of
+from lockstep.simulation.virtual_time.cures import (
+    CLOCK,
+    DISK,
+    IDENTITY,
+    NETWORK,
+    PROCESSES,
+    RANDOM,
+    SLEEP,
+    THREADS,
+    WAITS,
+    Cure,
+)
 
 __all__ = ["NondeterminismGuard"]
-
-_CLOCK = "ask Runtime.now_ms() or monotonic_ns(); an async listener asyncio.get_running_loop().time()"
-_SLEEP = "await asyncio.sleep(), which takes virtual time only; a plain listener leaves it out and gets --work 500ms"
-_RANDOM = "use Runtime.rng, or a random.Random with a seed"
-_IDENTITY = "use Runtime.new_identity(); a listener has message.msg_id"
-_WAITS = "no other thread runs, so await an asyncio.Event, Queue or sleep(); a plain listener does not wait"
-_THREADS = "use Runtime.new_worker_pool(); a listener calls the function itself"
-_PROCESSES = "a process is a host of the simulation; give a listener an object that does the work in memory"
-_NETWORK = "use Runtime.create_connection() and create_server(); give a listener an object with its data in memory"
-_DISK = "use Runtime.storage"
-_FILES = "choose the name yourself, or keep the data in memory"
-# What a module of the standard library is there for, whatever function deep inside of it was refused.
-_CURES_OF_MODULES = {
-    "concurrent.futures.process": _PROCESSES,
-    "concurrent.futures": _THREADS,
-    "multiprocessing": _PROCESSES,
-    "tempfile": _FILES,
-}
 
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
            "process_time_ns", "thread_time", "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
@@ -53,7 +47,7 @@ _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf
 class _Watch(NamedTuple):
     owner: Any  # a module or a class
     name: str
-    cure: str
+    cure: Cure
     is_nondeterministic: Callable[..., bool]  # given the call's arguments
 
 
@@ -78,35 +72,33 @@ def _module_level_random() -> list[str]:
 
 def _watched() -> list[_Watch]:
     converts = {"localtime", "gmtime", "ctime"}
-    clocks = [_Watch(time, name, _CLOCK, _without_argument if name in converts else _always) for name in _CLOCKS]
-    randomness = [_Watch(random, name, _RANDOM, _always) for name in _module_level_random()]
+    clocks = [_Watch(time, name, CLOCK, _without_argument if name in converts else _always) for name in _CLOCKS]
+    randomness = [_Watch(random, name, RANDOM, _always) for name in _module_level_random()]
     return [
         *clocks,
-        _Watch(time, "sleep", _SLEEP, _always),
+        _Watch(time, "sleep", SLEEP, _always),
         *randomness,
-        _Watch(random.Random, "seed", _RANDOM, _without_seed),
-        _Watch(random, "_urandom", _RANDOM, _always),  # what SystemRandom and secrets draw from
-        _Watch(os, "urandom", _RANDOM, _always),
-        *(_Watch(secrets, name, _RANDOM, _always) for name in ("token_bytes", "token_hex", "token_urlsafe")),
-        _Watch(uuid, "uuid1", _IDENTITY, _always),
-        _Watch(uuid, "uuid4", _IDENTITY, _always),
-        _Watch(uuid, "getnode", _IDENTITY, _always),
-        _Watch(os, "getpid", _IDENTITY, _always),
-        _Watch(socket, "gethostname", _IDENTITY, _always),
-        _Watch(threading.Thread, "start", _THREADS, _always),
-        _Watch(threading.Condition, "wait", _WAITS, _always),  # also of Event.wait(), Queue.get() and Future.result()
-        _Watch(select, "select", _WAITS, _always),
-        _Watch(subprocess.Popen, "__init__", _PROCESSES, _always),
-        *(_Watch(os, name, _PROCESSES, _always) for name in ("system", "fork")),
-        _Watch(socket.socket, "__init__", _NETWORK, _always),
-        *(_Watch(socket, name, _NETWORK, _always) for name in ("getaddrinfo", "gethostbyname", "socketpair")),
+        _Watch(random.Random, "seed", RANDOM, _without_seed),
+        _Watch(random, "_urandom", RANDOM, _always),  # what SystemRandom and secrets draw from
+        _Watch(os, "urandom", RANDOM, _always),
+        *(_Watch(secrets, name, RANDOM, _always) for name in ("token_bytes", "token_hex", "token_urlsafe")),
+        _Watch(uuid, "uuid1", IDENTITY, _always),
+        _Watch(uuid, "uuid4", IDENTITY, _always),
+        _Watch(uuid, "getnode", IDENTITY, _always),
+        _Watch(os, "getpid", IDENTITY, _always),
+        _Watch(socket, "gethostname", IDENTITY, _always),
+        _Watch(threading.Thread, "start", THREADS, _always),
+        _Watch(threading.Condition, "wait", WAITS, _always),  # also of Event.wait(), Queue.get() and Future.result()
+        _Watch(select, "select", WAITS, _always),
+        _Watch(subprocess.Popen, "__init__", PROCESSES, _always),
+        *(_Watch(os, name, PROCESSES, _always) for name in ("system", "fork")),
+        _Watch(socket.socket, "__init__", NETWORK, _always),
+        *(_Watch(socket, name, NETWORK, _always) for name in ("getaddrinfo", "gethostbyname", "socketpair")),
     ]
 
 
 # Only Lockstep's own code must not use the real disk; a scenario may read its test vectors.
-_WATCHED_DISK = [
-    _Watch(owner, name, _DISK, _always) for owner, name in ((builtins, "open"), (io, "open"), (os, "open"))
-]
+_WATCHED_DISK = [_Watch(owner, name, DISK, _always) for owner, name in ((builtins, "open"), (io, "open"), (os, "open"))]
 
 _ALLOWED = {"_pytest", "_hypothesis_pytestplugin", "bdb", "coverage", "faulthandler", "hypothesis", "importlib",
         "inspect", "linecache", "logging", "pdb", "pluggy", "pytest", "pytest_asyncio", "pytest_timeout", "structlog",
@@ -172,7 +164,7 @@ class NondeterminismGuard:
         owner = watch.owner.__name__ if isinstance(watch.owner, types.ModuleType) else watch.owner.__qualname__
         made = watch.name == "__init__"  # people write socket.socket()
         what = f"{watch.owner.__module__}.{owner}" if made else f"{owner}.{watch.name}"
-        ours_only = watch.cure is _DISK
+        ours_only = watch.cure is DISK
 
         def guard(*args: Any, **kwargs: Any) -> Any:
             if watch.is_nondeterministic(*args, **kwargs):
@@ -193,7 +185,7 @@ class NondeterminismGuard:
 
         def reading(name: str) -> Any:
             def read(_: object, *args: Any, **kwargs: Any) -> Any:
-                check(f"{original.__name__}.{name}", _CLOCK, False)
+                check(f"{original.__name__}.{name}", CLOCK, False)
                 return getattr(original, name)(*args, **kwargs)
 
             return classmethod(read)
@@ -201,7 +193,7 @@ class NondeterminismGuard:
         readers = [name for name in ("now", "utcnow", "today") if hasattr(original, name)]
         return Meta(original.__name__, (original,), {name: reading(name) for name in readers})
 
-    def _check(self, what: str, cure: str, ours_only: bool) -> None:
+    def _check(self, what: str, cure: Cure, ours_only: bool) -> None:
         """Raises NondeterminismError unless the caller is allowed."""
         if threading.get_ident() != self._thread:
             return
@@ -215,9 +207,6 @@ class NondeterminismGuard:
                 break
             frame = frame.f_back
         caller = caller_of(first, aside=__name__)
-        cure = next(
-            (one for name, one in _CURES_OF_MODULES.items() if f"{caller.module}.".startswith(f"{name}.")), cure
-        )
-        error = NondeterminismError(f"{caller.called or what}() at {caller.place} bypasses the simulation: {cure}")
+        error = NondeterminismError(caller.refusal(what, cure))
         self._violations.append(error)
         raise error
