@@ -87,10 +87,10 @@ class LiteQueues:
     def put(self, lite_queue: LiteQueue, messages: Sequence[MessageExt]) -> None:
         """Add the messages of one pull, in offset order, behind all that wait."""
         process_queue = lite_queue.process_queue
-        known = process_queue.message_count
-        process_queue.put_messages(messages)
+        known = process_queue.cache.message_count
+        process_queue.cache.put_messages(messages)
         # An offset that was cached before counts once.
-        added = process_queue.message_count - known
+        added = process_queue.cache.message_count - known
         if added:
             self._line.append(_Batch(lite_queue, added))
 
@@ -100,7 +100,7 @@ class LiteQueues:
         RocketMQ sets positions by messages alone: a consumer that got none has no offset at its next start, and under
         CONSUME_FROM_LAST_OFFSET it misses the messages sent in between.
         """
-        if lite_queue.process_queue.is_empty and offset > lite_queue.position:
+        if lite_queue.process_queue.cache.is_empty and offset > lite_queue.position:
             lite_queue.position = offset
             if self._in_hand is not lite_queue:
                 lite_queue.handled = offset
@@ -119,10 +119,10 @@ class LiteQueues:
         batch.count -= count
         if not batch.count:
             self._line.popleft()
-        messages = lite_queue.process_queue.take_messages(count)
+        messages = lite_queue.process_queue.cache.take_messages(count)
         if lite_queue.handled == NOT_KNOWN:
             lite_queue.handled = messages[0].queue_offset
-        lite_queue.position = lite_queue.process_queue.commit()
+        lite_queue.position = lite_queue.process_queue.cache.commit()
         lite_queue.process_queue.last_consume_ms = now_ms
         self._in_hand = lite_queue
         return messages
@@ -139,10 +139,10 @@ class LiteQueues:
         if self._in_hand is lite_queue:
             self._in_hand = None
         process_queue = lite_queue.process_queue
-        process_queue.take_messages(process_queue.message_count)
-        process_queue.commit()
+        process_queue.cache.take_messages(process_queue.cache.message_count)
+        process_queue.cache.commit()
         process_queue.positioned = True
-        process_queue.next_offset = lite_queue.position = lite_queue.handled = offset
+        process_queue.cache.next_offset = lite_queue.position = lite_queue.handled = offset
 
     def _leave_line(self, lite_queue: LiteQueue) -> None:
         self._line = deque(batch for batch in self._line if batch.lite_queue is not lite_queue)

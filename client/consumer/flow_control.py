@@ -97,13 +97,14 @@ class FlowControl:
         """Return the limit that the queue exceeds: "count", "bytes", "span" or, by key, "key span"; None: pull."""
         limits = self._by_topic.get(process_queue.queue.topic, self._usual)
         # RocketMQ's order: messages, bytes, span (wire.md 12.6). "More than": the limit itself may be reached.
-        if process_queue.message_count > limits.message_count:
+        cache = process_queue.cache
+        if cache.message_count > limits.message_count:
             return "count"
-        if process_queue.message_bytes > most_bytes(limits.message_bytes):
+        if cache.message_bytes > most_bytes(limits.message_bytes):
             return "bytes"
-        if limits.span != OFF and process_queue.max_span > limits.span:
+        if limits.span != OFF and cache.max_span > limits.span:
             return "span"
-        return "key span" if process_queue.is_full else None
+        return "key span" if cache.is_full else None
 
     def must_log(self, reason: str) -> bool:
         """Count a throttled pull. Returns True for the first one and each 1,000th after it."""

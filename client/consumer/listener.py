@@ -10,10 +10,9 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.left_work import LeftWork, Look
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.errors import LockLostError, must_propagate
+from lockstep.client.errors import must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
-from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
@@ -74,15 +73,15 @@ class ConsumeOrderlyContext:
     @property
     def lock_epoch(self) -> int:
         """The epoch of the fenced lock, for a fence in the user's own database (docs/fencing.md); 0: no fenced lock."""
-        return 0 if self._period is None else self._period.epoch
+        return 0 if self._period is None else self._period.hold.epoch
 
     @property
     def lease_remaining_ms(self) -> int:
         """How long the lease of the fenced lock still lasts, by this machine's clock; 0: it has ended, or is none."""
         period = self._period
-        if period is None or self._now_ms is None or not period.epoch or period.lost or period.dropped:
+        if period is None or self._now_ms is None or period.life.lost or period.life.dropped:
             return 0
-        return max(period.lease_end_ms - self._now_ms(), 0)
+        return period.hold.lease_remaining_ms(self._now_ms())
 
     def check(self) -> None:
         """Raise LockLostError when the fenced lock is lost or its lease has ended; without one, do nothing.
@@ -91,8 +90,9 @@ class ConsumeOrderlyContext:
         effect is sure (docs/fencing.md).
         """
         period = self._period
-        if period is not None and period.epoch and not self.lease_remaining_ms:
-            raise LockLostError(f"the lock of {self.message_queue} under epoch {epoch_text(period.epoch)} is lost")
+        if period is not None and self._now_ms is not None:
+            ended = period.life.lost or period.life.dropped
+            period.hold.check(self.message_queue, self._now_ms(), ended=ended)
 
 
 class ConsumeConcurrentlyStatus(Enum):

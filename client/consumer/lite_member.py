@@ -7,6 +7,7 @@ from lockstep.client.consumer.buffer import NOT_KNOWN, LiteQueue, LiteQueues
 from lockstep.client.consumer.flow_control import FlowControl, FlowLimits
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.first_offset import FirstOffset
+from lockstep.client.consumer.ownership.hold import NoHold
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.topic_watch import QueueWatch
 from lockstep.client.consumer.pull_loop import PullLoop
@@ -93,7 +94,8 @@ class LiteMember(GroupMember):
         for queue in queues:
             if queue not in self.table:
                 self._periods += 1
-                self.table[queue] = ProcessQueue(queue, self._periods, self.runtime.now_ms(), needs_lock=False)
+                now_ms = self.runtime.now_ms()
+                self.table[queue] = ProcessQueue(queue, self._periods, now_ms, NoHold(now_ms))
                 self.queue_acquired(self.table[queue])
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
@@ -139,7 +141,7 @@ class LiteMember(GroupMember):
         """The next pull begins there."""
 
     async def log_went_back(self, process_queue: ProcessQueue, begin: int) -> None:
-        process_queue.next_offset = begin
+        process_queue.cache.next_offset = begin
 
     # Messages ------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.config import ConsumerConfig
@@ -17,6 +17,7 @@ from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, Consumer
 from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
 from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
+from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
@@ -157,8 +158,8 @@ class GroupMember(ABC):
     def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
         """A queue is given up; its offset in memory is stored after this call."""
 
-    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
-        return ProcessQueue(queue, period, now_ms, **lock)
+    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, hold: Hold) -> ProcessQueue:
+        return ProcessQueue(queue, period, now_ms, hold)
 
     def _new_locks(self) -> Locks:
         return NoLocks(self.runtime)
@@ -235,7 +236,7 @@ class GroupMember(ABC):
             # The trace cannot be written: offsets without a record are not stored, but locks are released.
             self.log.error("trace_not_written", error=str(error))
         for process_queue in self.table.values():
-            process_queue.dropped = True
+            process_queue.life.dropped = True
         await self.offsets.close()
         await self._locks.unlock_all(held)
         await self.instance.shutdown(self._settings.group)
@@ -362,8 +363,8 @@ class GroupMember(ABC):
 
     def _persist_all(self) -> None:
         """Store the offsets of owned queues. One whose lock may be lost is left out: its new owner stores them."""
-        now_ms, live_ms = self.runtime.now_ms(), self.config.lock_max_live_time_ms
-        self._persist([pq for pq in self.table.values() if not pq.dropped and pq.holds_lock(now_ms, live_ms)])
+        now_ms = self.runtime.now_ms()
+        self._persist([pq for pq in self.table.values() if not pq.life.dropped and pq.hold.is_trusted(now_ms)])
 
     def _persist(self, owned: list[ProcessQueue]) -> None:
         self._rebalance.persist(owned)

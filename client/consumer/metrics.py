@@ -36,10 +36,10 @@ def _queue_rows(member: Membership, client: tuple[str, str]) -> Rows:
     messages, size, states = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     # In one step, because the event loop may change the table meanwhile.
     for process_queue in member.table.copy().values():
-        if not process_queue.dropped:
+        if not process_queue.life.dropped:
             topic = process_queue.queue.topic
-            messages[topic] += process_queue.message_count
-            size[topic] += process_queue.message_bytes
+            messages[topic] += process_queue.cache.message_count
+            size[topic] += process_queue.cache.message_bytes
             states[topic, _state(process_queue, member)] += 1
     for topic in messages:
         labels = (topic, *client)
@@ -50,8 +50,8 @@ def _queue_rows(member: Membership, client: tuple[str, str]) -> Rows:
 
 
 def _state(process_queue: ProcessQueue, member: Membership) -> str:
-    if not process_queue.needs_lock:
+    if not process_queue.hold.needed:
         return "needs_none"
-    if process_queue.draining:
+    if process_queue.life.draining:
         return "draining"
     return "held" if member.holds_lock(process_queue) else "waiting"

@@ -7,6 +7,7 @@ from lockstep.client.callables import check_function
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.offsets.store import ReadOffsetType
+from lockstep.client.consumer.ownership.hold import NoHold
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullStatus
 from lockstep.client.consumer.send_back import SendBack
@@ -53,7 +54,7 @@ class PullMember(GroupMember):
         self.joined.add(topic)
 
     def owned(self, topic: str) -> list[MessageQueue]:
-        return sorted(queue for queue, held in self.table.items() if queue.topic == topic and not held.dropped)
+        return sorted(queue for queue, held in self.table.items() if queue.topic == topic and not held.life.dropped)
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
         """RocketMQ forgets an offset that was set before the queue was acquired (removeDirtyOffset)."""
@@ -248,7 +249,8 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         """
         member = self._running()
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
-        process_queue = ProcessQueue(queue, 0, member.runtime.now_ms(), needs_lock=False)
+        now_ms = member.runtime.now_ms()
+        process_queue = ProcessQueue(queue, 0, now_ms, NoHold(now_ms))
         send_back = SendBack(member.membership)
         if not await send_back.send(process_queue, message, delay_level):
             raise ConsumerError(f"no broker took message {message.msg_id} back; the log says why")

@@ -104,14 +104,14 @@ class PullLoop:
             return
         del self._tasks[process_queue]
         error = None if task.cancelled() else task.exception()
-        if (error is not None or (task.cancelled() and not task.cancelling())) and not process_queue.is_over:
+        if (error is not None or (task.cancelled() and not task.cancelling())) and not process_queue.life.is_over:
             # Nothing else would pull the queue, and it would stay locked.
             why = error or asyncio.CancelledError("by no one")
             log_exception(self._log, "pull_failed", why, queue=str(process_queue.queue))
             self._runtime.call_later_ms(self._owner.retry_ms(process_queue), self._start_again, process_queue)
 
     def _start_again(self, process_queue: ProcessQueue) -> None:
-        if not process_queue.is_over and process_queue not in self._tasks and not self._stopped:
+        if not process_queue.life.is_over and process_queue not in self._tasks and not self._stopped:
             self.start(process_queue)
 
     def stop(self, process_queue: ProcessQueue) -> None:
@@ -126,7 +126,8 @@ class PullLoop:
 
     async def run(self, process_queue: ProcessQueue) -> None:
         """Pull until the period of the process queue is over."""
-        while not (process_queue.dropped or process_queue.draining):
+        life = process_queue.life
+        while not (life.dropped or life.draining):
             # A queue that is paused or throttled is alive too: a rebalance must not take it for a dead pull (wire.md
             # 7.3).
             process_queue.last_pull_ms = self._runtime.now_ms()
@@ -148,13 +149,13 @@ class PullLoop:
                 "pull_throttled",
                 queue=str(process_queue.queue),
                 over=reason,
-                messages=process_queue.message_count,
-                bytes=process_queue.message_bytes,
-                span=process_queue.max_span,
+                messages=process_queue.cache.message_count,
+                bytes=process_queue.cache.message_bytes,
+                span=process_queue.cache.max_span,
             )
         # Half: to wake up at each message would make one pull for each.
         enough = self._flow.limits(process_queue.queue.topic).message_count
-        await process_queue.wait_below(max(enough // 2, 1), self._config.pull_delay_when_flow_control_ms)
+        await process_queue.cache.wait_below(max(enough // 2, 1), self._config.pull_delay_when_flow_control_ms)
         return True
 
     async def _pull_once(self, process_queue: ProcessQueue) -> int:
@@ -192,10 +193,10 @@ class PullLoop:
     async def _position(self, process_queue: ProcessQueue) -> None:
         offset = await self._owner.first_offset(process_queue)
         # The offset was read under a lock that has ended. The next owner may have moved it.
-        if process_queue.epoch and not self._member.holds_lock(process_queue):
+        if not self._member.holds_lock(process_queue):
             raise ClientError(f"the lock of {process_queue.queue} ended while its first offset was read")
         self._member.record("positioned", process_queue, offset=offset)
-        process_queue.next_offset = offset
+        process_queue.cache.next_offset = offset
         process_queue.positioned = True
 
     async def _went_back(self, process_queue: ProcessQueue, endpoint: Endpoint) -> bool:
@@ -203,7 +204,7 @@ class PullLoop:
 
         It may have grown beyond that already: then the broker does not see that what was stored since is skipped.
         """
-        recovered, asked = process_queue.next_offset, process_queue.next_offset
+        recovered, asked = process_queue.cache.next_offset, process_queue.cache.next_offset
         if process_queue.log_run:
             recovered = await self._calls.recovered_offset(process_queue.queue, endpoint)
         process_queue.log_run = endpoint.peer_run
@@ -243,36 +244,34 @@ class PullLoop:
         request = PullRequest(
             queue,
             subscription,
-            process_queue.next_offset,
+            process_queue.cache.next_offset,
             config.pull_batch_size,
             flags | _COMMIT if commits else flags,
             commit_offset if commits else 0,
             0 if lite else subscription.sub_version,
             config.pull_suspend_ms,
             config.pull_timeout_ms,
-            process_queue.epoch,
+            process_queue.hold.epoch,
         )
-        if commits and not process_queue.epoch:
-            # Under an epoch only what the broker answers that it took counts as committed.
-            offsets.commits += 1
-            self._member.record_offsets("committed", [(process_queue, commit_offset)])
+        if commits:
+            self._member.commit_leaves(process_queue, commit_offset)
         return await self._calls.call(request, source, endpoint)
 
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
         if self._dead_letters is not None:
             result = await self._without_unreadable(self._dead_letters, process_queue, result)
-        if process_queue.dropped or process_queue.draining:
+        if process_queue.life.is_over:
             # These messages belong to the next owner.
             return
         self._check_offsets(process_queue, result)
-        asked = process_queue.next_offset
+        asked = process_queue.cache.next_offset
         if result.status is PullStatus.OFFSET_ILLEGAL and result.next_begin_offset < asked:
             # The log ends before what was read, and how far it had gone back is not known. RocketMQ proposes its end,
             # and skips what was stored since (wire.md 12.6); from the beginning nothing is skipped.
             self._say_went_back(process_queue, asked, result.min_offset)
             result = result._replace(next_begin_offset=result.min_offset)
         # Also after messages that the filter took out, so that they are not read again.
-        process_queue.next_offset = result.next_begin_offset
+        process_queue.cache.next_offset = result.next_begin_offset
         if result.status is PullStatus.FOUND:
             # An answer whose messages the filter took out counts too.
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
@@ -280,14 +279,14 @@ class PullLoop:
         if result.messages:
             behind = result.max_offset - result.messages[-1].queue_offset
             if behind > 0:
-                process_queue.message_accumulation = behind
+                process_queue.cache.message_accumulation = behind
             try:
                 self._owner.take(process_queue, result.messages)
             except BaseException:
                 # Not in the cache, they would be skipped.
-                cached = process_queue.message_count and process_queue.queue_offset_max
+                cached = process_queue.cache.message_count and process_queue.cache.queue_offset_max
                 if not cached or cached < result.messages[0].queue_offset:
-                    process_queue.next_offset = asked
+                    process_queue.cache.next_offset = asked
                 raise
         elif result.status is PullStatus.OFFSET_ILLEGAL:
             self._log.warning(
@@ -310,9 +309,9 @@ class PullLoop:
             if message.body_error is None:
                 readable.append(message)
             # After a takeover the next owner makes the dead letter. Two would be one too many.
-            elif not process_queue.dropped:
+            elif not process_queue.life.dropped:
                 await dead_letters.send(process_queue, message, message.reconsume_times)
-        if result.messages and not readable and process_queue.is_empty and not process_queue.dropped:
+        if result.messages and not readable and process_queue.cache.is_empty and not process_queue.life.dropped:
             self._member.offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
         return result._replace(messages=readable)
 
@@ -323,7 +322,7 @@ class PullLoop:
         """
         if result.status is not PullStatus.FOUND:
             return
-        asked = process_queue.next_offset
+        asked = process_queue.cache.next_offset
         first = result.messages[0].queue_offset if result.messages else None
         if result.next_begin_offset < asked or (first is not None and first < asked):
             self._log.warning(
@@ -337,7 +336,7 @@ class PullLoop:
     def _failed(self, process_queue: ProcessQueue, error: BaseException) -> int:
         """Log a failure. Returns how long to wait, in ms."""
         # No wait: the loop ends at once when the period is over.
-        if process_queue.dropped or (isinstance(error, Exception) and self._owner.refused(process_queue, error)):
+        if process_queue.life.dropped or (isinstance(error, Exception) and self._owner.refused(process_queue, error)):
             return 0
         event, queue = "pull_failed", str(process_queue.queue)
         if isinstance(error, ProtocolError):

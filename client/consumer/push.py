@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from lockstep.client.callables import check_function
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
+from lockstep.client.consumer.cache.key_queues import MessageKey, key_function
 from lockstep.client.consumer.consumer import GroupConsumer
-from lockstep.client.consumer.dispatch.key_queues import MessageKey, key_function
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
 from lockstep.client.consumer.listener import LISTENER_PARAMETERS, AnyListener
 from lockstep.client.consumer.member import MemberSettings
@@ -215,12 +215,12 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
     @property
     def _owned(self) -> list[ProcessQueue]:
         table = {} if self._member is None else self._member.table
-        return [table[queue] for queue in sorted(table) if not table[queue].dropped]
+        return [table[queue] for queue in sorted(table) if not table[queue].life.dropped]
 
     @property
     def message_accumulation(self) -> int:
         """The number of messages on the brokers behind the last pulled ones, in all queues of this consumer."""
-        return sum(process_queue.message_accumulation for process_queue in self._owned)
+        return sum(process_queue.cache.message_accumulation for process_queue in self._owned)
 
     @property
     def assigned_queues(self) -> list[MessageQueue]:
@@ -231,7 +231,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
     def positions(self) -> dict[MessageQueue, int]:
         """The first offset that is not handled yet, of each queue of `assigned_queues` that is being pulled."""
         bare = self._tenant.bare_queue
-        return {bare(held.queue): held.position for held in self._owned if held.positioned}
+        return {bare(held.queue): held.cache.position for held in self._owned if held.positioned}
 
     @property
     def process_queues(self) -> dict[MessageQueue, ProcessQueueInfo]:

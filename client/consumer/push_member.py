@@ -1,7 +1,7 @@
 """PushMember: a running PushConsumer, which pulls, locks queues and calls the listener (wire.md 12.2)."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.client.consumer.broker_requests import Listening
 from lockstep.client.consumer.cache.arrivals import Arrivals
@@ -13,6 +13,7 @@ from lockstep.client.consumer.left_work import LeftWork
 from lockstep.client.consumer.listener import AnyListener, AroundListener, ListenerCall
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.first_offset import FirstOffset
+from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.client.consumer.ownership.lock_port import Locks
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.reset import OffsetReset
@@ -62,7 +63,7 @@ class PushMember(GroupMember):
         self._ordering = ordering = consumption.ordering
         super().__init__(settings, subscriptions, consumption.trace_path)
         config, member = self.config, self.membership
-        self._make_process_queue = ordering.process_queues(config, consumption.key_of)
+        self._new_cache = ordering.caches(config, consumption.key_of)
         self._suspended = False
         self._announced_ms = 0
         self._said_others = False
@@ -146,11 +147,11 @@ class PushMember(GroupMember):
 
     # Queues --------------------------------------------------------------------------------------------------
 
-    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
-        process_queue = self._make_process_queue(queue, period, now_ms, **lock)
+    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, hold: Hold) -> ProcessQueue:
+        cache = self._new_cache()
         if self.stats.measured:
-            process_queue.arrivals = Arrivals()
-        return process_queue
+            cache.arrivals = Arrivals()
+        return ProcessQueue(queue, period, now_ms, hold, cache)
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
         self._locks.acquired(process_queue, self._pulls.start)
@@ -160,7 +161,9 @@ class PushMember(GroupMember):
         self._locks.dropped(process_queue, why)
 
     async def queues_changed(self, topic: str) -> None:
-        self._flow.share_out(topic, [queue for queue, process_queue in self.table.items() if not process_queue.dropped])
+        self._flow.share_out(
+            topic, [queue for queue, process_queue in self.table.items() if not process_queue.life.dropped]
+        )
         await super().queues_changed(topic)
 
     async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:
@@ -199,7 +202,7 @@ class PushMember(GroupMember):
         super()._persist(self._locks.commit(owned))
 
     async def _persist_last(self) -> None:
-        others = await self._locks.commit_last([pq for pq in self.table.values() if not pq.dropped])
+        others = await self._locks.commit_last([pq for pq in self.table.values() if not pq.life.dropped])
         # Only for queues whose lock is still trusted, or the next owner's offset would be lost.
         super()._persist([pq for pq in others if self.membership.holds_lock(pq)])
 
@@ -248,13 +251,13 @@ class PushMember(GroupMember):
         return self._subscriptions.get(topic)
 
     def take(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
-        if process_queue.arrivals is not None:
-            process_queue.arrivals.pulled(messages[-1].queue_offset, self.runtime.now_ms())
+        if process_queue.cache.arrivals is not None:
+            process_queue.cache.arrivals.pulled(messages[-1].queue_offset, self.runtime.now_ms())
         self.service.submit(process_queue, messages)
 
     def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
         # The queue is handled up to here, so this offset may be stored although no message moved it (wire.md 12.6).
-        if process_queue.is_empty:
+        if process_queue.cache.is_empty:
             self.offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
 
     async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:
@@ -263,11 +266,11 @@ class PushMember(GroupMember):
         If the broker's log lost its newest messages, those before them may be cached here and not handled yet. The
         queue begins there then; RocketMQ begins at the end, and skips them.
         """
-        process_queue.dropped = True
+        process_queue.life.dropped = True
         offsets, delay_ms = range(result.min_offset, result.max_offset), self.config.offset_illegal_delay_ms
         await self._reset.correct(process_queue, offsets, result.next_begin_offset, delay_ms)
 
     async def log_went_back(self, process_queue: ProcessQueue, begin: int) -> None:
         # First dropped: no call may begin with messages that the broker does not have any more.
-        process_queue.dropped = True
+        process_queue.life.dropped = True
         await self._reset.correct(process_queue, range(begin), begin, delay_ms=0)

@@ -86,11 +86,8 @@ class DeadLetters:
     async def send(self, process_queue: ProcessQueue, message: MessageExt, limit: int) -> None:
         """Raises SendError when the broker did not take it; the message then stays in its queue."""
         outgoing = self._producer.retry(message, message.reconsume_times, limit)
-        begun = {}
-        fence = None
-        if process_queue.epoch:
-            begun["begin_mono_ns"] = self._member.runtime.monotonic_ns()
-            fence = Fence(process_queue.epoch, self._member.instance.client_id, process_queue.queue)
+        begun = process_queue.hold.sent_fields(self._member.runtime)
+        fence = Fence(process_queue.hold.epoch, self._member.instance.client_id, process_queue.queue)
         await self._producer.send_to(process_queue.queue.broker_name, outgoing, fence)
         self._member.log.warning(
             "dead_lettered",

@@ -36,7 +36,7 @@ _TAKEN_OUT: Final = (
 
 
 class Fence(NamedTuple):
-    """The fenced lock under which a consumer has a message, for the requests that say so."""
+    """The lock under which a consumer has a message, for the requests that say so. Epoch 0: they say nothing."""
 
     epoch: int
     client_id: str
@@ -102,13 +102,13 @@ class InnerProducer:
         except NoRouteError as error:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
 
-    async def send_to(self, broker_name: str, outgoing: Outgoing, fence: Fence | None = None) -> None:
+    async def send_to(self, broker_name: str, outgoing: Outgoing, fence: Fence) -> None:
         """Send to one broker. Raises SendError when it did not store the message."""
         queue = MessageQueue(self._topic, broker_name, 0)
         command = self._requests.command(queue, outgoing)
         try:
             endpoint = await self._instance.sender(broker_name)
-            if fence is not None and endpoint.agreed:
+            if fence.epoch and endpoint.agreed:
                 command.header = fence.put_into(command.header)
             reply = await endpoint.request(command, self._timeout_ms)
         except NoRouteError as error:

@@ -1,6 +1,6 @@
 """Exhibits about the answer of a listener."""
 
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
+from lockstep.client.consumer.cache.message_cache import MessageCache
 from lockstep.order import Kind
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import Swarm
@@ -18,11 +18,11 @@ FAILED_MESSAGE = Exhibit(
         "the step that puts a failed message back into the cache."
     ),
     translated=(
-        "ProcessQueue.make_messages_to_consume_again does nothing, so a failed message stays among those that "
+        "MessageCache.make_messages_to_consume_again does nothing, so a failed message stays among those that "
         "the listener has taken, and the next commit is behind all of them."
     ),
     rule=("A failed message goes back before any later one is taken (docs/order.md 2, A consumer's queue)."),
     kind=Kind.LOST_WRITE,
-    variant=replaced(ProcessQueue, "make_messages_to_consume_again", lambda _: lambda _self, _messages: None),
+    variant=replaced(MessageCache, "make_messages_to_consume_again", lambda _: lambda _self, _messages: None),
     swarm=Swarm(failing=(0, 10, 30)),
 )

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from lockstep.broker.ownership.answers import FenceAnswer, LockOutcome
 from lockstep.broker.ownership.fenced.locks import FencedLocks
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.order import Kind
@@ -28,10 +28,11 @@ def _drop_after_read(drop: _Method) -> _Method:
     """The queue goes to the next owner at once; the old one still gets the answer that it waits for."""
 
     def dropped(self: Any, process_queue: Any, why: str) -> None:
-        waits = process_queue.positioned and process_queue.is_empty and not process_queue.listener_running
-        if why == "allocated to another consumer" and waits and not process_queue.dropped:
+        life, is_empty = process_queue.life, process_queue.cache.is_empty
+        waits = process_queue.positioned and is_empty and not life.listener_running
+        if why == "allocated to another consumer" and waits and not life.dropped:
             _given_away[process_queue] = why
-            process_queue.end_period = lambda: drop(self, process_queue, why)
+            process_queue.life.end_period = lambda: drop(self, process_queue, why)
         else:
             drop(self, process_queue, why)
 
@@ -40,8 +41,8 @@ def _drop_after_read(drop: _Method) -> _Method:
 
 def _pull_last(pull_once: _Method) -> _Method:
     async def pulled(self: Any, process_queue: Any) -> int:
-        if process_queue in _given_away and process_queue.is_empty:
-            process_queue.end_period()
+        if process_queue in _given_away and process_queue.cache.is_empty:
+            process_queue.life.end_period()
             return 0
         delay_ms: int = await pull_once(self, process_queue)
         return 10 if process_queue in _given_away else delay_ms
@@ -50,10 +51,10 @@ def _pull_last(pull_once: _Method) -> _Method:
 
 
 def _trust_for_good(_holds: _Method) -> _Method:
-    def holds_lock(self: Any, _now_ms: int, _live_ms: int) -> bool:
-        return not self.needs_lock or self.locked
+    def is_trusted(self: Any, _now_ms: int) -> Any:
+        return self.locked
 
-    return holds_lock
+    return is_trusted
 
 
 def _grant_to_last(renew: _Method) -> _Method:
@@ -79,7 +80,7 @@ EVICTED_MEMBER = Exhibit(
         "hung, and they went on for minutes. Several processes handled the same partitions."
     ),
     translated=(
-        "A group coordinator has no twin here: the lock of a queue has this part. ProcessQueue.holds_lock "
+        "A group coordinator has no twin here: the lock of a queue has this part. Hold.is_trusted "
         "never looks at the clock, so a member whose renewals get no answer trusts its lock for good."
     ),
     rule=(
@@ -87,7 +88,7 @@ EVICTED_MEMBER = Exhibit(
         "after that (docs/order.md 2, The lock, to the millisecond)."
     ),
     kind=Kind.OVERLAP,
-    variant=replaced(ProcessQueue, "holds_lock", _trust_for_good),
+    variant=replaced(Hold, "is_trusted", _trust_for_good),
     swarm=Swarm(events_max=16, consumers=(2, 3), work_ms=(200, 1000, 2000)),
 )
 

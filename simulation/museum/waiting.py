@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from lockstep.broker.ownership.answers import LockAnswer, LockOutcome
 from lockstep.broker.ownership.rocketmq_locks import RebalanceLockManager
+from lockstep.client.consumer.cache.message_cache import MessageCache
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
@@ -41,8 +42,8 @@ def _add_unlocked(add: _Method) -> _Method:
     def added(self: Any, queue: MessageQueue, grant: Any) -> None:
         add(self, queue, grant)
         process_queue = self._table[queue]
-        if process_queue.needs_lock:
-            process_queue.locked = False
+        if process_queue.hold.needed:
+            process_queue.hold.locked = False
             _unmarked.add(process_queue)
 
     return added
@@ -52,7 +53,7 @@ def _mark_later(granted: _Method) -> _Method:
     def mark(self: Any, queue: MessageQueue, process_queue: Any, grant: Any, reply: Any) -> None:
         if process_queue in _unmarked:
             _unmarked.discard(process_queue)
-            process_queue.granted(grant.asked_ms)
+            process_queue.hold.granted(grant.asked_ms, grant.lease_ms)
         else:
             granted(self, queue, process_queue, grant, reply)
 
@@ -75,10 +76,10 @@ def _only_close(_unlock_all: _Method) -> _Method:
 
 def _renew_unnoticed(lock_all: _Method) -> _Method:
     async def renew(self: Any) -> None:
-        before = {process_queue: process_queue.last_lock_ms for process_queue in self._table.values()}
+        before = {process_queue.hold: process_queue.hold.last_lock_ms for process_queue in self._table.values()}
         await lock_all(self)
-        for process_queue, last_lock_ms in before.items():
-            process_queue.last_lock_ms = last_lock_ms
+        for hold, last_lock_ms in before.items():
+            hold.last_lock_ms = last_lock_ms
 
     return renew
 
@@ -109,7 +110,7 @@ def _never_again(try_lock: _Method) -> _Method:
 def _only_drop(_reacquired: _Method) -> _Method:
     def lock_reacquired(self: Any, process_queue: Any) -> None:
         self._rebalance.drop(process_queue, "its lock had run out")
-        process_queue.outlived_lock = False  # the rebalance takes it for a queue that the member has
+        process_queue.life.outlived_lock = False  # the rebalance takes it for a queue that the member has
 
     return lock_reacquired
 
@@ -247,10 +248,10 @@ COUNT_LEAK = Exhibit(
         "never pulled again."
     ),
     translated=(
-        "ProcessQueue counts messages again that go back. The limit is 4 or 8 messages, so that a short run reaches it."
+        "MessageCache counts messages again that go back. The limit is 4 or 8 messages, so that a short run reaches it."
     ),
     rule=("A message counts from its pull to its commit, however often it fails (docs/order.md 3 (g), wire.md 12.6)."),
     kind=Wrong.STUCK,
-    variant=replaced(ProcessQueue, "make_messages_to_consume_again", _count_again),
+    variant=replaced(MessageCache, "make_messages_to_consume_again", _count_again),
     swarm=Swarm(failing=(10, 30), cached=(4, 8)),
 )

@@ -14,7 +14,7 @@ MEMBER: Final = "lockstep.client.consumer.member"
 OFFSET_MAP: Final = "lockstep.client.consumer.cache.offset_map"
 STORE: Final = "lockstep.client.consumer.offsets.store"
 CLIENT_REBALANCE: Final = "lockstep.client.consumer.ownership.rebalance"
-PROCESS_QUEUE: Final = "lockstep.client.consumer.ownership.process_queue"
+MESSAGE_CACHE: Final = "lockstep.client.consumer.cache.message_cache"
 PULL_LOOP: Final = "lockstep.client.consumer.pull_loop"
 PUSH_MEMBER: Final = "lockstep.client.consumer.push_member"
 
@@ -36,7 +36,7 @@ CONSUMING: Final = (
         edited(
             ORDERLY,
             "ConsumeMessageOrderlyService._consume_run",
-            "not process_queue.holds_lock(now_ms, lock_ms)",
+            "not hold.is_trusted(now_ms)",
             "False",
         ),
         OWNERSHIP,
@@ -44,7 +44,7 @@ CONSUMING: Final = (
     Protection(
         "dropped-commits-nothing",
         "A dropped queue still moves its offset.",
-        edited(ORDERLY, "ConsumeMessageOrderlyService._store_offset", "not process_queue.dropped", "True"),
+        edited(ORDERLY, "ConsumeMessageOrderlyService._store_offset", "not process_queue.life.dropped", "True"),
         OWNERSHIP,
     ),
     Protection(
@@ -64,7 +64,7 @@ CONSUMING: Final = (
         edited(
             ORDERLY,
             "ConsumeMessageOrderlyService._suspend",
-            "process_queue.make_messages_to_consume_again(messages)",
+            "process_queue.cache.make_messages_to_consume_again(messages)",
             "",
         ),
         ("tests/client/dispatch/test_consume_orderly.py",),
@@ -75,10 +75,10 @@ CONSUMING: Final = (
         edited(
             ORDERLY,
             "ConsumeMessageOrderlyService._suspend",
-            "process_queue.make_messages_to_consume_again(messages)",
+            "process_queue.cache.make_messages_to_consume_again(messages)",
             (
-                "if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):\n"
-                "    process_queue.make_messages_to_consume_again(messages)"
+                "if process_queue.hold.is_trusted(self._runtime.now_ms()):\n"
+                "    process_queue.cache.make_messages_to_consume_again(messages)"
             ),
         ),
         OWNERSHIP,
@@ -87,7 +87,7 @@ CONSUMING: Final = (
     Protection(
         "no-commit-after-expiry",
         "The commit timer stores offsets of a queue whose lock has run out.",
-        edited(MEMBER, "GroupMember._persist_all", "pq.holds_lock(now_ms, live_ms)", "True"),
+        edited(MEMBER, "GroupMember._persist_all", "pq.hold.is_trusted(now_ms)", "True"),
         TAKEOVER,
     ),
     Protection(
@@ -175,7 +175,10 @@ CONSUMING: Final = (
         "listener-before-unlock",
         "A rebalance frees a queue under a running listener.",
         edited(
-            CLIENT_REBALANCE, "Rebalance._remove", "not await process_queue.listener_idle(_LISTENER_WAIT_MS)", "False"
+            CLIENT_REBALANCE,
+            "Rebalance._remove",
+            "not await process_queue.life.listener_idle(_LISTENER_WAIT_MS)",
+            "False",
         ),
         (*REBALANCE, "tests/scenarios/locks/test_rebalance.py"),
     ),
@@ -235,17 +238,17 @@ CONSUMING: Final = (
             "Rebalance._remove",
             (
                 "self.drop(process_queue, why)\n"
-                "if not await process_queue.listener_idle(_LISTENER_WAIT_MS):\n"
-                "    process_queue.try_unlock_times += 1\n"
+                "if not await process_queue.life.listener_idle(_LISTENER_WAIT_MS):\n"
+                "    process_queue.life.try_unlock_times += 1\n"
                 "    self.explanations.given_up(queue, Did.DRAINING, why, moves=why == _MOVED)\n"
                 "    self._log.warning('unlock_waits_for_listener', queue=str(queue), why=why)\n"
                 "    return False"
             ),
             (
-                "idle = await process_queue.listener_idle(_LISTENER_WAIT_MS)\n"
+                "idle = await process_queue.life.listener_idle(_LISTENER_WAIT_MS)\n"
                 "self.drop(process_queue, why)\n"
                 "if not idle:\n"
-                "    process_queue.try_unlock_times += 1\n"
+                "    process_queue.life.try_unlock_times += 1\n"
                 "    self.explanations.given_up(queue, Did.DRAINING, why, moves=why == _MOVED)\n"
                 "    self._log.warning('unlock_waits_for_listener', queue=str(queue), why=why)\n"
                 "    return False"
@@ -256,19 +259,19 @@ CONSUMING: Final = (
     Protection(
         "pull-commits-handled",
         "A pull commits the offset up to which messages were pulled, not handled.",
-        edited(PULL_LOOP, "PullLoop._pull", "offsets.in_memory(queue)", "process_queue.next_offset"),
+        edited(PULL_LOOP, "PullLoop._pull", "offsets.in_memory(queue)", "process_queue.cache.next_offset"),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "pull-finds-nothing",
         "A pull that finds nothing commits the end of the queue over messages that wait.",
-        edited(PUSH_MEMBER, "PushMember.nothing_found", "process_queue.is_empty", "True"),
+        edited(PUSH_MEMBER, "PushMember.nothing_found", "process_queue.cache.is_empty", "True"),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "pull-illegal-offset",
         "A queue whose offset does not exist goes on with the messages that it has.",
-        edited(PUSH_MEMBER, "PushMember.offset_illegal", "process_queue.dropped = True", ""),
+        edited(PUSH_MEMBER, "PushMember.offset_illegal", "process_queue.life.dropped = True", ""),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
@@ -277,15 +280,15 @@ CONSUMING: Final = (
         edited(
             PULL_LOOP,
             "PullLoop._take",
-            "process_queue.next_offset = result.next_begin_offset",
-            "process_queue.next_offset = max(result.next_begin_offset - 1, 0)",
+            "process_queue.cache.next_offset = result.next_begin_offset",
+            "process_queue.cache.next_offset = max(result.next_begin_offset - 1, 0)",
         ),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "commit-behind-handled",
         "The offset of the last handled message is committed, not the one behind it.",
-        edited(PROCESS_QUEUE, "ProcessQueue.commit", "max(in_hand) + 1", "max(in_hand)"),
+        edited(MESSAGE_CACHE, "MessageCache.commit", "max(in_hand) + 1", "max(in_hand)"),
         ("tests/client/pulls/test_process_queue.py",),
     ),
     Protection(
@@ -297,7 +300,7 @@ CONSUMING: Final = (
     Protection(
         "consuming-begins-again",
         "A queue that was empty once is not consumed again.",
-        edited(PROCESS_QUEUE, "ProcessQueue.take_messages", "not taken", "False"),
+        edited(MESSAGE_CACHE, "MessageCache.take_messages", "not taken", "False"),
         ("tests/client/pulls/test_process_queue.py",),
     ),
     Protection(
@@ -306,7 +309,7 @@ CONSUMING: Final = (
         edited(
             BASE,
             "OrderedService.stop",
-            "[process_queue for process_queue in self._running if process_queue.listener_running]",
+            "[process_queue for process_queue in self._running if process_queue.life.listener_running]",
             "[]",
         ),
         ("tests/scenarios/test_shutdown.py",),
@@ -354,8 +357,8 @@ CONSUMING: Final = (
         edited(
             CLIENT_REBALANCE,
             "Rebalance._remove",
-            "(process_queue.is_empty or why == _NOT_SUBSCRIBED) and not stays",
-            "process_queue.is_empty or why == _NOT_SUBSCRIBED",
+            "(process_queue.cache.is_empty or why == _NOT_SUBSCRIBED) and not stays",
+            "process_queue.cache.is_empty or why == _NOT_SUBSCRIBED",
         ),
         ("tests/client/ownership/test_rebalance.py",),
     ),
@@ -368,19 +371,19 @@ CONSUMING: Final = (
     Protection(
         "dead-letter-lock",
         "A message is given up after the lock was lost.",
-        edited(BASE, "OrderedService._give_up", "process_queue.lost", "False"),
+        edited(BASE, "OrderedService._give_up", "process_queue.life.lost", "False"),
         ("tests/client/dispatch/test_fenced_calls.py",),
     ),
     Protection(
         "pull-ends-with-period",
         "A dropped queue is pulled on.",
-        edited(PULL_LOOP, "PullLoop.run", "not (process_queue.dropped or process_queue.draining)", "True"),
+        edited(PULL_LOOP, "PullLoop.run", "not (life.dropped or life.draining)", "True"),
         ("tests/client/pulls/test_pull.py",),
     ),
     Protection(
         "lost-lock-comes-back",
         "A queue whose lock had run out is not taken again by its owner.",
-        edited(CLIENT_REBALANCE, "Rebalance._update", "not why and process_queue.outlived_lock", "False"),
+        edited(CLIENT_REBALANCE, "Rebalance._update", "not why and process_queue.life.outlived_lock", "False"),
         ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(

@@ -26,7 +26,7 @@ LEASE_WATCH: Final = "lockstep.client.consumer.ownership.lease_watch"
 LOCK_STATES: Final = "lockstep.client.consumer.ownership.lock_states"
 CLIENT_LOCKS: Final = "lockstep.client.consumer.ownership.locks"
 PERIOD_END: Final = "lockstep.client.consumer.ownership.period_end"
-PROCESS_QUEUE: Final = "lockstep.client.consumer.ownership.process_queue"
+HOLD: Final = "lockstep.client.consumer.ownership.hold"
 
 CHECKS: Final = "broker/ownership/fenced/checks.py"
 LOCKS: Final = "broker/ownership/fenced/locks.py"
@@ -193,9 +193,9 @@ FENCED: Final = (
         "fence-own-lease",
         "A client begins calls after its lease has ended.",
         edited(
-            PROCESS_QUEUE,
-            "ProcessQueue.holds_lock",
-            "now_ms - self.last_lock_ms <= (self._trusted_ms or lock_max_live_time_ms)",
+            HOLD,
+            "Hold.is_trusted",
+            "now_ms - self.last_lock_ms <= self._trusted_ms",
             "True",
         ),
         WORLDS,
@@ -203,7 +203,9 @@ FENCED: Final = (
     Protection(
         "fence-drain",
         "A queue is given away while a call of it runs.",
-        edited(PERIOD_END, "PeriodEnds._finish", "not await process_queue.listener_idle(_LISTENER_WAIT_MS)", "False"),
+        edited(
+            PERIOD_END, "PeriodEnds._finish", "not await process_queue.life.listener_idle(_LISTENER_WAIT_MS)", "False"
+        ),
         WORLDS,
     ),
     Protection(
@@ -215,7 +217,7 @@ FENCED: Final = (
     Protection(
         "fence-margin",
         "A fenced lock is trusted to the end of its lease, without a margin for drift.",
-        edited(PROCESS_QUEUE, "ProcessQueue.granted", "lease_ms - lease_ms // _MARGIN_PARTS", "lease_ms"),
+        edited(HOLD, "FencedHold.granted", "lease_ms - lease_ms // _MARGIN_PARTS", "lease_ms"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
@@ -232,14 +234,22 @@ FENCED: Final = (
     Protection(
         "fence-drains-first",
         "Calls of a queue begin while it is handed over.",
-        edited(PERIOD_END, "PeriodEnds.begin", "process_queue.draining = True", "process_queue.draining = end.cancels"),
+        edited(
+            PERIOD_END,
+            "PeriodEnds.begin",
+            "process_queue.life.draining = True",
+            "process_queue.life.draining = end.cancels",
+        ),
         ("tests/client/ownership/test_period_end.py",),
     ),
     Protection(
         "fence-acquired-told",
         "A period begins without a call of the user's on_acquired.",
         edited(
-            CLIENT_FENCED_LOCKS, "FencedLocks.acquired", "self._on_acquired is None or not process_queue.epoch", "True"
+            CLIENT_FENCED_LOCKS,
+            "FencedLocks.acquired",
+            "self._on_acquired is None or not process_queue.hold.epoch",
+            "True",
         ),
         ("tests/scenarios/locks/test_fenced.py",),
     ),
@@ -291,13 +301,13 @@ FENCED: Final = (
     Protection(
         "fence-trust-cut",
         "A client goes on with calls after the connection of its lock has ended.",
-        edited(CLIENT_FENCED_LOCKS, "FencedLocks.connection_ended", "process_queue.locked = False", ""),
+        edited(CLIENT_FENCED_LOCKS, "FencedLocks.connection_ended", "process_queue.hold.locked = False", ""),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
         "fence-lease-end-noticed",
         "A client does not notice the end of its lease.",
-        edited(LEASE_WATCH, "LeaseWatch._look_at", "now_ms >= process_queue.lease_end_ms", "False"),
+        edited(LEASE_WATCH, "LeaseWatch._look_at", "now_ms >= hold.lease_end_ms", "False"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(

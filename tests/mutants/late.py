@@ -11,7 +11,7 @@ __all__ = ["LATE"]
 SERVER: Final = "lockstep.broker.server"
 CALL_START: Final = "lockstep.client.consumer.dispatch.call_start"
 DIRECT: Final = "lockstep.client.consumer.dispatch.direct"
-KEY_QUEUES: Final = "lockstep.client.consumer.dispatch.key_queues"
+KEY_QUEUES: Final = "lockstep.client.consumer.cache.key_queues"
 ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
 SCHEDULER: Final = "lockstep.client.instance.scheduler"
 RUNTIME: Final = "lockstep.remoting.host.runtime"
@@ -34,13 +34,13 @@ LATE: Final = (
     Protection(
         "lock-on-thread",
         "A call that waited for a thread begins though its lock ran out meanwhile.",
-        edited(CALL_START, "CallStart.may_begin", "not process_queue.holds_lock(now_ms, of.lock_live_ms)", "False"),
+        edited(CALL_START, "CallStart.may_begin", "not process_queue.hold.is_trusted(now_ms)", "False"),
         WAITED,
     ),
     Protection(
         "ownership-on-thread",
         "A call that waited for a thread begins though its queue was given away meanwhile.",
-        edited(CALL_START, "CallStart.may_begin", "process_queue.dropped or process_queue.draining", "False"),
+        edited(CALL_START, "CallStart.may_begin", "life.dropped or life.draining", "False"),
         WAITED,
     ),
     Protection(
@@ -52,7 +52,7 @@ LATE: Final = (
     Protection(
         "running-from-its-beginning",
         "A rebalance does not see a plain listener that runs.",
-        edited(CALL_START, "CallStart.may_begin", "process_queue.listener_running = True", ""),
+        edited(CALL_START, "CallStart.may_begin", "life.listener_running = True", ""),
         WAITED,
     ),
     Protection(
@@ -61,7 +61,7 @@ LATE: Final = (
         edited(
             ORDERLY,
             "ConsumeMessageOrderlyService._consume_batch",
-            "process_queue.make_messages_to_consume_again(messages)",
+            "cache.make_messages_to_consume_again(messages)",
             "",
         ),
         WAITED,

@@ -16,7 +16,7 @@ CLIENT_LOCK_STATES: Final = "lockstep.client.consumer.ownership.lock_states"
 CLIENT_LOCKS: Final = "lockstep.client.consumer.ownership.locks"
 REBALANCE: Final = "lockstep.client.consumer.ownership.rebalance"
 RESET: Final = "lockstep.client.consumer.ownership.reset"
-PROCESS_QUEUE: Final = "lockstep.client.consumer.ownership.process_queue"
+HOLD: Final = "lockstep.client.consumer.ownership.hold"
 PUSH_MEMBER: Final = "lockstep.client.consumer.push_member"
 
 TAKEOVER: Final = ("tests/scenarios/locks/test_takeover.py", "tests/scenarios/locks/test_partitions.py")
@@ -62,9 +62,9 @@ LOCKS: Final = (
         "client-lock-expiry",
         "A client goes on after its own view of the lock has run out.",
         edited(
-            PROCESS_QUEUE,
-            "ProcessQueue.holds_lock",
-            "now_ms - self.last_lock_ms <= (self._trusted_ms or lock_max_live_time_ms)",
+            HOLD,
+            "Hold.is_trusted",
+            "now_ms - self.last_lock_ms <= self._trusted_ms",
             "True",
         ),
         (*LOCK_LIFE, *TAKEOVER),
@@ -72,7 +72,7 @@ LOCKS: Final = (
     Protection(
         "client-lock-lost",
         "A renewal that is refused changes nothing at the client.",
-        edited(CLIENT_LOCKS, "QueueLocks._lost", "process_queue.locked = False", ""),
+        edited(CLIENT_LOCKS, "QueueLocks._lost", "process_queue.hold.locked = False", ""),
         LOCK_TESTS,
     ),
     Protection(
@@ -103,7 +103,7 @@ LOCKS: Final = (
         edited(
             CLIENT_LOCKS,
             "QueueLocks._granted",
-            "process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_surely_held_ms)",
+            "process_queue.hold.is_younger(self._runtime.now_ms(), self._config.lock_surely_held_ms)",
             "True",
         ),
         (*LOCK_TESTS, *TAKEOVER),
@@ -155,7 +155,7 @@ LOCKS: Final = (
         edited(
             RESET,
             "OffsetReset._when_idle",
-            "not await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))",
+            "not await process_queue.life.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))",
             "False",
         ),
         (RESETS,),
@@ -163,7 +163,7 @@ LOCKS: Final = (
     Protection(
         "client-reset-not-overtaken",
         "A rebalance commits what was handled before a reset over the offset that was chosen.",
-        edited(REBALANCE, "Rebalance._remove", "process_queue.resetting", "False"),
+        edited(REBALANCE, "Rebalance._remove", "process_queue.life.resetting", "False"),
         (RESETS,),
     ),
     Protection(

@@ -75,7 +75,7 @@ MEMBERS: Final = (
     Protection(
         "dropped-not-committed",
         "The commit timer stores the offset of a dropped queue over the reset that waits for its listener.",
-        edited(MEMBER, "GroupMember._persist_all", "not pq.dropped", "True"),
+        edited(MEMBER, "GroupMember._persist_all", "not pq.life.dropped", "True"),
         COMMITS,
     ),
     Protection(
@@ -98,7 +98,7 @@ MEMBERS: Final = (
     Protection(
         "unreadable-behind-unhandled",
         "Dead letters of unreadable messages move the offset over messages that wait.",
-        edited(PULL_LOOP, "PullLoop._without_unreadable", "process_queue.is_empty", "True"),
+        edited(PULL_LOOP, "PullLoop._without_unreadable", "process_queue.cache.is_empty", "True"),
         UNREADABLE,
     ),
     Protection(
@@ -108,7 +108,7 @@ MEMBERS: Final = (
             PULL_LOOP,
             "PullLoop._without_unreadable",
             (
-                "if not process_queue.dropped:\n"
+                "if not process_queue.life.dropped:\n"
                 "    await dead_letters.send(process_queue, message, message.reconsume_times)"
             ),
             "await dead_letters.send(process_queue, message, message.reconsume_times)",
@@ -158,7 +158,7 @@ MEMBERS: Final = (
     Protection(
         "dropped-not-locked-again",
         "A dropped queue that waited for its lock is locked again, and its next owner waits.",
-        edited(BASE, "OrderedService._try_lock", "not process_queue.is_over", "True"),
+        edited(BASE, "OrderedService._try_lock", "not process_queue.life.is_over", "True"),
         ("tests/client/dispatch/test_consume_ownership.py",),
     ),
     Protection(
@@ -176,7 +176,7 @@ MEMBERS: Final = (
     Protection(
         "reset-renews",
         "A lease is not renewed while a reset waits for a listener call, and the reset is refused.",
-        edited(FENCED_LOCKS, "FencedLocks._to_renew", "not pq.resetting", "True"),
+        edited(FENCED_LOCKS, "FencedLocks._to_renew", "not pq.life.resetting", "True"),
         ("tests/client/ownership/test_fenced_locks.py",),
     ),
     Protection(
@@ -249,7 +249,7 @@ MEMBERS: Final = (
             SEND_BACK,
             "DeadLetters.send",
             "self._producer.send_to(process_queue.queue.broker_name, outgoing, fence)",
-            "self._producer.send_to(process_queue.queue.broker_name, outgoing, None)",
+            "self._producer.send_to(process_queue.queue.broker_name, outgoing, fence._replace(epoch=0))",
         ),
         ("tests/client/dispatch/test_dead_letters.py",),
     ),
@@ -268,13 +268,13 @@ MEMBERS: Final = (
     Protection(
         "commit-recorded-in-its-period",
         "A commit is recorded that is answered after the end of its period.",
-        edited(FENCED, "FencedCommits._record", "not (process_queue.lost or process_queue.dropped)", "True"),
+        edited(FENCED, "FencedCommits._record", "not (process_queue.life.lost or process_queue.life.dropped)", "True"),
         FENCED_COMMITS,
     ),
     Protection(
         "sent-back-while-dropped",
         "A queue that is dropped while a message is sent back commits over its next owner.",
-        edited(CONCURRENT, "ConsumeMessageConcurrentlyService._remove", "not process_queue.dropped", "True"),
+        edited(CONCURRENT, "ConsumeMessageConcurrentlyService._remove", "not process_queue.life.dropped", "True"),
         ("tests/client/dispatch/test_consume_concurrently.py",),
     ),
     Protection(

@@ -13,7 +13,7 @@ SEND: Final = "lockstep.broker.fronts.remoting.send"
 SEND_TOGETHER: Final = "lockstep.broker.fronts.remoting.send_together"
 SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 BY_KEY: Final = "lockstep.client.consumer.dispatch.by_key"
-KEY_QUEUES: Final = "lockstep.client.consumer.dispatch.key_queues"
+KEY_QUEUES: Final = "lockstep.client.consumer.cache.key_queues"
 QUEUE_MUTEX: Final = "lockstep.client.consumer.dispatch.queue_mutex"
 ORDERED: Final = "lockstep.client.producer.ordered"
 PRODUCER: Final = "lockstep.client.producer.producer"
@@ -124,8 +124,8 @@ SENDING: Final = (
         edited(
             BY_KEY,
             "ConsumeByKeyService._call_ended",
-            "process_queue, key_queues = state.process_queue, state.key_queues",
-            "process_queue, key_queues = state.process_queue, state.key_queues\nprocess_queue.listener_returned()",
+            "cache.content_changed()\noffset = cache.position",
+            "cache.content_changed()\nprocess_queue.life.listener_returned()\noffset = cache.position",
         ),
         ("tests/client/dispatch/test_consume_by_key.py",),
     ),

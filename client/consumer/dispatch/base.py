@@ -32,7 +32,6 @@ _LOCK_GRANTED_MS = 10
 _LOCK_REFUSED_MS = 3000
 _UNLIMITED: Final = 2**31 - 1
 
-P = TypeVar("P", bound=ProcessQueue)
 T = TypeVar("T")
 
 
@@ -64,6 +63,7 @@ class ConsumeService(ABC):
             member.runtime, member.log, member.config, parts.stats, traced=member.trace is not None
         )
         self._starts.group, self._starts.on_loop = member.group, parts.call.is_async
+        self._starts.watches = parts.locks.watches_calls
         self._starts.cancels = parts.call.is_async and member.config.on_lock_lost == "cancel"
 
     def cancel_calls(self, process_queue: ProcessQueue) -> None:
@@ -99,7 +99,7 @@ class ConsumeService(ABC):
         """
 
 
-class OrderedService(ConsumeService, Generic[P, T]):
+class OrderedService(ConsumeService, Generic[T]):
     """What the services with order share.
 
     Three locks guard a queue, as in the articles: the broker's lock (without it no call is made), `QueueMutex` in this
@@ -111,14 +111,14 @@ class OrderedService(ConsumeService, Generic[P, T]):
         self._locks = parts.locks
         self._dead_letters = dead_letters
         self._mutexes: dict[MessageQueue, QueueMutex[T]] = {}
-        self._running: dict[P, object] = {}  # process queues that are worked on, dropped ones too
+        self._running: dict[ProcessQueue, object] = {}  # process queues that are worked on, dropped ones too
 
     @abstractmethod
     def _start(self, item: T) -> None:
         """Start work that waited for a QueueMutex."""
 
     @abstractmethod
-    def _resume(self, process_queue: P) -> None:
+    def _resume(self, process_queue: ProcessQueue) -> None:
         """Go on with a process queue that waited for its lock. The lock may be missing still."""
 
     def _mutex(self, queue: MessageQueue) -> QueueMutex[T]:
@@ -134,8 +134,8 @@ class OrderedService(ConsumeService, Generic[P, T]):
         self._starts.stopped = True
         deadline_ms = self._runtime.now_ms() + timeout_ms
         for process_queue in list(self._running):
-            await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))
-        return [process_queue for process_queue in self._running if process_queue.listener_running]
+            await process_queue.life.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))
+        return [process_queue for process_queue in self._running if process_queue.life.listener_running]
 
     # Failures ------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class OrderedService(ConsumeService, Generic[P, T]):
         Returns:
             The messages that are dead letters now. The others get another attempt.
         """
-        if process_queue.lost:
+        if process_queue.life.lost:
             return []
         limit = self._config.max_reconsume_times
         limit = _UNLIMITED if limit < 0 else limit
@@ -164,28 +164,22 @@ class OrderedService(ConsumeService, Generic[P, T]):
                     continue
                 except SendError as error:
                     self._log.warning("dead_letter_not_sent", queue=str(process_queue.queue), error=str(error))
-                    if process_queue.epoch:
-                        self._locks.refused(process_queue, error)
+                    self._locks.refused(process_queue, error)
             message.reconsume_times += 1
         return dead
 
     # The broker's lock ---------------------------------------------------------------------------------------
 
-    def _lock_later(self, process_queue: P, delay_ms: int) -> None:
-        """Ask for the lock after `delay_ms`, then resume the process queue.
+    def _lock_later(self, process_queue: ProcessQueue, delay_ms: int) -> None:
+        """Resume the process queue when its lock is trusted again; if nobody asks for it, ask after `delay_ms`."""
+        if not process_queue.hold.wait(lambda: self._resume(process_queue)):
+            self._runtime.call_later_ms(delay_ms, self._try_lock, process_queue)
 
-        A fenced lock is asked for by its LeaseWatch.
-        """
-        if process_queue.epoch:
-            process_queue.on_locked = lambda: self._resume(process_queue)
-            return
-        self._runtime.call_later_ms(delay_ms, self._try_lock, process_queue)
-
-    def _try_lock(self, process_queue: P) -> None:
-        if not self._starts.stopped and not process_queue.is_over:
+    def _try_lock(self, process_queue: ProcessQueue) -> None:
+        if not self._starts.stopped and not process_queue.life.is_over:
             self._runtime.create_task(self._lock(process_queue), name=f"re-lock {process_queue.queue}")
 
-    async def _lock(self, process_queue: P) -> None:
+    async def _lock(self, process_queue: ProcessQueue) -> None:
         try:
             granted = await self._locks.lock([process_queue.queue])
         except BaseException as error:

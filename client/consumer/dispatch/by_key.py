@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from lockstep.client.consumer.cache.key_queues import KeyedCache, KeyQueue
 from lockstep.client.consumer.dispatch.base import YIELD_AFTER, OrderedService, ServiceParts, restore_topics
-from lockstep.client.consumer.dispatch.call_start import CallStart, fence_fields
-from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue, KeyQueue
+from lockstep.client.consumer.dispatch.call_start import CallStart
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.dispatch.workers import Workers
@@ -36,15 +36,16 @@ class _QueueState:
     """What the service knows of one process queue."""
 
     __slots__ = (
-        "asks_for_lock", "committed", "is_blocked", "is_retry", "key_queues", "mutex", "process_queue", "queue",
-        "totals", "without_lock",
+        "asks_for_lock", "cache", "committed", "is_blocked", "is_retry", "key_queues", "mutex", "process_queue",
+        "queue", "totals", "without_lock",
     )  # fmt: skip
 
     def __init__(
-        self, process_queue: KeyedProcessQueue, mutex: QueueMutex[KeyQueue], stats: ConsumerStatsManager
+        self, process_queue: ProcessQueue, cache: KeyedCache, mutex: QueueMutex[KeyQueue], stats: ConsumerStatsManager
     ) -> None:
         self.process_queue = process_queue
-        self.key_queues = process_queue.key_queues
+        self.cache = cache
+        self.key_queues = cache.key_queues
         self.queue = process_queue.queue
         self.mutex = mutex
         self.totals = stats.of(self.queue.topic)
@@ -55,25 +56,26 @@ class _QueueState:
         self.is_blocked = False  # and the log says so
 
 
-class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
+class ConsumeByKeyService(OrderedService[KeyQueue]):
     def __init__(self, parts: ServiceParts, dead_letters: DeadLetters) -> None:
         super().__init__(parts, dead_letters)
         limit = self._config.key_concurrency if self._call.is_async else self._config.consume_threads
         self._workers = Workers[KeyQueue](self._runtime, "consume by key", limit, self._work)
-        self._states: dict[KeyedProcessQueue, _QueueState] = {}
+        self._states: dict[ProcessQueue, _QueueState] = {}
         self._calls = 0
         self._warned = False
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        assert isinstance(process_queue, KeyedProcessQueue)
+        cache = process_queue.cache
+        assert isinstance(cache, KeyedCache)
         # Cached also when nothing is handled any more. The next pull begins behind them, and without a cached message
         # all before the next pull counts as consumed: a call that ends now would commit them.
-        started = process_queue.put_by_key(messages)
-        if self._starts.stopped or process_queue.is_over:
+        started = cache.put_by_key(messages)
+        if self._starts.stopped or process_queue.life.is_over:
             return
         state = self._states.get(process_queue)
         if state is None:
-            state = self._new_state(process_queue)
+            state = self._new_state(process_queue, cache)
         self._start_all(state, started)
         if not state.is_blocked:
             self._log_if_blocked(state)
@@ -86,11 +88,11 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
             key_queue.state = state
             self._workers.start(key_queue)
 
-    def _new_state(self, process_queue: KeyedProcessQueue) -> _QueueState:
-        for old in [old for old in self._states if old.is_over and old not in self._running]:
+    def _new_state(self, process_queue: ProcessQueue, cache: KeyedCache) -> _QueueState:
+        for old in [old for old in self._states if old.life.is_over and old not in self._running]:
             del self._states[old]
         mutex = self._mutex(process_queue.queue)
-        state = self._states[process_queue] = _QueueState(process_queue, mutex, self._stats)
+        state = self._states[process_queue] = _QueueState(process_queue, cache, mutex, self._stats)
         return state
 
     def set_consume_thread_count(self, count: int) -> None:
@@ -135,14 +137,14 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
             if start.notable:
                 self._starts.ended(start, state.process_queue, messages[0].queue_offset)
             begun = outcome.begun
-            if state.process_queue.epoch and self._starts.fenced_call_ended(start, state.process_queue, now_ms):
+            if start.watched and self._starts.watch_ended(start, state.process_queue, now_ms):
                 begun = False
             if not begun:
                 state.key_queues.give_back(key_queue)
                 self._call_ended(state)
                 continue
-            if state.process_queue.arrivals is not None:
-                state.totals.waited(state.process_queue.arrivals, messages[0].queue_offset, start.began_ms)
+            if state.cache.arrivals is not None:
+                state.totals.waited(state.cache.arrivals, messages[0].queue_offset, start.began_ms)
             took_ms = now_ms - start.began_ms
             if took_ms >= LOOP_KEPT_MS:
                 self._starts.long_call(state.process_queue, messages[0].queue_offset, took_ms)
@@ -168,7 +170,7 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
         assert self._trace is not None
         state: _QueueState = key_queue.state
         period, messages, key = state.process_queue.period, key_queue.taken, key_queue.key
-        fence = fence_fields(state.process_queue, now_ms)
+        fence = state.process_queue.call_fields(now_ms)
         self._trace.handled(
             state.queue, period, messages, status.name, start.begin, fence, ordering="key", key_of=lambda _: key
         )
@@ -176,12 +178,13 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
     def _may_start(self, key_queue: KeyQueue, state: _QueueState, now_ms: int) -> bool:
         """Return whether a call may be made. Without the lock or the mutex the key queue waits for it."""
         process_queue = state.process_queue
-        if process_queue.dropped or process_queue.draining or self._starts.stopped:
+        life = process_queue.life
+        if life.dropped or life.draining or self._starts.stopped:
             if process_queue not in self._running:
                 # Its messages belong to the next owner.
                 self._states.pop(process_queue, None)
             return False
-        if not process_queue.holds_lock(now_ms, self._config.lock_max_live_time_ms):
+        if not process_queue.hold.is_trusted(now_ms):
             state.without_lock.append(key_queue)
             if not state.asks_for_lock:
                 state.asks_for_lock = True
@@ -192,7 +195,7 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
             return False
         return True
 
-    def _resume(self, process_queue: KeyedProcessQueue) -> None:
+    def _resume(self, process_queue: ProcessQueue) -> None:
         state = self._states.get(process_queue)
         if state is not None:
             state.asks_for_lock = False
@@ -205,7 +208,7 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
         messages = state.key_queues.take(key_queue, self._config.consume_message_batch_max_size)
         if state.key_queues.running == 1:
             self._running[process_queue] = None
-            process_queue.listener_running = True
+            process_queue.life.listener_running = True
             state.mutex.user = process_queue
         if state.is_retry:
             restore_topics(messages)
@@ -213,22 +216,22 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
 
     def _call_ended(self, state: _QueueState) -> None:
         """After a call, when its messages are handled or back: commit, and notify waiters."""
-        process_queue, key_queues = state.process_queue, state.key_queues
-        process_queue.content_changed()
-        offset = process_queue.position
-        if offset != state.committed and not process_queue.dropped:
+        process_queue, cache, key_queues = state.process_queue, state.cache, state.key_queues
+        cache.content_changed()
+        offset = cache.position
+        if offset != state.committed and not process_queue.life.dropped:
             state.committed = offset
             self._offsets.update(state.queue, offset)
             if key_queues.has_beyond:
                 self._start_all(state, key_queues.release())
-                process_queue.content_changed()
+                cache.content_changed()
             if state.is_blocked:
                 self._log_if_unblocked(state)
         if not key_queues.running:
             del self._running[process_queue]
-            if process_queue.is_over:
+            if process_queue.life.is_over:
                 self._states.pop(process_queue, None)
-            process_queue.listener_returned()
+            process_queue.life.listener_returned()
             state.mutex.release()
 
     # Failures ------------------------------------------------------------------------------------------------

@@ -15,25 +15,11 @@ from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS, LoopKept
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
 
-__all__ = ["LONG_WAIT_MS", "CallStart", "CallStarts", "fence_fields", "outlived_ms"]
+__all__ = ["LONG_WAIT_MS", "CallStart", "CallStarts"]
 
 # A call that waits this long is counted and logged.
 LONG_WAIT_MS: Final = 1000
 _LOG_INTERVAL_MS: Final = 60_000
-
-
-def outlived_ms(process_queue: ProcessQueue, now_ms: int) -> int:
-    """Return how long a call that ends now ran beyond its lease, at least 1 after its lock was lost; 0: it did not."""
-    return max(now_ms - process_queue.lease_end_ms, int(process_queue.lost), 0)
-
-
-def fence_fields(process_queue: ProcessQueue, now_ms: int) -> dict[str, Any]:
-    """Return the fields of a trace record of a call that ends now; none without a fenced lock."""
-    if not process_queue.epoch:
-        return {}
-    fields = {"epoch": process_queue.trace_fields["epoch"]}
-    outlived = outlived_ms(process_queue, now_ms)
-    return {**fields, "outlived_ms": outlived} if outlived else fields
 
 
 class CallStart:
@@ -44,6 +30,7 @@ class CallStart:
 
     __slots__ = (
         "_marks", "_of", "_process_queue", "asked_ms", "began_ms", "begin", "cancelled", "notable", "refusal", "task",
+        "watched",
     )  # fmt: skip
 
     def __init__(self, of: "CallStarts", *, marks_running: bool) -> None:
@@ -54,7 +41,8 @@ class CallStart:
         self.begin = (0, 0)
         self.notable = False  # it waited long, or was refused: `CallStarts.ended` must be called
         self.refusal: str | None = None
-        self.task: asyncio.Task[Any] | None = None  # of a call that is cancelled when its fenced lock is lost
+        self.watched = False  # its lock may be lost while it runs: `CallStarts.watch_ended` must be called
+        self.task: asyncio.Task[Any] | None = None  # of a call that is cancelled then
         self.cancelled = False
 
     def asked(self, process_queue: ProcessQueue, now_ms: int) -> None:
@@ -74,8 +62,9 @@ class CallStart:
         and reads `dropped` then. So either the call does not begin, or the rebalance waits for the listener.
         """
         of, process_queue = self._of, self._process_queue
+        life = process_queue.life
         if self._marks:
-            process_queue.listener_running = True
+            life.listener_running = True
         now_ms = self.began_ms = of.runtime.now_ms()
         if of.traced:
             # The clock is read before the look at the queue: a call that may begin never seems to begin after the queue
@@ -83,18 +72,18 @@ class CallStart:
             self.begin = (now_ms, of.runtime.monotonic_ns())
         if of.stopped:
             self.refusal = "the consumer stops"
-        elif process_queue.dropped or process_queue.draining:
+        elif life.dropped or life.draining:
             self.refusal = "the queue was given up"
-        elif not process_queue.holds_lock(now_ms, of.lock_live_ms):
+        elif not process_queue.hold.is_trusted(now_ms):
             self.refusal = "its lock had expired"
         else:
             process_queue.last_consume_ms = now_ms
             self.notable = now_ms - self.asked_ms >= LONG_WAIT_MS
-            if process_queue.epoch and of.cancels:
+            if of.watches:
                 of.watch(self, process_queue)
             return True
         if self._marks:
-            process_queue.listener_running = False
+            life.listener_running = False
         self.notable = True
         return False
 
@@ -106,10 +95,10 @@ class CallStarts:
         self, runtime: Runtime, log: EventLog, config: ConsumerConfig, stats: ConsumerStatsManager, *, traced: bool
     ) -> None:
         self.runtime = runtime
-        self.lock_live_ms = config.lock_max_live_time_ms
         self.traced = traced
         self.stopped = False  # if True, no call may begin
-        self.cancels = False  # calls run on the event loop, and are cancelled when their fenced lock is lost
+        self.watches = False  # locks may be lost while calls run
+        self.cancels = False  # calls run on the event loop, and are cancelled then
         self._running: dict[ProcessQueue, dict[CallStart, None]] = {}  # those that may be cancelled
         self._log = log
         self._stats = stats
@@ -156,11 +145,13 @@ class CallStarts:
         """Return a CallStart."""
         return CallStart(self, marks_running=marks_running)
 
-    # Calls under a fenced lock -------------------------------------------------------------------------------
+    # Calls whose lock may be lost meanwhile ------------------------------------------------------------------
 
     def watch(self, start: CallStart, process_queue: ProcessQueue) -> None:
-        start.task = asyncio.current_task()
-        self._running.setdefault(process_queue, {})[start] = None
+        start.watched = True
+        if self.cancels:
+            start.task = asyncio.current_task()
+            self._running.setdefault(process_queue, {})[start] = None
 
     def cancel(self, process_queue: ProcessQueue) -> None:
         """Cancel the running calls of a process queue, if their listener is an `async def`."""
@@ -169,9 +160,10 @@ class CallStarts:
                 start.cancelled = True
                 start.task.cancel("its lock was lost")
 
-    def fenced_call_ended(self, start: CallStart, process_queue: ProcessQueue, now_ms: int) -> bool:
+    def watch_ended(self, start: CallStart, process_queue: ProcessQueue, now_ms: int) -> bool:
         """Count a call that was cancelled or outlived its lease. Returns whether it was cancelled."""
         cancelled, start.cancelled = start.cancelled, False
+        start.watched = False
         if start.task is not None:
             if cancelled:
                 start.task.uncancel()
@@ -182,7 +174,7 @@ class CallStarts:
             start.task = None
         if cancelled:
             self._stats.calls_cancelled += 1
-        elif outlived_ms(process_queue, now_ms):
+        elif process_queue.hold.outlived_ms(now_ms, lost=process_queue.life.lost):
             self._stats.calls_outlived += 1
         return cancelled
 

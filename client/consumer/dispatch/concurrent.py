@@ -74,7 +74,7 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         for message in messages:
             # A message that was sent again still has the time of its last attempt.
             message.properties.pop(names.CONSUME_START_TIME, None)
-        process_queue.put_messages(messages)
+        process_queue.cache.put_messages(messages)
         self._submit(process_queue, messages)
 
     def _submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
@@ -122,7 +122,7 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
 
     async def _consume(self, batch: _Batch, start: _BatchStart) -> None:
         process_queue, messages = batch
-        if process_queue.dropped:
+        if process_queue.life.dropped:
             return  # the next owner gets them
         self._running[process_queue] += 1
         try:
@@ -166,9 +166,9 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         totals, took_ms = self._stats.of(queue.topic), now_ms - start.began_ms
         if took_ms >= LOOP_KEPT_MS:
             self._starts.long_call(process_queue, messages[0].queue_offset, took_ms)
-        if process_queue.arrivals is not None:
-            totals.waited(process_queue.arrivals, messages[0].queue_offset, start.began_ms)
-        if process_queue.dropped:
+        if process_queue.cache.arrivals is not None:
+            totals.waited(process_queue.cache.arrivals, messages[0].queue_offset, start.began_ms)
+        if process_queue.life.dropped:
             totals.consumed_partly(0, 0, took_ms)
             self._log.warning("listener_result_ignored", queue=str(queue), why="the queue was dropped")
             return
@@ -211,14 +211,14 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
                 msg_id=message.msg_id,
             )
             return True
-        if message not in process_queue:
+        if message not in process_queue.cache:
             # It was stuck, and was sent back then.
             return True
         return await self._send_back.send(process_queue, message, delay_level)
 
     def _remove(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
-        offset = process_queue.remove_messages(messages)
-        if offset >= 0 and not process_queue.dropped:
+        offset = process_queue.cache.remove_messages(messages)
+        if offset >= 0 and not process_queue.life.dropped:
             self._offsets.update(process_queue.queue, offset, increase_only=True)
 
     # Stuck messages ------------------------------------------------------------------------------------------
@@ -230,8 +230,8 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
     async def _clean(self, process_queue: ProcessQueue) -> None:
         """Send back up to 16 messages at the head that a listener has had for over `consume_timeout_ms`."""
         for _ in range(_CLEANED_MAX):
-            message = process_queue.first_message()
-            if message is None or process_queue.dropped or not self._is_stuck(message):
+            message = process_queue.cache.first_message()
+            if message is None or process_queue.life.dropped or not self._is_stuck(message):
                 return
             self._log.warning(
                 "message_stuck",
@@ -243,7 +243,7 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
             )
             if not await self._send_back_or_drop(process_queue, message, _CLEANED_LEVEL):
                 return
-            if process_queue.first_message() is message:
+            if process_queue.cache.first_message() is message:
                 self._remove(process_queue, [message])
 
     def _is_stuck(self, message: MessageExt) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from lockstep.client.consumer.dispatch.base import YIELD_AFTER, OrderedService, ServiceParts, restore_topics
-from lockstep.client.consumer.dispatch.call_start import CallStart, fence_fields
+from lockstep.client.consumer.dispatch.call_start import CallStart
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import TopicTotals
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
@@ -26,7 +26,7 @@ _SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 _COUNTED = frozenset({_Status.SUCCESS, _SUSPEND})
 
 
-class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
+class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
     """Each run of a queue is a task. It makes call after call, until no message is left or something stops it."""
 
     def __init__(self, parts: ServiceParts, dead_letters: DeadLetters) -> None:
@@ -46,7 +46,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
     # Runs ----------------------------------------------------------------------------------------------------
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        if process_queue.put_messages(messages):
+        if process_queue.cache.put_messages(messages):
             self._start(process_queue)
 
     def _start(self, process_queue: ProcessQueue) -> None:
@@ -67,17 +67,17 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
             if not mutex.is_free_for(process_queue):
                 mutex.waiting.append(process_queue)
             # One run a queue at a time, also across periods: a late call of the old period ends first.
-            elif not process_queue.is_over:
+            elif not process_queue.life.is_over:
                 mutex.user = process_queue
                 await self._consume_run(process_queue, mutex)
         except BaseException as error:
             # For example, the trace cannot be written.
             queue = str(process_queue.queue)
             log_or_raise(self._log, "consume_failed", error, consequence="queue suspended", queue=queue)
-            process_queue.rollback()
+            process_queue.cache.rollback()
             self._start_later(process_queue, self._config.suspend_current_queue_time_ms)
         finally:
-            process_queue.listener_returned()
+            process_queue.life.listener_returned()
             # Not in a done callback: after `consuming` is False, the next put must be able to start a run at once.
             del self._running[process_queue]
             if mutex.user is process_queue:
@@ -85,12 +85,13 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
 
     async def _consume_run(self, process_queue: ProcessQueue, mutex: QueueMutex[ProcessQueue]) -> None:
         runtime, batch_size = self._runtime, self._config.consume_message_batch_max_size
-        lock_ms, totals = self._config.lock_max_live_time_ms, self._stats.of(process_queue.queue.topic)
+        cache, hold, life = process_queue.cache, process_queue.hold, process_queue.life
+        totals = self._stats.of(process_queue.queue.topic)
         now_ms = began_ms = runtime.now_ms()
         start, calls, of_retries = self._starts.new(marks_running=True), 0, is_retry_topic(process_queue.queue.topic)
-        while not (process_queue.dropped or process_queue.draining or self._starts.stopped):
+        while not (life.dropped or life.draining or self._starts.stopped):
             # Before each call, not once a run: the lock may expire between two calls (wire.md 12.7).
-            if not process_queue.holds_lock(now_ms, lock_ms):
+            if not hold.is_trusted(now_ms):
                 self._lock_later(process_queue, _RESUBMIT_MS if calls else _LOCK_RETRY_MS)
                 return
             if mutex.reserved:
@@ -100,7 +101,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
             if now_ms - began_ms > self._config.consume_continuously_max_ms:
                 self._start_later(process_queue, _RESUBMIT_MS)
                 return
-            messages = process_queue.take_messages(batch_size)
+            messages = cache.take_messages(batch_size)
             if not messages:
                 return
             if of_retries:
@@ -123,24 +124,24 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         Returns:
             The time in ms after the call, so that the caller need not ask the clock again; None when the run must end.
         """
-        queue = process_queue.queue
+        queue, cache = process_queue.queue, process_queue.cache
         context = ConsumeOrderlyContext(queue, True, -1, process_queue, self._runtime.now_ms)
         first_offset = messages[0].queue_offset
         # A copy, because a listener may empty its list.
         status, _, _, _, begun = await self._call(messages.copy(), context, start)
-        process_queue.listener_returned()
+        process_queue.life.listener_returned()
         now_ms = self._runtime.now_ms()
         if start.notable:
             self._starts.ended(start, process_queue, first_offset)
         # First the fence, then the result: what a call did after its lock was lost is not committed.
-        if process_queue.epoch and self._starts.fenced_call_ended(start, process_queue, now_ms):
+        if start.watched and self._starts.watch_ended(start, process_queue, now_ms):
             begun = False
         if not begun:
             # The call did not begin, or its result does not count. The next owner, or the next run, gets the messages.
-            process_queue.make_messages_to_consume_again(messages)
+            cache.make_messages_to_consume_again(messages)
             return now_ms
-        if process_queue.arrivals is not None:
-            totals.waited(process_queue.arrivals, first_offset, start.began_ms)
+        if cache.arrivals is not None:
+            totals.waited(cache.arrivals, first_offset, start.began_ms)
         took_ms = now_ms - start.began_ms
         if took_ms >= LOOP_KEPT_MS:
             self._starts.long_call(process_queue, first_offset, took_ms)
@@ -149,11 +150,11 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         else:
             totals.consumed_partly(0, 0, took_ms)
         if self._trace is not None:
-            fence = fence_fields(process_queue, now_ms)
+            fence = process_queue.call_fields(now_ms)
             self._trace.handled(queue, process_queue.period, messages, status.name, start.begin, fence)
         if context.auto_commit and status is _Status.SUCCESS:
             # The common case needs no other coroutine.
-            self._store_offset(process_queue, process_queue.commit())
+            self._store_offset(process_queue, cache.commit())
             return now_ms
         goes_on = await self._results[bool(context.auto_commit), status](process_queue, messages, context)
         return self._runtime.now_ms() if goes_on else None
@@ -162,13 +163,13 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
 
     def _store_offset(self, process_queue: ProcessQueue, offset: int) -> None:
         # After the end of the period the offset belongs to the next owner (wire.md 12.7).
-        if offset >= 0 and not process_queue.dropped:
+        if offset >= 0 and not process_queue.life.dropped:
             self._offsets.update(process_queue.queue, offset)
 
     async def _commit(
         self, process_queue: ProcessQueue, _messages: Sequence[MessageExt], _context: ConsumeOrderlyContext
     ) -> bool:
-        self._store_offset(process_queue, process_queue.commit())
+        self._store_offset(process_queue, process_queue.cache.commit())
         return True
 
     async def _commit_warned(
@@ -185,7 +186,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
     async def _rollback(
         self, process_queue: ProcessQueue, _messages: Sequence[MessageExt], context: ConsumeOrderlyContext
     ) -> bool:
-        process_queue.rollback()
+        process_queue.cache.rollback()
         self._start_later(process_queue, self._suspend_ms(context))
         return False
 
@@ -203,6 +204,6 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         if len(await self._give_up(process_queue, messages)) == len(messages):
             return True
         # First back into the cache, then the pause: the same messages come first when it is over.
-        process_queue.make_messages_to_consume_again(messages)
+        process_queue.cache.make_messages_to_consume_again(messages)
         self._start_later(process_queue, self._suspend_ms(context))
         return False

@@ -180,7 +180,7 @@ class Explanations:
         table = self._member.table
         for queue in of.share:
             process_queue = table.get(queue)
-            if process_queue is not None and process_queue.is_over:
+            if process_queue is not None and process_queue.life.is_over:
                 last = of.results.get(queue)
                 why = (
                     last.why

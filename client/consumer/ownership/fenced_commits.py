@@ -56,7 +56,7 @@ class FencedCommits:
                 endpoint.request_then(self._command(process_queue, offset), timeout_ms, answered)
 
     def _send_together(self, endpoint: Endpoint, sent: list[_Sent], sent_ns: int) -> None:
-        commits = [Commit(one.queue.topic, one.queue.queue_id, offset, one.epoch) for one, offset in sent]
+        commits = [Commit(one.queue.topic, one.queue.queue_id, offset, one.hold.epoch) for one, offset in sent]
         for frame in commit_frames(self._member.group, commits, self._instance.client_id):
             count = frame.decode_header(CommitTogetherRequestHeader).commit_count
             answered = partial(self._all_answered, sent[:count], sent_ns)
@@ -109,7 +109,7 @@ class FencedCommits:
         Not before it is sent: the broker may have given the queue away without this client's knowledge. And not when
         the lock is lost meanwhile: the answer may be older than commits of the next owner.
         """
-        if not (process_queue.lost or process_queue.dropped):
+        if not (process_queue.life.lost or process_queue.life.dropped):
             self._member.offsets.commits += 1
             self._member.record("committed", process_queue, offset=offset, begin_mono_ns=sent_ns)
 
@@ -121,7 +121,7 @@ class FencedCommits:
         return endpoint
 
     def _command(self, process_queue: ProcessQueue, offset: int) -> RemotingCommand:
-        queue, epoch = process_queue.queue, process_queue.epoch
+        queue, epoch = process_queue.queue, process_queue.hold.epoch
         header = UpdateConsumerOffsetRequestHeader(
             self._member.group, queue.topic, queue.queue_id, offset, epoch, self._instance.client_id
         )

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from lockstep.client.consumer.ownership.fenced_commits import FencedCommits
+from lockstep.client.consumer.ownership.hold import FencedHold, Hold
 from lockstep.client.consumer.ownership.lease_watch import LeaseWatch
 from lockstep.client.consumer.ownership.lock_port import Grant, LockOwner, Refused, StartPeriod
 from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, by_broker
@@ -37,6 +38,8 @@ class FencedLocks(QueueLocks):
     Args:
         required: False: a broker without fenced locks is used as usual. True: its queues are not consumed.
     """
+
+    watches_calls = True
 
     def __init__(
         self,
@@ -78,8 +81,11 @@ class FencedLocks(QueueLocks):
         periods.
         """
         epoch, process_queue = self._of(queue).epoch, self._table.get(queue)
-        runs = process_queue is not None and process_queue.epoch == epoch and not process_queue.lost
+        runs = process_queue is not None and process_queue.hold.epoch == epoch and not process_queue.life.lost
         return epoch if runs or epoch != self._ended.get(queue) else 0
+
+    def new_hold(self, grant: Grant) -> Hold:
+        return FencedHold(*grant) if grant.epoch else super().new_hold(grant)
 
     # Brokers -------------------------------------------------------------------------------------------------
 
@@ -113,7 +119,11 @@ class FencedLocks(QueueLocks):
 
     def _to_renew(self) -> list[MessageQueue]:
         """A fenced period is renewed until it leaves the table, also while its last call runs."""
-        return [queue for queue, pq in self._table.items() if not (pq.lost or (pq.dropped and not pq.resetting))]
+        return [
+            queue
+            for queue, pq in self._table.items()
+            if not (pq.life.lost or (pq.life.dropped and not pq.life.resetting))
+        ]
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]:
         granted = await super().lock(queues)
@@ -134,19 +144,19 @@ class FencedLocks(QueueLocks):
             self._granted_without_fence(queue, process_queue, grant, reply)
             return
         self._take([(queue, self._of(queue).granted(grant.epoch))])
-        if process_queue is None or process_queue.lost:
+        if process_queue is None or process_queue.life.lost:
             return
-        if process_queue.epoch != grant.epoch:
+        if process_queue.hold.epoch != grant.epoch:
             self._end_period(process_queue, EndCause.NEW_EPOCH, EndCause.NEW_EPOCH.value)
         elif reply.endpoint.is_open:
             # The answer of a connection that has ended proves nothing any more.
-            process_queue.granted(grant.asked_ms, grant.lease_ms)
+            process_queue.hold.granted(grant.asked_ms, grant.lease_ms)
 
     def _granted_without_fence(
         self, queue: MessageQueue, process_queue: ProcessQueue | None, grant: Grant, reply: LockReply
     ) -> None:
-        if process_queue is not None and process_queue.epoch:
-            self._take([(queue, self._of(queue).fenced(process_queue.epoch))])
+        if process_queue is not None and process_queue.hold.epoch:
+            self._take([(queue, self._of(queue).fenced(process_queue.hold.epoch))])
             self._end_period(process_queue, EndCause.NO_FENCING, EndCause.NO_FENCING.value)
         else:
             super()._granted(queue, process_queue, grant, reply)
@@ -157,11 +167,11 @@ class FencedLocks(QueueLocks):
         self._may_use(queue.broker_name, reply)
         presented, refusal = reply.presented.get(queue, 0), reply.refusals.get(queue)
         if not presented:
-            if process_queue is None or not process_queue.epoch:
+            if process_queue is None or not process_queue.hold.epoch:
                 super()._refused(queue, process_queue, reply, renewal=renewal)
             return
         self._take([(queue, self._of(queue).fenced(presented))])
-        if process_queue is not None and process_queue.epoch == presented:
+        if process_queue is not None and process_queue.hold.epoch == presented:
             cause = _BY_NAME.get(refusal.answer, EndCause.FENCED) if refusal is not None else EndCause.FENCED
             owner = f" ({refusal.owner})" if refusal is not None and refusal.owner else ""
             self._end_period(process_queue, cause, cause.value + owner)
@@ -171,9 +181,9 @@ class FencedLocks(QueueLocks):
     def refused(self, process_queue: ProcessQueue, error: Exception) -> bool:
         code = error.code if isinstance(error, RequestRefused | SendError) else None
         cause = ANSWERS.get(code) if code is not None else None
-        if cause is None or not process_queue.epoch:
+        if cause is None or not process_queue.hold.epoch:
             return False
-        self._take([(process_queue.queue, self._of(process_queue.queue).fenced(process_queue.epoch))])
+        self._take([(process_queue.queue, self._of(process_queue.queue).fenced(process_queue.hold.epoch))])
         self._end_period(process_queue, cause, f"{cause.value}; {error}")
         return True
 
@@ -181,7 +191,7 @@ class FencedLocks(QueueLocks):
         """Without an answer it is not known whether the offset was moved; the period ends in any case."""
         queue, code = process_queue.queue, RequestCode.RESET_OWN_OFFSET
         header = ResetOwnOffsetRequestHeader(
-            self._group, queue.topic, queue.queue_id, offset, process_queue.epoch, self._instance.client_id
+            self._group, queue.topic, queue.queue_id, offset, process_queue.hold.epoch, self._instance.client_id
         )
         try:
             reply = await self._instance.call(queue.broker_name, code, header)
@@ -196,27 +206,27 @@ class FencedLocks(QueueLocks):
         return True
 
     def hands_over(self, process_queue: ProcessQueue, why: str) -> bool:
-        if not process_queue.epoch:
+        if not process_queue.hold.epoch:
             return False
-        if not process_queue.is_over:
+        if not process_queue.life.is_over:
             self._end_period(process_queue, EndCause.HANDOVER, why)
         return True
 
     def _end_period(self, process_queue: ProcessQueue, cause: EndCause, why: str) -> None:
-        self._ended[process_queue.queue] = process_queue.epoch
+        self._ended[process_queue.queue] = process_queue.hold.epoch
         self.periods.begin(process_queue, cause, why)
 
     # Periods -------------------------------------------------------------------------------------------------
 
     def acquired(self, process_queue: ProcessQueue, start: StartPeriod) -> None:
-        if self._on_acquired is None or not process_queue.epoch:
+        if self._on_acquired is None or not process_queue.hold.epoch:
             start(process_queue)
             return
         calling = self._calls.acquired(self._on_acquired, process_queue, start)
         self.periods.start(calling, f"on_acquired of {process_queue.queue}")
 
     def dropped(self, process_queue: ProcessQueue, why: str) -> None:
-        if process_queue.epoch:
+        if process_queue.hold.epoch:
             self.periods.report_lost(process_queue, why)
 
     def commit(self, process_queues: Iterable[ProcessQueue]) -> list[ProcessQueue]:
@@ -249,8 +259,8 @@ class FencedLocks(QueueLocks):
     def connection_ended(self, address: str) -> None:
         """Begin no call of this broker's queues until a renewal is answered over a new connection."""
         for queue, process_queue in self._table.items():
-            if process_queue.epoch and self._instance.routes.master_address(queue.broker_name) == address:
-                process_queue.locked = False
+            if process_queue.hold.epoch and self._instance.routes.master_address(queue.broker_name) == address:
+                process_queue.hold.locked = False
         self.watch.look()
 
 
@@ -258,5 +268,5 @@ def _by_fence(process_queues: Iterable[ProcessQueue]) -> tuple[list[ProcessQueue
     """Those under a fenced lock, and the others: their brokers have none."""
     fenced, others = list[ProcessQueue](), list[ProcessQueue]()
     for process_queue in process_queues:
-        (fenced if process_queue.epoch else others).append(process_queue)
+        (fenced if process_queue.hold.epoch else others).append(process_queue)
     return fenced, others

@@ -46,7 +46,7 @@ class FirstOffset:
 
     async def _without_stored(self, process_queue: ProcessQueue) -> int:
         queue = process_queue.queue
-        queries = QueueQueries(self._instance, self._group, process_queue.epoch)
+        queries = QueueQueries(self._instance, self._group, process_queue.hold.epoch)
         is_retry = is_retry_topic(queue.topic)
         if self._from_where is _FIRST or (is_retry and self._from_where is not _TIMESTAMP):
             return 0

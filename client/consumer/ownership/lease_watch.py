@@ -75,14 +75,15 @@ class LeaseWatch:
 
     def _look_at(self, process_queue: ProcessQueue, now_ms: int) -> int:
         """Return when to look again, in ms."""
-        if process_queue.lost or not process_queue.needs_lock:
+        hold = process_queue.hold
+        if process_queue.life.lost or not hold.needed:
             return now_ms + _LOOK_MS_MAX
-        if not process_queue.epoch:
+        if not hold.epoch:
             return self._renew_if_due(process_queue, now_ms)
-        if now_ms >= process_queue.lease_end_ms:
+        if now_ms >= hold.lease_end_ms:
             self._ended(process_queue)
             return now_ms + _LOOK_MS_MAX
-        return min(process_queue.lease_end_ms, self._renew_if_due(process_queue, now_ms))
+        return min(hold.lease_end_ms, self._renew_if_due(process_queue, now_ms))
 
     def _renew_if_due(self, process_queue: ProcessQueue, now_ms: int) -> int:
         """Return when to look again, in ms."""
@@ -98,12 +99,12 @@ class LeaseWatch:
 
     def _due_ms(self, process_queue: ProcessQueue) -> int:
         asked_ms = self._asked_ms.get(process_queue.queue.broker_name, 0)
-        if not process_queue.epoch:
-            return max(process_queue.last_lock_ms, asked_ms) + self._interval_ms
-        if not process_queue.locked:
+        hold = process_queue.hold
+        if not hold.epoch:
+            return max(hold.last_lock_ms, asked_ms) + self._interval_ms
+        if not hold.locked:
             return asked_ms + _CUT_AGAIN_MS
-        lease_ms = process_queue.lease_ms
-        return max(process_queue.last_lock_ms + lease_ms // _RENEW_PART, asked_ms + lease_ms // _AGAIN_PART)
+        return max(hold.last_lock_ms + hold.lease_ms // _RENEW_PART, asked_ms + hold.lease_ms // _AGAIN_PART)
 
     async def _renew_all(self, broker_name: str) -> None:
         try:

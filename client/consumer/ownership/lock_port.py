@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from lockstep.client.consumer.ownership.hold import Hold, NoHold
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint
@@ -71,6 +72,13 @@ class Locks(Protocol):
     def needed(self) -> bool:
         """Whether a queue is consumed only while its lock is held."""
 
+    @property
+    def watches_calls(self) -> bool:
+        """Whether a lock may be lost at once: the calls that run then are cancelled, or noted as late."""
+
+    def new_hold(self, grant: Grant) -> Hold:
+        """Return the hold of a period that begins with this grant."""
+
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]: ...
     async def lock_all(self) -> None: ...
     async def lock_all_over(self, address: str, endpoint: Endpoint) -> None: ...
@@ -117,6 +125,8 @@ class Locks(Protocol):
 class Unfenced:
     """What locks without a fence answer."""
 
+    watches_calls = False
+
     def hands_over(self, process_queue: ProcessQueue, why: str) -> bool:
         return False
 
@@ -159,6 +169,9 @@ class NoLocks(Unfenced):
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.refusals: dict[MessageQueue, Refused] = {}
+
+    def new_hold(self, grant: Grant) -> Hold:
+        return NoHold(grant.asked_ms)
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]:
         return dict.fromkeys(queues, Grant(self._runtime.now_ms()))

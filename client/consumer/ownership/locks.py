@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.client.consumer.ownership.lock_port import Grant, Refused, Unfenced
 from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, Queues, by_broker, in_parts
 from lockstep.client.consumer.ownership.lock_states import (
@@ -77,6 +78,9 @@ class QueueLocks(Unfenced):
     def _new_requests(self) -> LockRequests:
         return LockRequests(self._instance, self._group, self._config, self)
 
+    def new_hold(self, grant: Grant) -> Hold:
+        return Hold(grant.asked_ms, self._config.lock_max_live_time_ms)
+
     def start(self) -> None:
         interval_ms, first_ms = self._config.lock_interval_ms, self._config.lock_first_delay_ms
         self._instance.schedule.every(interval_ms, self.lock_all, first_ms=first_ms, name="lock all")
@@ -139,7 +143,7 @@ class QueueLocks(Unfenced):
                 await self._renew(broker_name, queues, endpoint)
 
     def _to_renew(self) -> list[MessageQueue]:
-        return [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
+        return [queue for queue, process_queue in self._table.items() if not process_queue.life.dropped]
 
     async def _renew(self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None) -> None:
         call = LockCall()
@@ -226,10 +230,10 @@ class QueueLocks(Unfenced):
         if process_queue is None:
             return
         # This client has trusted the lock without a gap, so nobody else had the queue in between.
-        if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_surely_held_ms):
-            process_queue.granted(grant.asked_ms)
-        elif not process_queue.dropped:
-            process_queue.outlived_lock = True
+        if process_queue.hold.is_younger(self._runtime.now_ms(), self._config.lock_surely_held_ms):
+            process_queue.hold.granted(grant.asked_ms)
+        elif not process_queue.life.dropped:
+            process_queue.life.outlived_lock = True
             self._on_reacquired(process_queue)
 
     def _refused(
@@ -240,8 +244,8 @@ class QueueLocks(Unfenced):
             self._lost(process_queue)
 
     def _lost(self, process_queue: ProcessQueue) -> None:
-        if process_queue.locked:
-            process_queue.locked = False
+        if process_queue.hold.locked:
+            process_queue.hold.locked = False
             self._instance.log.warning("lock_lost", queue=str(process_queue.queue), group=self._group)
             self._member.record("lock_lost", process_queue)
 

@@ -55,4 +55,10 @@ class Membership:
 
     def holds_lock(self, process_queue: ProcessQueue) -> bool:
         """Return whether this member may still trust the lock of the queue."""
-        return process_queue.holds_lock(self.runtime.now_ms(), self.config.lock_max_live_time_ms)
+        return process_queue.hold.is_trusted(self.runtime.now_ms())
+
+    def commit_leaves(self, process_queue: ProcessQueue, offset: int) -> None:
+        """A commit leaves with a pull. Under an epoch only what the broker answers that it took counts as committed."""
+        if not process_queue.hold.epoch:
+            self.offsets.commits += 1
+            self.record_offsets("committed", [(process_queue, offset)])

@@ -108,13 +108,13 @@ class PeriodEnds:
     def begin(self, process_queue: ProcessQueue, cause: EndCause, why: str | None = None) -> None:
         """Begin to end a period; a second cause joins the first one."""
         # This period has ended already, by a rebalance or by an earlier cause.
-        if process_queue.dropped and not process_queue.resetting:
+        if process_queue.life.dropped and not process_queue.life.resetting:
             return
         why = why or cause.value
         known, end = self._ends.get(process_queue), CAUSES[cause]
         self._ends[process_queue] = end if known is None else known.joined(end)
         # First this mark: no call begins any more, whatever comes next.
-        process_queue.draining = True
+        process_queue.life.draining = True
         try:
             if end.cancels:
                 self._lose(process_queue, why)
@@ -131,11 +131,11 @@ class PeriodEnds:
 
     def _lose(self, process_queue: ProcessQueue, why: str) -> None:
         # First distrust the lock, then cancel: a call that ends by the cancellation must not let the next one in.
-        process_queue.locked = False
-        if process_queue.lost:
+        process_queue.hold.locked = False
+        if process_queue.life.lost:
             return
-        process_queue.lost = True
-        epoch = epoch_text(process_queue.epoch)
+        process_queue.life.lost = True
+        epoch = epoch_text(process_queue.hold.epoch)
         queue, group = str(process_queue.queue), self._member.group
         self._member.log.warning("lock_lost", queue=queue, group=group, epoch=epoch, why=why)
         self._acts.cancel_calls(process_queue)
@@ -146,7 +146,7 @@ class PeriodEnds:
         queue = process_queue.queue
         # A plain listener cannot be stopped. As long as it runs, its queue is not given up: the next owner would
         # overtake it.
-        while not await process_queue.listener_idle(_LISTENER_WAIT_MS):
+        while not await process_queue.life.listener_idle(_LISTENER_WAIT_MS):
             self._member.log.warning("unlock_waits_for_listener", queue=str(queue), why=why)
         try:
             # First the last offset, then the unlock: the next owner begins where this one ended. Looked up now, because
@@ -160,7 +160,7 @@ class PeriodEnds:
 
     def _release(self, process_queue: ProcessQueue, end: PeriodEnd) -> None:
         queue, member = process_queue.queue, self._member
-        process_queue.dropped = True
+        process_queue.life.dropped = True
         # A new period of the same queue may stand there. It is not this one's to end.
         if member.table.get(queue) is process_queue:
             member.offsets.forget(queue)
@@ -174,7 +174,7 @@ class PeriodEnds:
         """Call on_lost, if it was not called for this period."""
         if self._on_lost is not None and process_queue not in self._reported:
             self._reported.add(process_queue)
-            call = self._on_lost(process_queue.queue, process_queue.epoch, why)
+            call = self._on_lost(process_queue.queue, process_queue.hold.epoch, why)
             self.start(call, f"on_lost of {process_queue.queue}")
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.explained import Did, Explanations
+from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.client.consumer.ownership.lock_port import Grant, Locks, Refused
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
@@ -32,9 +33,7 @@ class QueueOwner(Protocol):
     def topics(self) -> Iterable[str]:
         """Return the subscribed topics."""
 
-    def new_process_queue(
-        self, queue: MessageQueue, period: int, now_ms: int, *, locked_ms: int, needs_lock: bool
-    ) -> ProcessQueue:
+    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, hold: Hold) -> ProcessQueue:
         """Make the process queue of a new ownership period; the arguments are those of ProcessQueue."""
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
@@ -198,9 +197,9 @@ class Rebalance:
             why = _MOVED if queue not in mine else ""
             if not why and process_queue.pull_expired(now_ms, self._config.pull_max_idle_ms):
                 why = f"not pulled for {self._config.pull_max_idle_ms} ms"
-            if not why and process_queue.outlived_lock:
+            if not why and process_queue.life.outlived_lock:
                 why = "its lock had expired"
-            if not why and process_queue.try_unlock_times:
+            if not why and process_queue.life.try_unlock_times:
                 why = "its listener still ran when it was given up"
             if why:
                 changed |= await self._remove(queue, process_queue, why, stays=queue in mine)
@@ -248,12 +247,8 @@ class Rebalance:
         # An offset of an earlier period must not be stored: another member may have gone on from there (wire.md 12.3).
         self._offsets.forget(queue)
         self._periods += 1
-        process_queue = self._owner.new_process_queue(
-            queue, self._periods, self._runtime.now_ms(), locked_ms=grant.asked_ms, needs_lock=self._locks.needed
-        )
-        if grant.epoch:
-            process_queue.set_epoch(grant.epoch, epoch_text(grant.epoch))
-            process_queue.granted(grant.asked_ms, grant.lease_ms)
+        hold, now_ms = self._locks.new_hold(grant), self._runtime.now_ms()
+        process_queue = self._owner.new_process_queue(queue, self._periods, now_ms, hold)
         self._table[queue] = process_queue
         self._log.info("queue_acquired", queue=str(queue), period=process_queue.period)
         self._member.record("acquired", process_queue)
@@ -270,12 +265,12 @@ class Rebalance:
             False if the next round must try again, because the listener still runs.
         """
         # The reset removes its queue itself: the offset of handled messages must not replace the chosen offset.
-        if process_queue.resetting or self._locks.hands_over(process_queue, why):
+        if process_queue.life.resetting or self._locks.hands_over(process_queue, why):
             self.explanations.given_up(queue, Did.DRAINING, why, moves=why == _MOVED)
             return False
         self.drop(process_queue, why)
-        if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
-            process_queue.try_unlock_times += 1
+        if not await process_queue.life.listener_idle(_LISTENER_WAIT_MS):
+            process_queue.life.try_unlock_times += 1
             self.explanations.given_up(queue, Did.DRAINING, why, moves=why == _MOVED)
             self._log.warning("unlock_waits_for_listener", queue=str(queue), why=why)
             return False
@@ -284,7 +279,7 @@ class Rebalance:
         if self._table.get(queue) is process_queue:
             del self._table[queue]
         # What is cached of a topic that is not subscribed is not handled here any more: nothing speaks for a delay.
-        if (process_queue.is_empty or why == _NOT_SUBSCRIBED) and not stays:
+        if (process_queue.cache.is_empty or why == _NOT_SUBSCRIBED) and not stays:
             self._locks.unlock(queue)
             did = Did.DROPPED
         else:
@@ -309,8 +304,8 @@ class Rebalance:
 
     def drop(self, process_queue: ProcessQueue, why: str) -> None:
         """Stop the process queue: it takes no message and commits no offset any more. Its listener may still run."""
-        if not process_queue.dropped:
-            process_queue.dropped = True
+        if not process_queue.life.dropped:
+            process_queue.life.dropped = True
             self.explanations.period_ended(process_queue.queue, why)
             self._log.info("queue_dropped", queue=str(process_queue.queue), why=why, period=process_queue.period)
             self._member.record("dropped", process_queue, why=why)

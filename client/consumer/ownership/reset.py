@@ -52,9 +52,9 @@ class OffsetReset:
         for queue, process_queue in self._table.items():
             if queue.topic != topic or queue not in offsets:
                 continue
-            if process_queue.resetting:
+            if process_queue.life.resetting:
                 self._wanted[process_queue] = max(offsets[queue], 0)
-            elif not process_queue.dropped:
+            elif not process_queue.life.dropped:
                 self._want(process_queue, max(offsets[queue], 0))
                 self._rebalance.drop(process_queue, "its offset is reset")
                 begun.append(process_queue)
@@ -72,19 +72,19 @@ class OffsetReset:
             offsets: If the first message that is not handled when the listener has ended is one of these, it is that.
             otherwise: The offset if it is not.
         """
-        if not process_queue.resetting:
+        if not process_queue.life.resetting:
             self._want(process_queue, _Correction(offsets, otherwise))
             await asyncio.sleep(delay_ms / 1000)
             await self._when_idle([process_queue])
 
     def _want(self, process_queue: ProcessQueue, wanted: "int | _Correction") -> None:
         # First this mark: else a rebalance would remove the queue and store the offset of handled messages.
-        process_queue.resetting = True
+        process_queue.life.resetting = True
         self._wanted[process_queue] = wanted
 
     def _first_offset(self, process_queue: ProcessQueue) -> int:
         """Where the next period begins. Call it when no listener runs: a call that ended well moves the position."""
-        wanted, position = self._wanted[process_queue], process_queue.position
+        wanted, position = self._wanted[process_queue], process_queue.cache.position
         if isinstance(wanted, int):
             return wanted
         return position if position in wanted.offsets else wanted.otherwise
@@ -99,7 +99,7 @@ class OffsetReset:
         running = [
             process_queue
             for process_queue in process_queues
-            if not await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))
+            if not await process_queue.life.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))
         ]
         for process_queue in running:
             self._log.warning("reset_waits_for_listener", queue=str(process_queue.queue))
@@ -107,7 +107,7 @@ class OffsetReset:
         await asyncio.gather(self._start_again(idle), *[self._when_ended(process_queue) for process_queue in running])
 
     async def _when_ended(self, process_queue: ProcessQueue) -> None:
-        while not await process_queue.listener_idle(_LISTENER_WAIT_MS):
+        while not await process_queue.life.listener_idle(_LISTENER_WAIT_MS):
             pass
         await self._start_again([process_queue])
 
@@ -116,9 +116,9 @@ class OffsetReset:
         # Their locks were not renewed meanwhile, and only the owner of a queue may reset it.
         left = [pq for pq in process_queues if not self._stopped and self._table.get(pq.queue) is pq]
         try:
-            for process_queue in [pq for pq in left if pq.epoch]:
+            for process_queue in [pq for pq in left if pq.hold.epoch]:
                 await self._reset_fenced(process_queue)
-            left = [pq for pq in left if not pq.epoch]
+            left = [pq for pq in left if not pq.hold.epoch]
             owned = await self._locks.lock([process_queue.queue for process_queue in left]) if left else {}
             for process_queue in left:
                 if not self._stopped and self._table.get(process_queue.queue) is process_queue:
@@ -130,7 +130,7 @@ class OffsetReset:
         finally:
             for process_queue in process_queues:
                 del self._wanted[process_queue]
-                process_queue.resetting = False
+                process_queue.life.resetting = False
         self._done()
 
     async def _reset_fenced(self, process_queue: ProcessQueue) -> None:

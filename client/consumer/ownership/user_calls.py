@@ -43,14 +43,14 @@ class UserCalls:
         After an error it is called again: without it no call of the listener may begin.
         """
         queue = self._tenant.bare_queue(process_queue.queue)
-        while not (process_queue.is_over or self.stopped):
+        while not (process_queue.life.is_over or self.stopped):
             try:
-                await self._call(partial(on_acquired, queue, process_queue.epoch))
+                await self._call(partial(on_acquired, queue, process_queue.hold.epoch))
             except BaseException as error:
                 log_or_raise(self._member.log, "on_acquired_failed", error, queue=str(process_queue.queue))
                 await asyncio.sleep(self._member.config.suspend_current_queue_time_ms / 1000)
                 continue
-            if not (process_queue.is_over or self.stopped):
+            if not (process_queue.life.is_over or self.stopped):
                 start(process_queue)
             return
 

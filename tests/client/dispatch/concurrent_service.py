@@ -21,6 +21,7 @@ from lockstep.client.consumer.send_back import SendBack
 from lockstep.order.traces.trace import TraceWriter
 from tests.client.dispatch.service_parts import service_parts
 from tests.client.messages import messages_at
+from tests.client.periods import free
 from tests.client.stage import Stage, queue_at
 
 __all__ = ["LATER", "SUCCESS", "Concurrent"]
@@ -53,7 +54,7 @@ class Concurrent:
         self.commits: list[int] = []
         self.stats = ConsumerStatsManager(0)
         self.instance = stage.instance()
-        self.queue = ProcessQueue(queue_at(0, topic=topic), 1, stage.client.now_ms(), needs_lock=False)
+        self.queue = free(queue_at(0, topic=topic), stage.client.now_ms())
         self.table: dict[MessageQueue, ProcessQueue] = {self.queue.queue: self.queue}
         settings = ConsumerConfig(**config)
         parts = service_parts(

@@ -15,6 +15,7 @@ from lockstep.order.traces.trace import TraceWriter
 from lockstep.simulation import SimRuntime
 from tests.client.dispatch.service_parts import service_parts
 from tests.client.messages import messages_at
+from tests.client.periods import period
 from tests.client.stage import Stage, queue_at
 
 __all__ = ["SUSPEND", "S", "Service", "answers"]
@@ -63,7 +64,9 @@ class Service:
 
     def new_queue(self, *, locked: bool = True) -> ProcessQueue:
         now_ms = self.runtime.now_ms()
-        return ProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms if locked else None)
+        process_queue = period(queue_at(0), now_ms)
+        process_queue.hold.locked = locked
+        return process_queue
 
     def _answer(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
         self.calls.append(([message.queue_offset for message in messages], messages[0].reconsume_times))
@@ -75,6 +78,11 @@ class Service:
         return await result if asyncio.iscoroutine(result) else result
 
     # The fakes
+    watches_calls = True
+
+    def refused(self, _queue: ProcessQueue, _error: Exception) -> bool:
+        return False
+
     def update(self, _queue: MessageQueue, offset: int) -> None:
         self.on_commit()
         self.offsets.append(offset)
@@ -86,7 +94,7 @@ class Service:
             raise answer
         if not answer:
             return {}
-        self.queue.granted(self.runtime.now_ms())
+        self.queue.hold.granted(self.runtime.now_ms())
         return {queue: self.runtime.now_ms() for queue in queues}
 
     async def send(self, _queue: ProcessQueue, message: MessageExt, _limit: int) -> None:

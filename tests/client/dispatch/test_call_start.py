@@ -13,7 +13,6 @@ from lockstep.client.consumer.dispatch.call_start import CallStarts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import ORDERLY, AroundListener, ListenerCall
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeMessageContext, ConsumeReturnType
 from lockstep.protocol.bodies.client import CMResult
@@ -24,6 +23,7 @@ from tests.client.dispatch.concurrent_service import SUCCESS, Concurrent
 from tests.client.dispatch.consume_service import Service, answers
 from tests.client.dispatch.test_consume_by_key import Service as ByKey
 from tests.client.messages import message_at, messages_at
+from tests.client.periods import free, period
 from tests.client.stage import Stage, on_stage, queue_at
 from tests.remoting.helpers import RecordingLog, until
 
@@ -46,10 +46,10 @@ async def test_in_order_a_call_looks_at_the_lock_when_its_thread_comes(stage: St
     service.put(*range(4))
     await service.quiet(BUSY_MS - 100)
     assert service.calls == []
-    running = [service.queue.listener_running]
+    running = [service.queue.life.listener_running]
     service.answer = lambda *_: stage.client.block_ms(2_000)
     await service.quiet(1_000)
-    running.append(service.queue.listener_running)
+    running.append(service.queue.life.listener_running)
     assert running == [False, True]
     await service.quiet(4_000)
     assert service.lock_asked == [BUSY_MS + 10]
@@ -87,13 +87,13 @@ async def test_by_key_nothing_begins_for_a_queue_that_was_given_away(stage: Stag
     keep_busy(stage.client, service.pool, 2)
     service.put(*range(6), keys="ab")
     await service.quiet()
-    service.queue.dropped = True
+    service.queue.life.dropped = True
     successor = service.new_queue()
     service.put(*range(6), keys="ab", queue=successor)
-    successor.granted(stage.client.now_ms() + BUSY_MS)
+    successor.hold.granted(stage.client.now_ms() + BUSY_MS)
     await service.quiet(BUSY_MS)
     assert sorted(service.handled) == list(range(6))
-    assert not service.queue.listener_running
+    assert not service.queue.life.listener_running
     await service.end()
 
 
@@ -108,7 +108,7 @@ async def test_without_order_nothing_begins_for_another_s_messages(stage: Stage,
     if stops:
         await service.service.stop(100)
     else:
-        service.queue.dropped = True
+        service.queue.life.dropped = True
     await service.quiet(BUSY_MS)
     assert (service.calls, service.commits, service.sent_back) == ([], [], [])
 
@@ -189,8 +189,8 @@ async def test_hooks_hear_the_time_of_the_listener_alone(stage: Stage) -> None:
     call = ListenerCall(lambda _messages, _context: None, pool, stage.log, ORDERLY, around)
     starts = CallStarts(runtime, stage.log, config, ConsumerStatsManager(0), traced=False)
     for dropped in (False, True):
-        queue = ProcessQueue(queue_at(0), 1, runtime.now_ms(), needs_lock=False)
-        queue.dropped = dropped
+        queue = free(queue_at(0), runtime.now_ms())
+        queue.life.dropped = dropped
         start = starts.new(marks_running=True)
         keep_busy(runtime, pool, 1)
         start.asked(queue, runtime.now_ms())
@@ -210,7 +210,7 @@ async def test_on_a_real_thread_a_call_looks_again() -> None:
     pool, free, called = runtime.new_worker_pool("one", 1), threading.Event(), list[Any]()
     call = ListenerCall(lambda messages, _context: called.append(messages[0].queue_offset), pool, log, ORDERLY)
     starts = CallStarts(runtime, log, ConsumerConfig(), ConsumerStatsManager(0), traced=True)
-    queues = [ProcessQueue(queue_at(n), 1, runtime.now_ms(), locked_ms=runtime.now_ms()) for n in range(4)]
+    queues = [period(queue_at(n), runtime.now_ms()) for n in range(4)]
     pool.submit(lambda: free.wait(30))
     calls = []
     for number, queue in enumerate(queues):
@@ -219,10 +219,10 @@ async def test_on_a_real_thread_a_call_looks_again() -> None:
         calling = call(messages_at(number), ConsumeOrderlyContext(queue.queue), start)
         calls.append((runtime.create_task(calling, name="call"), start))
     await until(lambda: pool._jobs.qsize() == 4)  # type: ignore[attr-defined]
-    assert not any(queue.listener_running for queue in queues)
-    queues[0].dropped = True
-    queues[1].locked = False
-    queues[2].last_lock_ms -= 30_001
+    assert not any(queue.life.listener_running for queue in queues)
+    queues[0].life.dropped = True
+    queues[1].hold.locked = False
+    queues[2].hold.last_lock_ms -= 30_001
     free.set()
     outcomes = [await task for task, _ in calls]
     assert called == [3]
@@ -233,7 +233,7 @@ async def test_on_a_real_thread_a_call_looks_again() -> None:
         "its lock had expired",
         None,
     ]
-    assert [queue.listener_running for queue in queues] == [False, False, False, True]
+    assert [queue.life.listener_running for queue in queues] == [False, False, False, True]
     wall_ms, mono_ns = calls[3][1].begin
     assert 0 <= runtime.now_ms() - wall_ms < 30_000
     assert 0 <= runtime.monotonic_ns() - mono_ns < 30_000_000_000

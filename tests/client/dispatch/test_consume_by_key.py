@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
+from lockstep.client.consumer.cache.key_queues import KeyedCache
 from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
-from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
 from lockstep.client.consumer.listener import BY_KEY
+from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.order.traces.trace import TraceWriter
@@ -16,6 +17,7 @@ from lockstep.protocol.selector import KeyOf
 from tests.client.dispatch.consume_service import SUSPEND, S
 from tests.client.dispatch.service_parts import service_parts
 from tests.client.messages import message_at
+from tests.client.periods import period
 from tests.client.stage import Stage, on_stage, queue_at
 
 Answer = Callable[[MessageExt, ConsumeOrderlyContext], Any]
@@ -56,9 +58,8 @@ class Service:
         self.service = ConsumeByKeyService(parts, cast("DeadLetters", self))
         self.queue = self.new_queue()
 
-    def new_queue(self) -> KeyedProcessQueue:
-        now_ms = self.runtime.now_ms()
-        return KeyedProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms, span_max=self.config.key_span_max)
+    def new_queue(self) -> ProcessQueue:
+        return period(queue_at(0), self.runtime.now_ms(), cache=KeyedCache(self.config.key_span_max))
 
     def _plain(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
         call = self._begin(messages)
@@ -78,6 +79,11 @@ class Service:
         return self.calls[-1]
 
     # The fakes
+    watches_calls = True
+
+    def refused(self, _queue: ProcessQueue, _error: Exception) -> bool:
+        return False
+
     def update(self, _queue: MessageQueue, offset: int) -> None:
         self.offsets.append(offset)
 
@@ -85,16 +91,16 @@ class Service:
         self.lock_asked.append(self.stage.world.elapsed_ms)
         if not (self.lock_answers.pop(0) if self.lock_answers else True):
             return {}
-        self.queue.granted(self.runtime.now_ms())
+        self.queue.hold.granted(self.runtime.now_ms())
         return dict.fromkeys(queues, self.runtime.now_ms())
 
-    async def send(self, _queue: KeyedProcessQueue, message: MessageExt, _limit: int) -> None:
+    async def send(self, _queue: ProcessQueue, message: MessageExt, _limit: int) -> None:
         if message.queue_offset in self.not_taken:
             raise SendError("no", SendOutcome.UNKNOWN, msg_id="x")
         self.dead.append(message.queue_offset)
 
     # What tests do
-    def put(self, *offsets: int, keys: str = "abcd", queue: KeyedProcessQueue | None = None) -> None:
+    def put(self, *offsets: int, keys: str = "abcd", queue: ProcessQueue | None = None) -> None:
         messages = [keyed(offset, keys[offset % len(keys)]) for offset in offsets]
         self.service.submit(queue or self.queue, messages)
 
@@ -148,9 +154,9 @@ async def test_a_queue_is_idle_when_the_calls_of_all_keys_have_ended(stage: Stag
     service.put(1)
     await service.quiet(150)
     assert [call[3] >= 0 for call in service.calls] == [True, False]
-    running = [service.queue.listener_running]
+    running = [service.queue.life.listener_running]
     await service.quiet(100)
-    assert [*running, service.queue.listener_running] == [True, False]
+    assert [*running, service.queue.life.listener_running] == [True, False]
     await service.end()
 
 
@@ -220,7 +226,7 @@ async def test_generations_of_a_queue_never_meet(stage: Stage) -> None:
     service = Service(stage, work_ms=1000)
     service.put(0, 1)
     await service.quiet(100)
-    service.queue.dropped = True
+    service.queue.life.dropped = True
     again = service.new_queue()
     service.put(0, 1, 2, queue=again)
     await service.quiet(3000)
@@ -238,7 +244,7 @@ async def test_a_lock_that_ran_out_is_asked_for_and_keys_go_on(stage: Stage) -> 
     service.lock_answers = [False, True]
     service.put(0, 1)
     await service.quiet(500)
-    service.queue.last_lock_ms -= service.config.lock_max_live_time_ms + 1000
+    service.queue.hold.last_lock_ms -= service.config.lock_max_live_time_ms + 1000
     service.put(2, 3, 4, 5)
     await service.quiet(2000)
     assert service.handled == [0, 1]
@@ -324,12 +330,12 @@ async def test_stop_names_the_queues_that_are_stuck(stage: Stage) -> None:
 async def test_what_arrives_during_a_stop_is_not_committed(stage: Stage) -> None:
     """The next pull would begin behind it; the call that ends meanwhile commits what was handled, and no more."""
     service = Service(stage, work_ms=1000)
-    service.queue.next_offset = 1
+    service.queue.cache.next_offset = 1
     service.put(0)
     await service.quiet(100)
     stopping = stage.client.create_task(service.service.stop(10_000), name="stop")
     await service.quiet(100)
-    service.queue.next_offset = 2
+    service.queue.cache.next_offset = 2
     service.put(1)
     await stopping
     assert (service.handled, service.offsets) == ([0], [1])
@@ -339,12 +345,16 @@ async def test_what_arrives_during_a_stop_is_not_committed(stage: Stage) -> None
 async def test_what_running_info_says(stage: Stage) -> None:
     """Parked messages are cached ones, and the position is the lowest that is not handled."""
     service = Service(stage, lambda message, _: SUSPEND if message.queue_offset == 1 else None)
-    service.queue.next_offset = 8
-    assert service.queue.position == 8
+    service.queue.cache.next_offset = 8
+    assert service.queue.cache.position == 8
     service.put(*range(8))
     await service.quiet(100)
     info = service.queue.info(1)
     assert (info.cached_msg_min_offset, info.cached_msg_max_offset, info.cached_msg_count) == (1, 7, 2)
-    assert (service.queue.position, service.queue.is_empty, service.queue.message_count) == (1, False, 0)
-    assert (service.queue.max_span, service.queue.is_full) == (6, False)
+    assert (service.queue.cache.position, service.queue.cache.is_empty, service.queue.cache.message_count) == (
+        1,
+        False,
+        0,
+    )
+    assert (service.queue.cache.max_span, service.queue.cache.is_full) == (6, False)
     await service.end()

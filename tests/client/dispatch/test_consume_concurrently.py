@@ -84,7 +84,7 @@ async def test_messages_of_a_dropped_queue_are_passed_over(stage: Stage) -> None
     service = await Concurrent.on(stage, works(1000), consume_thread_count=1)
     service.put(0, 1)
     await service.quiet(500)
-    service.queue.dropped = True
+    service.queue.life.dropped = True
     await service.quiet(3000)
     assert (service.handled, service.commits, service.sent_back) == ([0], [], [])
     assert stage.events("warning") == ["listener_result_ignored"]
@@ -111,7 +111,7 @@ async def test_the_offset_is_that_of_the_first_message_not_done(stage: Stage) ->
     assert service.commits == [5, 5]
     await service.quiet(1000)
     assert service.commits == [5, 5, 8]
-    assert (service.queue.message_count, service.queue.message_bytes) == (0, 0)
+    assert (service.queue.cache.message_count, service.queue.cache.message_bytes) == (0, 0)
 
 
 # Answers ----------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ async def test_a_queue_that_is_dropped_while_a_message_is_sent_back(stage: Stage
     service = await Concurrent.on(stage, lambda _messages, _context: LATER)
 
     async def send(_queue: ProcessQueue, message: MessageExt, delay_level: int) -> bool:
-        service.queue.dropped = True
+        service.queue.life.dropped = True
         return True
 
     service.send = send  # type: ignore[method-assign]
@@ -337,7 +337,7 @@ async def test_the_time_of_an_earlier_attempt_does_not_count(stage: Stage) -> No
     await service.quiet(14 * MINUTE_MS)
     service.service.submit(service.queue, [message_at(0)])
     await service.quiet(1)
-    service.queue.remove_messages([message_at(0)])
+    service.queue.cache.remove_messages([message_at(0)])
     service.service.submit(service.queue, [message_at(1, CONSUME_START_TIME="1")])
     await service.quiet(2 * MINUTE_MS)
     assert service.sent_back == []

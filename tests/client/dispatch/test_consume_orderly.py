@@ -77,7 +77,7 @@ async def test_how_long_a_queue_is_suspended(stage: Stage, wanted_ms: int, waite
     service = Service(stage, answers(SUSPEND, None, suspend_ms=wanted_ms), suspend_current_queue_time_ms=1000)
     service.put(0)
     await service.quiet(25_000)
-    service.queue.granted(stage.client.now_ms())
+    service.queue.hold.granted(stage.client.now_ms())
     await service.quiet(10_000)
     assert service.times[1] - service.times[0] == waited_ms
 

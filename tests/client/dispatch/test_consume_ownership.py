@@ -5,10 +5,10 @@ import json
 from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, MessageExt
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.order.traces.trace import TraceWriter
 from tests.client.dispatch.consume_service import SUSPEND, S, Service, answers
 from tests.client.messages import message_at
+from tests.client.periods import period
 from tests.client.stage import Stage, on_stage, queue_at
 
 # The lock, and the end of ownership --------------------------------------------------------------------------
@@ -64,7 +64,7 @@ async def test_a_suspended_message_outlives_its_lock(stage: Stage) -> None:
     def lose_lock(_messages: list[MessageExt], _context: ConsumeOrderlyContext) -> Any:
         if len(service.calls) > 1:
             return None
-        service.queue.locked = False
+        service.queue.hold.locked = False
         return SUSPEND
 
     service = Service(stage, lose_lock)
@@ -82,7 +82,7 @@ async def test_a_long_run_lets_others_have_the_loop(stage: Stage) -> None:
 
     async def second() -> None:
         await asyncio.sleep(1)
-        service.queue.granted(stage.client.now_ms())
+        service.queue.hold.granted(stage.client.now_ms())
 
     service = Service(stage, lambda *_: second())
     service.put(*range(62))
@@ -97,11 +97,11 @@ async def test_a_dropped_queue_stops_and_commits_nothing(stage: Stage) -> None:
     service = Service(stage, lambda *_: asyncio.sleep(1))
     service.put(0, 1, 2)
     await service.quiet(1500)
-    service.queue.dropped = True
+    service.queue.life.dropped = True
     await service.quiet(3000)
     assert service.handled == [0, 1]
     assert service.offsets == [1]
-    assert not service.queue.listener_running
+    assert not service.queue.life.listener_running
 
 
 @on_stage
@@ -110,7 +110,7 @@ async def test_two_generations_of_a_queue_never_run_at_once(stage: Stage) -> Non
     service = Service(stage, lambda *_: asyncio.sleep(20))
     service.put(0, 1)
     await service.quiet(1000)
-    service.queue.dropped = True
+    service.queue.life.dropped = True
     service.queue = service.new_queue()
     service.put(0)
     await service.quiet(45_000)
@@ -128,7 +128,7 @@ async def test_a_queue_has_one_task_at_a_time(stage: Stage) -> None:
     service.service.submit(service.queue, [])
     await service.quiet(4500)
     assert service.times == [0, 1000, 2000]
-    assert service.queue.is_empty
+    assert service.queue.cache.is_empty
     service.put(3)
     await service.quiet(2000)
     assert service.times[3:] == [5000]
@@ -189,10 +189,10 @@ async def test_a_context_may_be_set_to_anything_true_or_false(stage: Stage) -> N
 async def test_a_queue_that_was_given_up_is_not_locked_again(stage: Stage) -> None:
     """It waits for its lock when it is dropped. Its next owner must not be refused."""
     service = Service(stage, answers(None))
-    service.queue.locked = False
+    service.queue.hold.locked = False
     service.put(0)
     await service.quiet(50)
-    service.queue.dropped = True
+    service.queue.life.dropped = True
     await service.quiet(1000)
     assert (service.handled, service.lock_asked) == ([], [])
 
@@ -276,7 +276,7 @@ async def test_a_retried_message_has_its_first_topic(stage: Stage) -> None:
     """The listener sees a message from the retry topic under its original topic."""
     topics: list[str] = []
     service = Service(stage, lambda messages, _: topics.append(messages[0].topic))
-    service.queue = ProcessQueue(queue_at(0, topic="%RETRY%g"), 1, 0, locked_ms=stage.client.now_ms())
+    service.queue = period(queue_at(0, topic="%RETRY%g"), stage.client.now_ms())
     service.service.submit(service.queue, [message_at(0, RETRY_TOPIC="Aircraft")])
     await service.quiet()
     assert topics == ["Aircraft"]

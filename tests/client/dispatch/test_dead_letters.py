@@ -7,16 +7,18 @@ import pytest
 
 from lockstep.client import ConsumerConfig, SendError, SendOutcome
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
+from lockstep.client.consumer.ownership.hold import FencedHold
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.epochs import epoch_text, make_epoch
+from lockstep.protocol.epochs import make_epoch
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import decode_properties
 from tests.client.messages import stored_bytes
+from tests.client.periods import period
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
 GROUP = "tower"
@@ -33,7 +35,7 @@ async def dead_letters(stage: Stage) -> tuple[FakeBroker, DeadLetters, ProcessQu
     trace = TraceWriter(stage.client, "trace", instance.client_id, GROUP)
     offsets = RemoteBrokerOffsetStore(instance, GROUP)
     member = Membership(instance=instance, group=GROUP, config=ConsumerConfig(), offsets=offsets, trace=trace)
-    return broker, DeadLetters(member), ProcessQueue(queue_at(2), 7, 0)
+    return broker, DeadLetters(member), period(queue_at(2), 0, 7)
 
 
 def message(**properties: str) -> MessageExt:
@@ -82,7 +84,7 @@ async def test_a_dead_letter_of_a_fenced_lock_says_so(stage: Stage) -> None:
     """The broker refuses it when the queue has another owner by now."""
     broker, letters, queue = await dead_letters(stage)
     await letters.send(queue, message(), 3)  # the connection is there, and the broker has agreed
-    queue.set_epoch(EPOCH, epoch_text(EPOCH))
+    queue.hold = FencedHold(0, EPOCH, 60_000)
     await letters.send(queue, message(), 3)
     header = broker.requests(SEND)[1].decode_header(SendMessageRequestHeaderV2)
     assert (header.lock_epoch, header.lock_client_id) == (EPOCH, letters._member.instance.client_id)
@@ -116,7 +118,7 @@ async def test_what_the_broker_did_not_take_stays(stage: Stage, failure: str, ou
     elif failure == "gone":
         broker.stop()
     else:
-        queue = ProcessQueue(queue_at(0, "broker-z"), 1, 0)
+        queue = period(queue_at(0, "broker-z"))
     with pytest.raises(SendError) as caught:
         await letters.send(queue, message(), 3)
     assert caught.value.outcome is outcome

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
+from lockstep.client.consumer.ownership.hold import FencedHold
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import SendError
 from lockstep.order.traces.trace import TraceWriter
-from lockstep.protocol.epochs import epoch_text, make_epoch
+from lockstep.protocol.epochs import make_epoch
 from tests.client.dispatch.consume_service import SUSPEND
 from tests.client.dispatch.consume_service import Service as QueueService
 from tests.client.dispatch.test_consume_by_key import Service as KeyService
@@ -38,8 +39,7 @@ class Calls:
             self.service.service._call._listener = self._listen_by_key
         stage.on_close.append(lambda: self.service.service.stop(0))
         self.queue: ProcessQueue = self.service.queue
-        self.queue.set_epoch(EPOCH, epoch_text(EPOCH))
-        self.queue.granted(stage.client.now_ms(), LEASE_MS)
+        self.queue.hold = FencedHold(stage.client.now_ms(), EPOCH, LEASE_MS)
 
     async def _listen_by_key(self, messages: Any, _context: Any) -> Any:
         self.service._begin(messages)
@@ -60,8 +60,8 @@ class Calls:
         return stats
 
     def lose(self) -> None:
-        self.queue.draining = self.queue.lost = True
-        self.queue.locked = False
+        self.queue.life.draining = self.queue.life.lost = True
+        self.queue.hold.locked = False
         self.service.service.cancel_calls(self.queue)
 
     def handled(self) -> list[dict[str, Any]]:
@@ -77,9 +77,9 @@ async def test_running_calls_are_cancelled(stage: Stage, ordering: str) -> None:
     calls.service.put(0, 1, 2)
     await stage.world.sleep_ms(1000)
     began = len(calls.service.handled)
-    assert calls.queue.listener_running
+    assert calls.queue.life.listener_running
     calls.lose()
-    assert await calls.queue.listener_idle(100)
+    assert await calls.queue.life.listener_idle(100)
     await stage.world.sleep_ms(2 * WORK_MS)
     assert calls.ended == began * ["cancelled"]
     assert len(calls.service.handled) == began
@@ -102,7 +102,7 @@ async def test_running_calls_may_finish(stage: Stage, ordering: str) -> None:
     await stage.world.sleep_ms(WORK_MS)
     assert calls.ended == ["finished"]
     [record] = calls.handled()
-    late_ms = begin_ms + WORK_MS - calls.queue.lease_end_ms
+    late_ms = begin_ms + WORK_MS - calls.queue.hold.lease_end_ms
     assert (record["epoch"], record["outlived_ms"]) == ("1700000000000-7", late_ms)
     assert (calls.stats.calls_cancelled, calls.stats.calls_outlived) == (0, 1)
 
@@ -114,7 +114,7 @@ async def test_a_call_within_its_lease_is_not_counted(stage: Stage, ordering: st
     calls = Calls(stage, ordering)
     calls.service.put(0)
     await stage.world.sleep_ms(LEASE_MS // 3)
-    calls.queue.granted(stage.client.now_ms(), LEASE_MS)
+    calls.queue.hold.granted(stage.client.now_ms(), LEASE_MS)
     await stage.world.sleep_ms(WORK_MS)
     [record] = calls.handled()
     assert record["epoch"] == "1700000000000-7"
@@ -159,7 +159,7 @@ async def test_no_call_begins_at_the_end_of_a_lease(stage: Stage, ordering: str)
     calls.service.put(0)
     await stage.world.sleep_ms(1000)
     assert calls.service.handled == []
-    calls.queue.granted(stage.client.now_ms(), LEASE_MS)
+    calls.queue.hold.granted(stage.client.now_ms(), LEASE_MS)
     await stage.world.sleep_ms(1)
     assert calls.service.handled == [0]
     assert calls.service.lock_asked == []
@@ -171,15 +171,14 @@ async def test_no_call_begins_at_the_end_of_a_lease(stage: Stage, ordering: str)
 async def test_a_plain_call_is_looked_at_on_its_thread(stage: Stage) -> None:
     """It waited for a thread until its lease had ended: it does not begin, and its message goes back."""
     service = QueueService(stage, lambda _messages, _context: None, plain=True)
-    service.queue.set_epoch(EPOCH, epoch_text(EPOCH))
-    service.queue.granted(stage.client.now_ms(), LEASE_MS)
+    service.queue.hold = FencedHold(stage.client.now_ms(), EPOCH, LEASE_MS)
     await stage.world.sleep_ms(LEASE_MS - MARGIN_MS - 1000)
     service.pool.submit(lambda: stage.client.block_ms(2000))
     service.put(0)
     await service.quiet(5000)
     assert service.handled == []
     assert stage.events("warning") == ["call_not_begun"]
-    service.queue.granted(stage.client.now_ms(), LEASE_MS)
+    service.queue.hold.granted(stage.client.now_ms(), LEASE_MS)
     await service.quiet(10)
     assert service.handled == [0]
 
@@ -195,14 +194,13 @@ async def test_a_listener_that_ignores_its_cancellation(stage: Stage) -> None:
             await asyncio.sleep(1)
 
     service = QueueService(stage, lambda _messages, _context: stubborn())
-    service.queue.set_epoch(EPOCH, epoch_text(EPOCH))
-    service.queue.granted(stage.client.now_ms(), LEASE_MS)
+    service.queue.hold = FencedHold(stage.client.now_ms(), EPOCH, LEASE_MS)
     service.put(0)
     await service.quiet(500)
-    service.queue.draining = service.queue.lost = True
+    service.queue.life.draining = service.queue.life.lost = True
     service.service.cancel_calls(service.queue)
-    assert not await service.queue.listener_idle(900)
-    assert await service.queue.listener_idle(200)
+    assert not await service.queue.life.listener_idle(900)
+    assert await service.queue.life.listener_idle(200)
     service.queue = service.new_queue()
     service.put(0)
     await service.quiet(1500)

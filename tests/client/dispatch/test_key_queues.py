@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lockstep.client.consumer.dispatch.key_queues import KeyQueue, KeyQueues
+from lockstep.client.consumer.cache.key_queues import KeyQueue, KeyQueues
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.properties import SHARDING_KEY
 from tests.client.messages import message_at

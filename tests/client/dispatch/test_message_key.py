@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import MessageExt, PushConsumer
-from lockstep.client.consumer.dispatch.key_queues import KeyQueues, key_function
+from lockstep.client.consumer.cache.key_queues import KeyQueues, key_function
 from lockstep.client.errors import ConsumerError
 from lockstep.remoting.logs import StdlibLog
 from tests.client.messages import Panic, message_at

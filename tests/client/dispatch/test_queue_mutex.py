@@ -3,8 +3,8 @@
 import asyncio
 
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
+from tests.client.periods import period
 
 QUEUE = MessageQueue("T", "b0", 0)
 
@@ -24,7 +24,7 @@ async def test_an_administrator_waits_for_the_user() -> None:
     started: list[str] = []
     entered: list[str] = []
     mutex = QueueMutex[str](started.append)
-    mutex.user = user = ProcessQueue(QUEUE, 1, 0)
+    mutex.user = user = period(QUEUE)
     assert mutex.is_free_for(user)
     task = asyncio.create_task(reserve(mutex, entered, "a"))
     await settle()
@@ -41,7 +41,7 @@ async def test_one_that_gives_up_harms_nobody() -> None:
     """Cancelled while it waited: the user leaves as ever, and the next administrator waits for it."""
     entered: list[str] = []
     mutex = QueueMutex[str](lambda _: None)
-    mutex.user = ProcessQueue(QUEUE, 1, 0)
+    mutex.user = period(QUEUE)
     first = asyncio.create_task(reserve(mutex, entered, "first"))
     await settle()
     second = asyncio.create_task(reserve(mutex, entered, "second"))
@@ -56,10 +56,10 @@ async def test_one_that_gives_up_harms_nobody() -> None:
 
 async def test_leaving_after_everyone_gave_up() -> None:
     mutex = QueueMutex[str](lambda _: None)
-    mutex.user = ProcessQueue(QUEUE, 1, 0)
+    mutex.user = period(QUEUE)
     task = asyncio.create_task(reserve(mutex, [], "only"))
     await settle()
     task.cancel()
     await settle()
     mutex.release()
-    assert mutex.is_free_for(ProcessQueue(QUEUE, 2, 0))
+    assert mutex.is_free_for(period(QUEUE, number=2))

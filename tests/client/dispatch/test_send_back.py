@@ -8,7 +8,6 @@ import pytest
 from lockstep.client import ConsumerConfig
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.membership import Membership
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -17,6 +16,7 @@ from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, Send
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import decode_properties
 from tests.client.messages import stored_bytes
+from tests.client.periods import free
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
 GROUP, RETRY = "tower", "%RETRY%tower"
@@ -36,7 +36,7 @@ class Scene:
         offsets = RemoteBrokerOffsetStore(instance, GROUP)
         member = Membership(instance=instance, group=GROUP, config=config, offsets=offsets, trace=trace)
         self.send_back = SendBack(member)
-        self.queue = ProcessQueue(queue_at(2), 7, 0, needs_lock=False)
+        self.queue = free(queue_at(2), 0, 7)
 
     @classmethod
     async def on(cls, stage: Stage, max_reconsume_times: int = -1) -> "Scene":

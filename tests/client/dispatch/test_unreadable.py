@@ -47,7 +47,7 @@ async def test_a_body_that_cannot_be_unpacked(stage: Stage, sys_flag: int) -> No
     again = reply_of(*records, next_offset=8)
     it.broker.on[PULL] = in_turn(again, again)
     await it.run(100)
-    messages = it.queue.take_messages(9)
+    messages = it.queue.cache.take_messages(9)
     assert [message.body for message in messages] == [b"5", b"no stream", b"7"]
     assert [message.body_error is None for message in messages] == [True, False, True]
     assert [pull.queue_offset for pull in it.pulls] == [5, 8, 8]
@@ -64,7 +64,7 @@ async def test_bodies_of_every_codec(stage: Stage) -> None:
     ]
     it.broker.on[PULL] = in_turn(reply_of(stored_bytes(4), *records, stored_bytes(8), next_offset=9))
     await it.run(100)
-    bodies = [message.body for message in it.queue.take_messages(9)]
+    bodies = [message.body for message in it.queue.cache.take_messages(9)]
     assert bodies == [b"4", b"plain 0", b"plain 1", b"plain 2", b"8"]
 
 
@@ -107,7 +107,7 @@ async def test_a_record_that_is_none_is_asked_for_alone(stage: Stage) -> None:
     )
     await it.run(100)
     assert [(pull.queue_offset, pull.max_msg_nums) for pull in it.pulls] == [(5, 32), (6, 32), (6, 1), (7, 32), (8, 32)]
-    first, corrupted, last = it.queue.take_messages(9)
+    first, corrupted, last = it.queue.cache.take_messages(9)
     assert [message.queue_offset for message in (first, corrupted, last)] == [5, 6, 7]
     assert (corrupted.body, corrupted.topic, corrupted.commit_log_offset) == (bad, TOPIC, -1)
     assert "the stored record cannot be read: byte 0: magic" in (corrupted.body_error or "")
@@ -132,7 +132,7 @@ async def test_dead_letters_commit_no_message_that_waits(stage: Stage) -> None:
     it.broker.on[PULL] = in_turn(found(5), reply_of(flagged(stored_bytes(6, b"no stream"), 0x101), next_offset=7))
     await it.run(1000)
     assert len(it.broker.requests(SEND)) == 1
-    assert [message.queue_offset for message in it.queue.take_messages(9)] == [5]
+    assert [message.queue_offset for message in it.queue.cache.take_messages(9)] == [5]
     assert it.offsets.in_memory(it.queue.queue) == -1, "5 is not handled"
 
 
@@ -144,7 +144,7 @@ async def test_a_dropped_queue_makes_no_dead_letter(stage: Stage) -> None:
     answer = reply_of(flagged(stored_bytes(5, b"no stream"), 0x101), next_offset=6)
 
     def late(command: RemotingCommand) -> Answer:
-        it.queue.dropped = True
+        it.queue.life.dropped = True
         return answer(command)
 
     it.broker.on[PULL] = late

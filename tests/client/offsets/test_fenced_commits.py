@@ -12,10 +12,11 @@ from lockstep.client.consumer.ownership.fenced_commits import FencedCommits
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.epochs import epoch_text, make_epoch
+from lockstep.protocol.epochs import make_epoch
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
 from lockstep.protocol.messages.together import COMMITS_MAX, Commit, decode_commits, encode_rows
 from lockstep.remoting.errors import RemotingError, RequestRefused
+from tests.client.periods import fenced
 
 FENCED, OK = ResponseCode.FENCED, ResponseCode.SUCCESS
 COUNT = 2 * COMMITS_MAX + 3
@@ -55,10 +56,7 @@ class World:
 
     @staticmethod
     def _owned(number: int) -> ProcessQueue:
-        owned = ProcessQueue(MessageQueue("T", "broker-a", number), 1, 0, locked_ms=0)
-        epoch = make_epoch(1_700_000_000_000, number + 1)
-        owned.set_epoch(epoch, epoch_text(epoch))
-        return owned
+        return fenced(MessageQueue("T", "broker-a", number), 0, make_epoch(1_700_000_000_000, number + 1), 60_000)
 
     def _request_then(self, frame: RemotingCommand, timeout_ms: int, then: Callable[..., None]) -> None:
         self.frames.append((frame, then))
@@ -94,7 +92,7 @@ def test_every_answer_of_a_split_frame_is_for_its_own_queue(backwards: bool) -> 
     sent = [commits_of(frame) for frame, _ in world.frames]
     assert [len(commits) for commits in sent] == [COMMITS_MAX, COMMITS_MAX, 3]
     assert [commit for commits in sent for commit in commits] == [
-        Commit("T", number, number * 10, owned.epoch) for number, owned in enumerate(world.process_queues)
+        Commit("T", number, number * 10, owned.hold.epoch) for number, owned in enumerate(world.process_queues)
     ]
     for frame, then in reversed(world.frames) if backwards else world.frames:
         then(answer(frame))
@@ -122,7 +120,7 @@ def test_a_commit_that_is_answered_after_the_end_of_its_period_is_not_recorded(e
     world = World(2)
     world.commits.send(world.process_queues)
     [(frame, then)] = world.frames
-    setattr(world.process_queues[0], end, True)
+    setattr(world.process_queues[0].life, end, True)
     then(frame.reply(OK, body=encode_rows([(OK, 0, 0)] * 2, [])))
     assert world.recorded == [(1, 10)]
 

@@ -10,13 +10,12 @@ from lockstep.client import ConsumeFromWhere, ConsumerConfig
 from lockstep.client.config import Fenced
 from lockstep.client.consumer.offsets.store import NO_OFFSET, RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.first_offset import FirstOffset
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.push_member import PushMember
 from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.epochs import epoch_text, make_epoch
+from lockstep.protocol.epochs import make_epoch
 from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     PullMessageRequestHeader,
@@ -32,6 +31,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused, RequestTimeout
+from tests.client.periods import fenced, period
 from tests.client.pulls.pulling import push_member
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 from tests.rows import by_row
@@ -201,7 +201,7 @@ async def first_offset(stage: Stage, queue: MessageQueue, config: ConsumerConfig
     instance = stage.instance()
     await instance.routes.fetch(TOPIC)
     placing = FirstOffset(instance, GROUP, config, RemoteBrokerOffsetStore(instance, GROUP))
-    return await placing(ProcessQueue(queue, 1, 0)), broker
+    return await placing(period(queue)), broker
 
 
 @by_row(
@@ -302,7 +302,7 @@ async def owner_of_two(stage: Stage, fenced: Fenced = Fenced.NO) -> tuple[FakeBr
     await member.instance.dialer.endpoint(broker.address)
     now_ms = stage.client.now_ms()
     for queue in (queue_at(0), queue_at(1)):
-        member.table[queue] = ProcessQueue(queue, 1, now_ms, locked_ms=now_ms)
+        member.table[queue] = period(queue, now_ms)
         member.offsets.update(queue, 7)
     return broker, member
 
@@ -316,7 +316,7 @@ def updates(broker: FakeBroker) -> list[tuple[int, int]]:
 async def test_a_dropped_queue_is_committed_no_more(stage: Stage) -> None:
     """While its reset waits for a listener, the round of commits must not store what was handled over the reset."""
     broker, member = await owner_of_two(stage)
-    member.table[queue_at(0)].dropped = True
+    member.table[queue_at(0)].life.dropped = True
     member._persist_all()
     await stage.world.sleep_ms(100)
     assert updates(broker) == [(1, 7)]
@@ -326,7 +326,7 @@ async def test_a_dropped_queue_is_committed_no_more(stage: Stage) -> None:
 async def test_the_last_commits_without_a_fence(stage: Stage) -> None:
     """A consumer that takes fenced locks "if the broker can" leaves a queue to its next owner whose lock ran out."""
     broker, member = await owner_of_two(stage, Fenced.IF_THE_BROKER_CAN)
-    member.table[queue_at(0)].last_lock_ms -= member.config.lock_max_live_time_ms + 1
+    member.table[queue_at(0)].hold.last_lock_ms -= member.config.lock_max_live_time_ms + 1
     await member._persist_last()
     await stage.world.sleep_ms(100)
     assert updates(broker) == [(1, 7)]
@@ -337,7 +337,7 @@ async def test_the_last_commits_under_a_fence(stage: Stage) -> None:
     """A shutdown waits for their answers, and sends them again if none comes; then it may unlock."""
     broker, member = await owner_of_two(stage, Fenced.IF_THE_BROKER_CAN)
     epoch = make_epoch(1_700_000_000_000, 1)
-    member.table[queue_at(0)].set_epoch(epoch, epoch_text(epoch))
+    member.table[queue_at(0)] = fenced(queue_at(0), stage.client.now_ms(), epoch, 60_000)
     del member.table[queue_at(1)]
     broker.answers(UPDATE, None, ResponseCode.SUCCESS)
     await member._persist_last()

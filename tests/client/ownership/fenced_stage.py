@@ -16,7 +16,7 @@ from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockOkBody, LockRefusal
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.epochs import epoch_text, make_epoch
+from lockstep.protocol.epochs import make_epoch
 from lockstep.protocol.headers.messaging import (
     ResetOwnOffsetRequestHeader,
     ResetOwnOffsetResponseHeader,
@@ -163,8 +163,8 @@ class Fenced:
         self.done.append(("cancelled", process_queue.queue))
 
     def drop(self, process_queue: ProcessQueue, why: str) -> None:
-        if not process_queue.dropped:
-            process_queue.dropped = True
+        if not process_queue.life.dropped:
+            process_queue.life.dropped = True
             self.member.record("dropped", process_queue, why=why)
             self.ends.report_lost(process_queue, why)
 
@@ -178,12 +178,8 @@ class Fenced:
         """Lock queues and begin their periods, as a rebalance does."""
         begun = []
         for queue, grant in (await self.locks.lock(queues)).items():
-            process_queue = ProcessQueue(
-                queue, len(self.table) + 1, self.stage.client.now_ms(), locked_ms=grant.asked_ms
-            )
-            if grant.epoch:
-                process_queue.set_epoch(grant.epoch, epoch_text(grant.epoch))
-                process_queue.granted(grant.asked_ms, grant.lease_ms)
+            hold, now_ms = self.locks.new_hold(grant), self.stage.client.now_ms()
+            process_queue = ProcessQueue(queue, len(self.table) + 1, now_ms, hold)
             self.table[queue] = process_queue
             begun.append(process_queue)
         return begun

@@ -14,6 +14,7 @@ from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from tests.client.periods import period
 from tests.client.stage import TOPIC, FakeBroker, Stage
 
 __all__ = ["GROUP", "LIVE_MS", "LOCK", "UNLOCK", "UNLOCK_DELAY_MS", "Locks", "answer", "body_of", "grant", "locks_on"]
@@ -47,7 +48,7 @@ class Locks:
 
     def add(self, queue: MessageQueue) -> ProcessQueue:
         now_ms = self.stage.client.now_ms()
-        process_queue = self.table[queue] = ProcessQueue(queue, len(self.table) + 1, now_ms, locked_ms=now_ms)
+        process_queue = self.table[queue] = period(queue, now_ms, len(self.table) + 1)
         return process_queue
 
     def traced(self) -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
+from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
@@ -61,8 +61,8 @@ class Rebalancing:
     def topics(self) -> list[str]:
         return self.subscribed
 
-    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
-        return ProcessQueue(queue, period, now_ms, **lock)
+    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, hold: Hold) -> ProcessQueue:
+        return ProcessQueue(queue, period, now_ms, hold)
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
         self.added.append(process_queue)
@@ -97,7 +97,7 @@ class Rebalancing:
 
     @property
     def owned(self) -> list[int]:
-        return sorted(queue.queue_id for queue, process_queue in self.table.items() if not process_queue.dropped)
+        return sorted(queue.queue_id for queue, process_queue in self.table.items() if not process_queue.life.dropped)
 
     async def run(self) -> None:
         await self.rebalance.run()

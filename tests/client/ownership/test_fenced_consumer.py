@@ -14,9 +14,10 @@ from lockstep.client import (
     PushConsumer,
 )
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.protocol.epochs import epoch_text, make_epoch
+from lockstep.protocol.epochs import make_epoch
 from lockstep.remoting.settings import SettingError, with_properties
 from tests.client.ownership.locks_stage import LOCK, answer, grant
+from tests.client.periods import fenced, period
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 NAMES = "10.0.0.9:9876"
@@ -84,9 +85,7 @@ class Clock:
 
 
 def owned(clock: Clock, lease_ms: int = 60_000) -> tuple[ProcessQueue, ConsumeOrderlyContext]:
-    period = ProcessQueue(queue_at(0), 1, clock(), locked_ms=clock())
-    period.set_epoch(EPOCH, epoch_text(EPOCH))
-    period.granted(clock(), lease_ms)
+    period = fenced(queue_at(0), clock(), EPOCH, lease_ms)
     return period, ConsumeOrderlyContext(queue_at(0), True, -1, period, clock)
 
 
@@ -96,7 +95,7 @@ def test_the_context_has_the_epoch_and_the_lease() -> None:
     period, context = owned(clock)
     clock.now_ms += 25_000
     assert (context.lock_epoch, context.lease_remaining_ms) == (EPOCH, 35_000)
-    period.granted(clock(), 60_000)
+    period.hold.granted(clock(), 60_000)
     assert context.lease_remaining_ms == 60_000
     context.check()
     assert repr(context).count("_period") == 0
@@ -118,7 +117,7 @@ def test_check_raises_when_the_lease_has_ended() -> None:
 def test_check_raises_when_the_lock_is_lost(how: str) -> None:
     """However long the lease was."""
     period, context = owned(Clock())
-    setattr(period, how, True)
+    setattr(period.life, how, True)
     with pytest.raises(LockLostError):
         context.check()
 
@@ -126,7 +125,7 @@ def test_check_raises_when_the_lock_is_lost(how: str) -> None:
 def test_a_queue_that_is_given_away_may_finish() -> None:
     """The lock is held until the running call has ended."""
     period, context = owned(Clock())
-    period.draining = True
+    period.life.draining = True
     context.check()
     assert context.lease_remaining_ms == 60_000
 
@@ -134,7 +133,7 @@ def test_a_queue_that_is_given_away_may_finish() -> None:
 def test_a_context_without_a_fenced_lock() -> None:
     """It has epoch 0, and its check does nothing."""
     clock = Clock()
-    period = ProcessQueue(queue_at(0), 1, clock(), locked_ms=clock())
-    for context in (ConsumeOrderlyContext(queue_at(0)), ConsumeOrderlyContext(queue_at(0), True, -1, period, clock)):
+    held = period(queue_at(0), clock())
+    for context in (ConsumeOrderlyContext(queue_at(0)), ConsumeOrderlyContext(queue_at(0), True, -1, held, clock)):
         assert (context.lock_epoch, context.lease_remaining_ms) == (0, 0)
         context.check()

@@ -26,14 +26,14 @@ async def test_an_epoch_is_learned_from_a_grant_and_presented_from_then_on(stage
     broker, table, fenced = await fenced_on(stage)
     queue = queue_at(0)
     [owned] = await fenced.own(queue)
-    assert owned.epoch == table.held[queue].epoch > 0
+    assert owned.hold.epoch == table.held[queue].epoch > 0
     await fenced.locks.lock_all()
     fenced.ends.begin(owned, EndCause.HANDOVER)
     await stage.world.sleep_ms(100)
     assert queue not in table.held
     await fenced.own(queue)
-    assert requests(broker, LOCK) == [{queue: 0}, {queue: owned.epoch}, {queue: 0}]
-    assert requests(broker, UNLOCK) == [{queue: owned.epoch}]
+    assert requests(broker, LOCK) == [{queue: 0}, {queue: owned.hold.epoch}, {queue: 0}]
+    assert requests(broker, UNLOCK) == [{queue: owned.hold.epoch}]
 
 
 @on_stage
@@ -46,10 +46,9 @@ async def test_a_lease_counts_from_the_request_less_a_margin(stage: Stage) -> No
     stage.world.loop.call_later(0.5, stage.world.release, "broker-a", "client")
     [owned] = await fenced.own(queue_at(0))
     assert stage.client.now_ms() >= asked_ms + 500
-    assert owned.lease_end_ms == asked_ms + LEASE_MS
-    live_ms = ConsumerConfig().lock_max_live_time_ms
-    assert owned.holds_lock(asked_ms + LEASE_MS - MARGIN_MS, live_ms)
-    assert not owned.holds_lock(asked_ms + LEASE_MS - MARGIN_MS + 1, live_ms)
+    assert owned.hold.lease_end_ms == asked_ms + LEASE_MS
+    assert owned.hold.is_trusted(asked_ms + LEASE_MS - MARGIN_MS)
+    assert not owned.hold.is_trusted(asked_ms + LEASE_MS - MARGIN_MS + 1)
 
 
 @on_stage
@@ -66,7 +65,7 @@ async def test_a_lease_is_renewed_after_a_third_of_it(stage: Stage) -> None:
     await stage.world.sleep_ms(200)
     assert len(broker.requests(LOCK)) == 2
     await stage.world.sleep_ms(LEASE_MS // 12)
-    assert requests(broker, LOCK)[1:] == 2 * [{pq.queue: pq.epoch for pq in owned}]
+    assert requests(broker, LOCK)[1:] == 2 * [{pq.queue: pq.hold.epoch for pq in owned}]
     broker.on[LOCK] = table.lock
     await stage.world.sleep_ms(2 * LEASE_MS)
     assert all(map(fenced.holds, owned))
@@ -83,15 +82,15 @@ async def test_a_lease_that_ends_unrenewed_ends_the_period(stage: Stage) -> None
     fenced.member.offsets.update(queue, 5)
     fenced.locks.watch.start()
     broker.answers(LOCK, None)
-    await stage.world.sleep_ms(owned.lease_end_ms - stage.client.now_ms() - 1)
+    await stage.world.sleep_ms(owned.hold.lease_end_ms - stage.client.now_ms() - 1)
     assert not fenced.done
     await stage.world.sleep_ms(2)
     assert fenced.done[:2] == [("ends", queue, EndCause.LEASE_ENDED), ("cancelled", queue)]
-    assert owned.lost
+    assert owned.life.lost
     await stage.world.sleep_ms(100)
     assert table.offsets == {queue: 5}
     assert (queue in fenced.table, queue in table.held) == (False, False)
-    assert fenced.done[2:] == [("on_lost", queue, owned.epoch), ("rebalance",)]
+    assert fenced.done[2:] == [("on_lost", queue, owned.hold.epoch), ("rebalance",)]
 
 
 @on_stage
@@ -103,11 +102,11 @@ async def test_a_lease_ends_while_the_machine_sleeps(stage: Stage) -> None:
     await stage.world.sleep_ms(100)
     stage.world.suspend_for("client", LEASE_MS + 20_000)
     await stage.world.sleep_ms(1)
-    assert stage.client.now_ms() > owned.lease_end_ms
+    assert stage.client.now_ms() > owned.hold.lease_end_ms
     assert not fenced.holds(owned)
     table.take(queue_at(0))
     await stage.world.sleep_ms(1000)
-    assert owned.lost
+    assert owned.life.lost
 
 
 @on_stage
@@ -194,8 +193,8 @@ async def test_an_epoch_that_has_ended_here_is_not_presented_again(stage: Stage)
     broker.answers(UNLOCK, ResponseCode.SYSTEM_ERROR)
     assert fenced.locks.hands_over(owned, "another member has it")
     await stage.world.sleep_ms(100)
-    assert fenced.locks._of(queue).epoch == owned.epoch
-    assert table.held[queue].epoch == owned.epoch
+    assert fenced.locks._of(queue).epoch == owned.hold.epoch
+    assert table.held[queue].epoch == owned.hold.epoch
     await fenced.own(queue)
     assert requests(broker, LOCK) == [{queue: 0}, {queue: 0}]
 
@@ -213,15 +212,15 @@ async def test_a_grant_under_another_epoch_begins_a_new_period(stage: Stage) -> 
     _, table, fenced = await fenced_on(stage)
     queue = queue_at(0)
     [owned] = await fenced.own(queue)
-    fenced.locks._take([(queue, fenced.locks._of(queue).fenced(owned.epoch))])  # as after a refusal
+    fenced.locks._take([(queue, fenced.locks._of(queue).fenced(owned.hold.epoch))])  # as after a refusal
     del table.held[queue]
     await fenced.locks.lock([queue])
     assert fenced.causes(queue) == [EndCause.NEW_EPOCH]
     await stage.world.sleep_ms(10)
     assert queue not in fenced.table
-    assert table.held[queue].epoch != owned.epoch
+    assert table.held[queue].epoch != owned.hold.epoch
     [again] = await fenced.own(queue)
-    assert again.epoch == table.held[queue].epoch, "the new lock is kept"
+    assert again.hold.epoch == table.held[queue].epoch, "the new lock is kept"
 
 
 @pytest.mark.parametrize("name", ["FENCED", "NOT_HELD", "STALE"])
@@ -241,7 +240,7 @@ async def test_a_renewal_that_is_refused_ends_the_period(stage: Stage, name: str
     await stage.world.sleep_ms(10)
     await fenced.own(queue)
     assert requests(broker, LOCK)[-1] == {queue: 0}
-    assert owned.dropped
+    assert owned.life.dropped
     assert requests(broker, UNLOCK) == []
 
 
@@ -271,7 +270,7 @@ async def test_a_broker_without_fenced_locks_if_the_broker_can(stage: Stage) -> 
     answer(broker, grant())
     [owned] = await fenced.own(queue_at(0))
     await fenced.own(queue_at(1))
-    assert (owned.epoch, owned.lease_ms) == (0, 0)
+    assert (owned.hold.epoch, owned.hold.lease_ms) == (0, 0)
     assert fenced.holds(owned)
     [(level, fields)] = [(at, fields) for at, event, fields in stage.log.events if event == "fencing_not_supported"]
     assert level == "warning"
@@ -313,9 +312,9 @@ async def test_a_broker_that_loses_its_fence_ends_the_periods(stage: Stage) -> N
     await fenced.locks.lock_all()
     await stage.world.sleep_ms(10)
     assert fenced.causes(queue_at(0)) == [EndCause.NO_FENCING]
-    assert owned.dropped
+    assert owned.life.dropped
     [again] = await fenced.own(queue_at(0))
-    assert again.epoch == 0
+    assert again.hold.epoch == 0
 
 
 @on_stage
@@ -333,7 +332,7 @@ async def test_a_lease_is_renewed_while_a_reset_waits_for_a_call(stage: Stage) -
     """Only the owner may move the offset, so the lease must last until the call has ended."""
     _, table, fenced = await fenced_on(stage)
     [owned] = await fenced.own(queue_at(0))
-    owned.dropped = owned.resetting = True
+    owned.life.dropped = owned.life.resetting = True
     end_ms = table.held[queue_at(0)].end_ms
     await stage.world.sleep_ms(1_000)
     await fenced.locks.lock_all()

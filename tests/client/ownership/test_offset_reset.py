@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from lockstep.client.consumer.cache.message_cache import MessageCache
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from tests.client.messages import messages_at
@@ -11,7 +12,7 @@ from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 async def correct_to(reset: OffsetReset, process_queue: ProcessQueue, offset: int) -> None:
     """As after a pull whose offset was illegal, when the broker's lowest offset is the one that it gives."""
-    process_queue.next_offset = offset
+    process_queue.cache.next_offset = offset
     await reset.correct(process_queue, range(offset, offset), offset, 0)
 
 
@@ -58,13 +59,13 @@ async def test_a_reset_waits_for_the_running_listener(stage: Stage) -> None:
     """However long it runs: an unlock under it would let the next owner begin beside it."""
     it, busy = await owner_of_one(stage)
     asked = it.asked(LOCK)
-    busy.listener_running = True
+    busy.life.listener_running = True
     reset_of(it).start(TOPIC, {queue_at(0): 7})
     await stage.world.sleep_ms(100_000)
     assert (it.asked(LOCK), it.asked(UNLOCK), it.committed()) == (asked, [], [])
     assert it.table == {queue_at(0): busy}
     assert stage.events("warning") == ["reset_waits_for_listener"]
-    busy.listener_returned()
+    busy.life.listener_returned()
     await stage.world.sleep_ms(100)
     assert (it.table, it.committed()) == ({}, [(0, 7)])
 
@@ -75,11 +76,11 @@ async def test_a_stuck_listener_does_not_hold_other_resets_up(stage: Stage) -> N
     it = await rebalancing(stage, 2)
     await it.run()
     stuck, busy = it.table[queue_at(0)], it.table[queue_at(1)]
-    stuck.listener_running = busy.listener_running = True
+    stuck.life.listener_running = busy.life.listener_running = True
     reset = reset_of(it)
     reset.start(TOPIC, {queue_at(0): 7, queue_at(1): 8})
     await stage.world.sleep_ms(5_000)
-    busy.listener_returned()
+    busy.life.listener_returned()
     await stage.world.sleep_ms(6_000)
     assert (list(it.table), it.committed()) == ([queue_at(0)], [(1, 8)])
     reset.stop()
@@ -91,12 +92,12 @@ async def test_a_rebalance_leaves_a_queue_to_its_reset(stage: Stage) -> None:
     """The handled offset must not be committed over the new one; after the reset the queue is given back."""
     it, busy = await owner_of_one(stage)
     it.offsets.update(queue_at(0), 100)
-    busy.listener_running = True
+    busy.life.listener_running = True
     reset_of(it).start(TOPIC, {queue_at(0): 7})
     it.members = [FIRST, it.me]
     await it.run()
     assert it.table == {queue_at(0): busy}
-    busy.listener_returned()
+    busy.life.listener_returned()
     await it.run()
     assert (it.table, it.committed()) == ({}, [(0, 7)])
     await stage.world.sleep_ms(20_000)
@@ -107,14 +108,14 @@ async def test_a_rebalance_leaves_a_queue_to_its_reset(stage: Stage) -> None:
 async def test_a_corrected_offset_waits_for_the_running_listener(stage: Stage) -> None:
     """So does a reset; a reset that arrives meanwhile replaces the correction."""
     it, busy = await owner_of_one(stage)
-    busy.dropped, busy.next_offset, busy.listener_running = True, 5, True
+    busy.life.dropped, busy.cache.next_offset, busy.life.listener_running = True, 5, True
     reset = reset_of(it)
     correcting = stage.client.create_task(reset.correct(busy, range(5), 5, 10_000), name="correct")
     await stage.world.sleep_ms(5_000)
     reset.start(TOPIC, {queue_at(0): 7})
     await stage.world.sleep_ms(60_000)
     assert (it.asked(UNLOCK), it.committed(), list(it.table)) == ([], [], [queue_at(0)])
-    busy.listener_returned()
+    busy.life.listener_returned()
     await correcting
     await stage.world.sleep_ms(100)
     assert (it.table, it.committed()) == ({}, [(0, 7)])
@@ -130,20 +131,20 @@ async def test_a_reset_that_fails_leaves_the_queue_to_the_rebalance(stage: Stage
 
     it.trace.queue_event = fail  # type: ignore[method-assign]
     await correct_to(reset_of(it), busy, 7)
-    assert not busy.resetting
+    assert not busy.life.resetting
     assert stage.events("error") == ["offset_reset_failed"]
 
 
-async def corrected_during_a_call(stage: Stage, end: Callable[[ProcessQueue], object]) -> list[tuple[int, int]]:
+async def corrected_during_a_call(stage: Stage, end: Callable[[MessageCache], object]) -> list[tuple[int, int]]:
     """The broker's log loses its offsets from 6 on during the call of offset 4. Returns what is committed."""
     it, busy = await owner_of_one(stage)
-    busy.put_messages(messages_at(4, 5, 6, 7))
-    busy.take_messages(1)
-    busy.dropped, busy.next_offset, busy.listener_running = True, 6, True
+    busy.cache.put_messages(messages_at(4, 5, 6, 7))
+    busy.cache.take_messages(1)
+    busy.life.dropped, busy.cache.next_offset, busy.life.listener_running = True, 6, True
     correcting = stage.client.create_task(reset_of(it).correct(busy, range(6), 6, 0), name="correct")
     await stage.world.sleep_ms(5_000)
-    busy.listener_returned()
-    end(busy)
+    busy.life.listener_returned()
+    end(busy.cache)
     await correcting
     await stage.world.sleep_ms(100)
     return it.committed()
@@ -152,23 +153,23 @@ async def corrected_during_a_call(stage: Stage, end: Callable[[ProcessQueue], ob
 @on_stage
 async def test_a_corrected_queue_begins_behind_the_call_that_ended(stage: Stage) -> None:
     """A call that ends well after the correction is not repeated."""
-    assert await corrected_during_a_call(stage, ProcessQueue.commit) == [(0, 5)]
+    assert await corrected_during_a_call(stage, MessageCache.commit) == [(0, 5)]
 
 
 @on_stage
 async def test_a_corrected_queue_begins_at_the_call_that_failed(stage: Stage) -> None:
     """None is skipped."""
-    assert await corrected_during_a_call(stage, ProcessQueue.rollback) == [(0, 4)]
+    assert await corrected_during_a_call(stage, MessageCache.rollback) == [(0, 4)]
 
 
 @on_stage
 async def test_a_corrected_queue_begins_where_the_log_ends(stage: Stage) -> None:
     """The handled message, and those behind it, are not in the log any more."""
     it, busy = await owner_of_one(stage)
-    busy.put_messages(messages_at(4, 5, 6, 7))
-    busy.take_messages(1)
-    busy.dropped, busy.next_offset = True, 3
-    busy.commit()
+    busy.cache.put_messages(messages_at(4, 5, 6, 7))
+    busy.cache.take_messages(1)
+    busy.life.dropped, busy.cache.next_offset = True, 3
+    busy.cache.commit()
     await reset_of(it).correct(busy, range(3), 3, 0)
     await stage.world.sleep_ms(100)
     assert it.committed() == [(0, 3)]

@@ -44,7 +44,7 @@ class Period:
 
     async def enter(self, state: str) -> None:
         if state in ("listener runs", "is handed over"):
-            self.owned.listener_running = True
+            self.owned.life.listener_running = True
         if state == "is handed over":
             self.fenced.ends.begin(self.owned, EndCause.HANDOVER)
         if state in ("over", "replaced"):
@@ -78,20 +78,20 @@ async def test_each_answer_in_each_state(stage: Stage, answer: EndCause, state: 
     assert fenced.locks.refused(owned, refused(ResponseCode[answer.name]))
     if state in ("over", "replaced"):
         assert fenced.table.get(QUEUE) is before
-        assert before is None or not before.is_over
+        assert before is None or not before.life.is_over
         assert [entry for entry in fenced.done if entry[0] != "ends"] == []
         return
-    assert owned.lost
-    assert owned.dropped
+    assert owned.life.lost
+    assert owned.life.dropped
     assert ("cancelled", QUEUE) in fenced.done
-    if owned.listener_running:
+    if owned.life.listener_running:
         await period.quiet()
         assert fenced.table[QUEUE] is owned, "the queue stays in the table until its call has ended"
-        owned.listener_returned()
+        owned.life.listener_returned()
     await period.quiet()
     assert QUEUE not in fenced.table
     assert (period.commits, len(period.broker.requests(UNLOCK))) == (commits, unlocks)
-    assert fenced.done.count(("on_lost", QUEUE, owned.epoch)) == 1
+    assert fenced.done.count(("on_lost", QUEUE, owned.hold.epoch)) == 1
     asks = CAUSES[answer].asks or state == "is handed over"
     assert (("rebalance",) in fenced.done) == asks
 
@@ -109,7 +109,7 @@ async def test_only_three_codes_end_a_period(stage: Stage, kind: str, code: Resp
     """Of a pull or a dead letter; any other error changes nothing."""
     period = await Period.begin(stage)
     assert period.fenced.locks.refused(period.owned, _as(kind, code)) == (code in ANSWERS)
-    assert period.owned.lost == (code in ANSWERS)
+    assert period.owned.life.lost == (code in ANSWERS)
     await period.quiet()
 
 
@@ -132,29 +132,29 @@ async def test_a_handover_drains_first(stage: Stage) -> None:
     """The running call ends, its commit is answered, and only then the queue is dropped and unlocked, at once."""
     period = await Period.begin(stage)
     fenced, owned = period.fenced, period.owned
-    owned.listener_running = True
+    owned.life.listener_running = True
     assert fenced.locks.hands_over(owned, "allocated to another consumer")
     await stage.world.sleep_ms(2 * LEASE_MS // 3)
-    assert (owned.draining, owned.dropped, period.commits) == (True, False, 0)
+    assert (owned.life.draining, owned.life.dropped, period.commits) == (True, False, 0)
     await fenced.locks.lock_all()
     assert fenced.holds(owned), "its lease is renewed while the call runs"
     answer = period.broker.on.pop(UPDATE)
     period.broker.answers(UPDATE, None)
     fenced.member.offsets.update(QUEUE, 6)
-    owned.listener_returned()
+    owned.life.listener_returned()
     await period.quiet()
-    assert (owned.dropped, period.broker.requests(UNLOCK)) == (False, []), "the commit is not answered yet"
+    assert (owned.life.dropped, period.broker.requests(UNLOCK)) == (False, []), "the commit is not answered yet"
     [commit] = period.broker.requests(UPDATE)
     reply = answer(commit)
     assert reply is not None
     period.broker.endpoints[-1].reply(reply)
     await period.quiet()
     assert period.table.offsets == {QUEUE: 6}
-    assert (owned.dropped, QUEUE in fenced.table, QUEUE in period.table.held) == (True, False, False)
-    assert not owned.lost
-    assert fenced.done[-2:] == [("rebalance",), ("on_lost", QUEUE, owned.epoch)]
+    assert (owned.life.dropped, QUEUE in fenced.table, QUEUE in period.table.held) == (True, False, False)
+    assert not owned.life.lost
+    assert fenced.done[-2:] == [("rebalance",), ("on_lost", QUEUE, owned.hold.epoch)]
     [unlock] = requests(period.broker, UNLOCK)
-    assert unlock == {QUEUE: owned.epoch}
+    assert unlock == {QUEUE: owned.hold.epoch}
 
 
 @on_stage
@@ -182,7 +182,7 @@ async def test_a_last_commit_that_cannot_be_recorded(stage: Stage) -> None:
     trace.queue_event = full  # type: ignore[method-assign]  # a test's own
     period.fenced.ends.begin(period.owned, EndCause.HANDOVER)
     await period.quiet()
-    assert (period.owned.dropped, QUEUE in period.fenced.table, QUEUE in period.table.held) == (True, False, False)
+    assert (period.owned.life.dropped, QUEUE in period.fenced.table, QUEUE in period.table.held) == (True, False, False)
     assert period.table.offsets == {QUEUE: 5}
 
 
@@ -229,7 +229,7 @@ async def test_a_late_answer_does_not_touch_the_next_period(stage: Stage) -> Non
     period.broker.endpoints[-1].reply(commit.reply(ResponseCode.STALE))
     await period.quiet()
     assert period.fenced.table[QUEUE] is again
-    assert not again.is_over
+    assert not again.life.is_over
     await period.fenced.locks.lock_all()
     assert period.fenced.holds(again)
 
@@ -242,7 +242,7 @@ async def test_the_end_of_a_period_leaves_the_next_one_alone(stage: Stage) -> No
     period.fenced.ends.begin(period.owned, EndCause.NEW_EPOCH)
     [again] = await period.fenced.own(QUEUE)
     period.fenced.member.offsets.update(QUEUE, 9)
-    period.owned.listener_returned()
+    period.owned.life.listener_returned()
     await period.quiet()
     assert period.fenced.table[QUEUE] is again
     assert period.fenced.member.offsets.in_memory(QUEUE) == 9
@@ -257,7 +257,7 @@ async def test_a_reset_begins_a_new_epoch(stage: Stage) -> None:
     del period.fenced.table[QUEUE]
     period.fenced.locks.unlock_later(QUEUE)
     [again] = await period.fenced.own(QUEUE)
-    assert again.epoch == period.table.held[QUEUE].epoch > period.owned.epoch
+    assert again.hold.epoch == period.table.held[QUEUE].epoch > period.owned.hold.epoch
 
 
 @on_stage
@@ -280,7 +280,7 @@ async def test_a_queue_that_was_reset_is_given_back(stage: Stage, answered: bool
     if not answered:
         period.broker.answers(RequestCode.RESET_OWN_OFFSET, None)
     await period.fenced.locks.lock_all()  # from here on no timer of the first lock call unlocks it
-    period.owned.dropped = True
+    period.owned.life.dropped = True
     member, locks = period.fenced.member, period.fenced.locks
     await OffsetReset(member, locks, cast("Rebalance", None), lambda: None).correct(period.owned, range(2, 2), 2, 0)
     assert QUEUE not in period.fenced.table

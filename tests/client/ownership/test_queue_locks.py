@@ -68,7 +68,7 @@ async def test_a_lock_counts_from_when_it_was_asked_for(stage: Stage) -> None:
     stage.world.loop.call_later(0.9, stage.world.release, "broker-a", "client")
     await stage.world.sleep_ms(100)
     await locks.locks.lock_all()
-    assert held.last_lock_ms == asked_ms
+    assert held.hold.last_lock_ms == asked_ms
     assert len(first.requests(LOCK)) == 3
 
 
@@ -92,14 +92,14 @@ async def test_renewing_all(stage: Stage) -> None:
     kept, lost, dropped, elsewhere = (
         locks.add(queue) for queue in (queue_at(0), queue_at(1), queue_at(2), queue_at(0, "broker-b"))
     )
-    dropped.dropped = True
+    dropped.life.dropped = True
     answer(first, grant(queue_at(1)))
     await stage.world.sleep_ms(20_000)
     for _ in range(2):
         await locks.locks.lock_all()
     now_ms = stage.client.now_ms()
-    assert [pq.holds_lock(now_ms, 100) for pq in (kept, lost, dropped, elsewhere)] == [True, False, False, True]
-    assert not lost.locked
+    assert [pq.hold.is_younger(now_ms, 100) for pq in (kept, lost, dropped, elsewhere)] == [True, False, False, True]
+    assert not lost.hold.locked
     assert [body_of(command).mq_set for command in first.requests(LOCK)] == [(queue_at(0), queue_at(1))] * 2
     assert [(record["event"], record["queue_id"]) for record in locks.traced()] == [("lock_lost", 1)]
     assert stage.events("warning") == ["lock_lost"]
@@ -111,14 +111,14 @@ async def test_a_silent_broker_changes_nothing(stage: Stage) -> None:
     first, _, locks = await locks_on(stage)
     silent, renewed = locks.add(queue_at(0)), locks.add(queue_at(0, "broker-b"))
     first.answers(LOCK, None)
-    granted_ms = silent.last_lock_ms
+    granted_ms = silent.hold.last_lock_ms
     await stage.world.sleep_ms(20_000)
     await locks.locks.lock_all()
-    assert silent.locked
-    assert silent.last_lock_ms == granted_ms
-    assert silent.holds_lock(granted_ms + LIVE_MS, LIVE_MS)
-    assert not silent.holds_lock(granted_ms + LIVE_MS + 1, LIVE_MS)
-    assert renewed.last_lock_ms >= granted_ms + 20_000
+    assert silent.hold.locked
+    assert silent.hold.last_lock_ms == granted_ms
+    assert silent.hold.is_trusted(granted_ms + LIVE_MS)
+    assert not silent.hold.is_trusted(granted_ms + LIVE_MS + 1)
+    assert renewed.hold.last_lock_ms >= granted_ms + 20_000
     assert locks.traced() == []
 
 
@@ -132,12 +132,12 @@ async def test_a_lock_that_was_lost_and_reacquired(stage: Stage) -> None:
     answer(first, grant())
     await locks.locks.lock([queue_at(0)])
     assert locks.reacquired == [refused]
-    assert not refused.locked
+    assert not refused.hold.locked
     await stage.world.sleep_ms(60_000)
     await locks.locks.lock_all()
     assert locks.reacquired == [refused, refused, run_out]
-    assert refused.outlived_lock
-    assert run_out.outlived_lock
+    assert refused.life.outlived_lock
+    assert run_out.life.outlived_lock
 
 
 @on_stage
@@ -146,10 +146,10 @@ async def test_a_renewal_after_a_gap_that_cost_no_lock(stage: Stage) -> None:
     _, _, locks = await locks_on(stage)
     owned = locks.add(queue_at(0))
     await stage.world.sleep_ms(45_000)
-    assert not owned.holds_lock(stage.client.now_ms(), LIVE_MS)
+    assert not owned.hold.is_trusted(stage.client.now_ms())
     await locks.locks.lock_all()
     assert locks.reacquired == []
-    assert owned.holds_lock(stage.client.now_ms(), LIVE_MS)
+    assert owned.hold.is_trusted(stage.client.now_ms())
 
 
 @on_stage
@@ -190,7 +190,7 @@ async def test_a_queue_that_leaves_the_table_during_a_renewal(stage: Stage) -> N
     renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
     del locks.table[queue_at(1)]
     await renewing
-    assert kept.holds_lock(stage.client.now_ms(), 1000)
+    assert kept.hold.is_younger(stage.client.now_ms(), 1000)
 
 
 @on_stage

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
+from lockstep.client.consumer.ownership.life import PeriodLife
 from lockstep.protocol.codes import ResponseCode
 from tests.client.messages import messages_at
 from tests.client.ownership.rebalancing import FIRST, IDS, LAST, LOCK, UNLOCK, UPDATE, Rebalancing, rebalancing
+from tests.client.periods import period
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 # Taking ------------------------------------------------------------------------------------------------------
@@ -23,7 +24,7 @@ async def test_a_new_queue_is_locked_first(stage: Stage) -> None:
     await it.run()
     assert it.owned == [0, 1, 3]
     assert it.asked(LOCK) == [tuple(queue_at(i) for i in range(4))]
-    assert [(pq.queue.queue_id, pq.period, pq.locked, pq.positioned) for pq in it.added] == [
+    assert [(pq.queue.queue_id, pq.period, pq.hold.locked, pq.positioned) for pq in it.added] == [
         (0, 1, True, False),
         (1, 2, True, False),
         (3, 3, True, False),
@@ -142,7 +143,7 @@ async def test_a_queue_for_another_is_dropped_committed_and_unlocked(stage: Stag
     """In this order, so that the next owner begins where this one ended."""
     it = await give_half_away(stage, lambda it: it.offsets.update(queue_at(3), 41))
     assert it.owned == [0, 1]
-    assert all(pq.dropped == (pq.queue.queue_id >= 2) for pq in it.added)
+    assert all(pq.life.dropped == (pq.queue.queue_id >= 2) for pq in it.added)
     codes = [command.code for command in it.broker.seen if command.code in (UPDATE, UNLOCK)]
     assert codes == [UNLOCK, UPDATE, UNLOCK], "queue 2 had nothing to commit"
     assert it.committed() == [(3, 41)]
@@ -155,7 +156,7 @@ async def test_a_queue_for_another_is_dropped_committed_and_unlocked(stage: Stag
 @on_stage
 async def test_a_queue_with_messages_is_unlocked_20_s_later(stage: Stage) -> None:
     """The delay lets the running call end."""
-    it = await give_half_away(stage, lambda it: [pq.put_messages(messages_at(0)) for pq in it.added])
+    it = await give_half_away(stage, lambda it: [pq.cache.put_messages(messages_at(0)) for pq in it.added])
     await stage.world.sleep_ms(19_900)
     assert it.asked(UNLOCK) == []
     await stage.world.sleep_ms(200)
@@ -165,7 +166,7 @@ async def test_a_queue_with_messages_is_unlocked_20_s_later(stage: Stage) -> Non
 @on_stage
 async def test_a_queue_that_came_back_is_not_unlocked(stage: Stage) -> None:
     """It is in use again and needs its lock; another member's queue has no lock of this client."""
-    it = await give_half_away(stage, lambda it: [pq.put_messages(messages_at(0)) for pq in it.added])
+    it = await give_half_away(stage, lambda it: [pq.cache.put_messages(messages_at(0)) for pq in it.added])
     await stage.world.sleep_ms(10_000)
     it.members = [it.me]
     it.taken = [queue_at(3)]
@@ -180,22 +181,22 @@ async def test_a_running_listener_holds_its_queue_back(stage: Stage) -> None:
     """Waited for a second; then dropped, not unlocked, not committed, and tried again at the next round."""
 
     def start_listener(it: Rebalancing) -> None:
-        it.table[queue_at(2)].listener_running = True
+        it.table[queue_at(2)].life.listener_running = True
         it.offsets.update(queue_at(2), 41)
 
     it = await give_half_away(stage, start_listener)
     held = it.table[queue_at(2)]
-    assert (held.dropped, held.try_unlock_times) == (True, 1)
+    assert (held.life.dropped, held.life.try_unlock_times) == (True, 1)
     assert it.asked(UNLOCK) == [(queue_at(3),)]
     assert it.committed() == []
-    held.listener_returned()
+    held.life.listener_returned()
     await it.run()
     assert queue_at(2) not in it.table
     assert it.asked(UNLOCK) == [(queue_at(3),), (queue_at(2),)]
     assert it.committed() == [(2, 41)]
 
 
-class WatchedQueue(ProcessQueue):
+class WatchedLife(PeriodLife):
     """A running listener returns `ends_after_ms` after the rebalance began to wait for it."""
 
     ends_after_ms = 0
@@ -214,12 +215,13 @@ async def test_a_rebalance_waits_1_000_ms_for_a_running_listener(
 
     def start_listener(it: Rebalancing) -> None:
         now_ms = stage.client.now_ms()
-        held = it.table[queue_at(2)] = WatchedQueue(queue_at(2), 9, now_ms, locked_ms=now_ms)
-        held.ends_after_ms, held.listener_running = ends_after_ms, True
+        held = it.table[queue_at(2)] = period(queue_at(2), now_ms, 9)
+        held.life = life = WatchedLife()
+        life.ends_after_ms, life.listener_running = ends_after_ms, True
 
     it = await give_half_away(stage, start_listener)
     left = it.table.get(queue_at(2))
-    assert (left.try_unlock_times if left else 0) == unlock_tries
+    assert (left.life.try_unlock_times if left else 0) == unlock_tries
     assert (queue_at(2) in it.table) == bool(unlock_tries)
 
 
@@ -227,12 +229,12 @@ async def test_a_rebalance_waits_1_000_ms_for_a_running_listener(
 async def test_a_queue_that_comes_back_under_its_running_listener(stage: Stage) -> None:
     """It was dropped and could not be removed: it is added again as soon as the listener has returned, and not only
     when its pull counts as expired."""
-    it = await give_half_away(stage, lambda it: setattr(it.table[queue_at(2)], "listener_running", True))
+    it = await give_half_away(stage, lambda it: setattr(it.table[queue_at(2)].life, "listener_running", True))
     held = it.table[queue_at(2)]
     it.members = [it.me]
     await it.run()
     assert it.table[queue_at(2)] is held
-    held.listener_returned()
+    held.life.listener_returned()
     await it.run()
     assert it.table[queue_at(2)] is not held
     assert it.owned == [0, 1, 2, 3]
@@ -250,7 +252,7 @@ async def test_a_queue_that_was_not_pulled_for_120_s(stage: Stage) -> None:
     assert it.added == [stuck]
     stuck.last_pull_ms = stage.client.now_ms() - 120_001
     await it.run()
-    assert stuck.dropped
+    assert stuck.life.dropped
     assert it.table[queue_at(0)] is it.added[1]
     await stage.world.sleep_ms(30_000)
     assert it.asked(UNLOCK) == []
@@ -262,7 +264,7 @@ async def test_a_queue_whose_lock_had_run_out_comes_back_with_the_next_round(sta
     it = await rebalancing(stage, 1)
     await it.run()
     (ended,) = it.added
-    ended.outlived_lock = True
+    ended.life.outlived_lock = True
     it.rebalance.drop(ended, "its lock had run out")
     await it.run()
     assert it.table[queue_at(0)] is it.added[1]
@@ -274,9 +276,9 @@ async def test_an_owner_that_lost_its_lock_commits_nothing(stage: Stage) -> None
 
     def lose(it: Rebalancing) -> None:
         it.offsets.update(queue_at(2), 41)
-        it.table[queue_at(2)].locked = False
+        it.table[queue_at(2)].hold.locked = False
         it.offsets.update(queue_at(3), 42)
-        it.table[queue_at(3)].last_lock_ms -= 30_001
+        it.table[queue_at(3)].hold.last_lock_ms -= 30_001
 
     it = await give_half_away(stage, lose)
     assert it.committed() == []
@@ -293,7 +295,7 @@ async def test_a_topic_that_is_not_subscribed_any_more(stage: Stage) -> None:
     it.subscribed = []
     await it.run()
     assert it.table == {}
-    assert all(pq.dropped for pq in it.added)
+    assert all(pq.life.dropped for pq in it.added)
     assert it.committed() == [(0, 41)]
     assert it.asked(UNLOCK) == [(queue_at(i),) for i in range(4)]
 
@@ -304,11 +306,11 @@ async def test_a_topic_that_is_left_while_its_listener_runs(stage: Stage) -> Non
     it = await rebalancing(stage, 1)
     await it.run()
     (left,) = it.added
-    left.listener_running = True
+    left.life.listener_running = True
     it.subscribed = []
     await it.run()
-    assert (left.dropped, it.asked(UNLOCK)) == (True, [])
-    left.listener_returned()
+    assert (left.life.dropped, it.asked(UNLOCK)) == (True, [])
+    left.life.listener_returned()
     await it.run()
     assert (it.table, it.asked(UNLOCK)) == ({}, [(queue_at(0),)])
 
@@ -328,7 +330,7 @@ async def test_a_queue_that_is_taken_out_meanwhile(stage: Stage) -> None:
     """While the round waits for one queue's listener, another queue leaves the table: the round goes on."""
 
     def prepare(it: Rebalancing) -> None:
-        it.table[queue_at(2)].listener_running = True
+        it.table[queue_at(2)].life.listener_running = True
         stage.world.loop.call_later(0.5, it.table.pop, queue_at(3))
 
     it = await give_half_away(stage, prepare)

@@ -13,7 +13,7 @@ async def test_a_queue_that_is_not_ours_any_more_is_not_reset(stage: Stage) -> N
     it = await rebalancing(stage, 2)
     await it.run()
     lost, kept = it.table[queue_at(0)], it.table[queue_at(1)]
-    lost.dropped = kept.dropped = True
+    lost.life.dropped = kept.life.dropped = True
     told: list[str] = []
     reset = OffsetReset(it.member, it.locks, it.rebalance, done=lambda: told.append("done"))
     it.taken = [queue_at(0)]

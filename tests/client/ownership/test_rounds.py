@@ -80,11 +80,11 @@ async def test_a_lock_that_ran_out_begins_a_round(stage: Stage) -> None:
     rounds = stage.client.create_task(member._rebalance_forever(), name="rebalance")
     await stage.world.sleep_ms(100)
     [before] = member.table.values()
-    before.outlived_lock = True
+    before.life.outlived_lock = True
     member.lock_reacquired(before)
     await stage.world.sleep_ms(1_000)
     [after] = member.table.values()
-    assert (before.dropped, after.dropped, after is before) == (True, False, False)
+    assert (before.life.dropped, after.life.dropped, after is before) == (True, False, False)
     rounds.cancel()
     await member.stop()
 

@@ -23,6 +23,7 @@ from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.selector import SHARDING_KEY_OF
 from tests.client.messages import stored_bytes
+from tests.client.periods import period
 from tests.client.stage import TOPIC, FakeBroker, Stage, queue_at
 
 __all__ = ["PULL", "Answer", "Pulling", "found", "in_turn", "pulling", "push_member", "says"]
@@ -86,13 +87,13 @@ class Pulling:
         self.submitted: list[ProcessQueue] = []
         self.corrected: list[tuple[range, int, int]] = []
         now_ms = stage.client.now_ms()
-        self.queue = ProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms)
+        self.queue = period(queue_at(0), now_ms)
 
     async def _begin_at_5(self, _: ProcessQueue) -> int:
         return 5
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        if process_queue.put_messages(messages):
+        if process_queue.cache.put_messages(messages):
             self.submitted.append(process_queue)
 
     async def correct(self, _: ProcessQueue, offsets: range, otherwise: int, delay_ms: int) -> None:
@@ -106,7 +107,7 @@ class Pulling:
         """Pull for so long, then drop the queue."""
         running = self.stage.client.create_task(self.loop.run(self.queue), name="pull")
         await self.stage.world.sleep_ms(duration_ms)
-        self.queue.dropped = True
+        self.queue.life.dropped = True
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

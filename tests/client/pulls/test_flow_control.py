@@ -8,14 +8,15 @@ from lockstep.client import ConsumerConfig
 from lockstep.client.consumer.flow_control import FlowControl, FlowLimits
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from tests.client.messages import message_at
+from tests.client.periods import period
 from tests.client.stage import queue_at
 
 MIB = 1024 * 1024
 
 
 def holding(*offsets: int, body_bytes: int = 1) -> ProcessQueue:
-    process_queue = ProcessQueue(queue_at(0), 1, 0)
-    process_queue.put_messages([message_at(offset, b"x" * body_bytes) for offset in offsets])
+    process_queue = period(queue_at(0))
+    process_queue.cache.put_messages([message_at(offset, b"x" * body_bytes) for offset in offsets])
     return process_queue
 
 

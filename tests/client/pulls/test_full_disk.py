@@ -9,7 +9,6 @@ from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, M
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.listener import ORDERLY
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
@@ -18,6 +17,7 @@ from lockstep.protocol.headers.messaging import OffsetResponseHeader
 from tests.client.dispatch.service_parts import service_parts
 from tests.client.messages import messages_at
 from tests.client.ownership.fenced_stage import LEASE_MS, fenced_on
+from tests.client.periods import period
 from tests.client.pulls.pulling import push_member
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
@@ -47,7 +47,7 @@ async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_
         patch.setattr("lockstep.client.consumer.member.TraceWriter", FullDisk)
         member = push_member(stage, config, subscriptions, trace_path="trace")
     await member.instance.routes.fetch(TOPIC)
-    process_queue = ProcessQueue(queue_at(0), 1, stage.client.now_ms(), locked_ms=stage.client.now_ms())
+    process_queue = period(queue_at(0), stage.client.now_ms())
     task = stage.client.create_task(member._pulls.run(process_queue), name="pull")
     await stage.world.sleep_ms(2_900)
     assert broker.requests(PULL) == []
@@ -63,16 +63,19 @@ async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_
 class FailingLocks:
     """Locks whose trace cannot be written once, and are granted from then on."""
 
+    watches_calls = False
+
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.asked_ms: list[int] = []
-        self.process_queue = ProcessQueue(queue_at(0), 1, stage.client.now_ms())
+        self.process_queue = period(queue_at(0), stage.client.now_ms())
+        self.process_queue.hold.locked = False
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         self.asked_ms.append(self.stage.world.elapsed_ms)
         if len(self.asked_ms) == 1:
             raise OSError(28, "No space left on device")
-        self.process_queue.granted(self.stage.client.now_ms())
+        self.process_queue.hold.granted(self.stage.client.now_ms())
         return dict.fromkeys(queues, self.stage.client.now_ms())
 
 

@@ -1,14 +1,14 @@
 """What was pulled, handed out and handled, of each queue (wire.md 12.10)."""
 
 from lockstep.client.consumer.buffer import LiteQueue, LiteQueues
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from tests.client.messages import messages_at
+from tests.client.periods import free
 from tests.client.stage import queue_at
 
 
 def with_queues(count: int) -> tuple[LiteQueues, list[LiteQueue]]:
     queues = LiteQueues()
-    return queues, [queues.add(ProcessQueue(queue_at(i), i, 0, needs_lock=False)) for i in range(count)]
+    return queues, [queues.add(free(queue_at(i), 0, i)) for i in range(count)]
 
 
 def take(queues: LiteQueues, count_max: int | None = None) -> list[int]:
@@ -29,7 +29,7 @@ def test_pulls_come_out_whole_and_in_turn() -> None:
         [3, 4],
         [],
     ]
-    assert (queues.waiting_pulls, first.process_queue.message_count) == (0, 0)
+    assert (queues.waiting_pulls, first.process_queue.cache.message_count) == (0, 0)
     assert first.process_queue.last_consume_ms == 77
 
 
@@ -52,8 +52,8 @@ def test_a_seek_forgets_what_waits_and_what_was_handed_out() -> None:
     queues.put(second, messages_at(5))
     take(queues, 1)
     queues.seek(first, 40)
-    assert (first.process_queue.next_offset, first.position, first.handled) == (40, 40, 40)
-    assert first.process_queue.is_empty
+    assert (first.process_queue.cache.next_offset, first.position, first.handled) == (40, 40, 40)
+    assert first.process_queue.cache.is_empty
     assert take(queues) == [5]
     assert first.handled == 40
 

@@ -6,7 +6,8 @@ import pytest
 
 from lockstep.client import ConsumerConfig
 from lockstep.client.consumer.buffer import LiteQueues
-from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
+from lockstep.client.consumer.cache.key_queues import KeyedCache
+from lockstep.client.consumer.cache.message_cache import MessageCache
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
@@ -14,6 +15,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.remoting.errors import RequestRefused
 from tests.client.messages import message_at
+from tests.client.periods import period
 from tests.client.pulls.pulling import PULL, Answer, Pulling, found, in_turn, pulling, says
 from tests.client.pulls.slaves import pulls_of, replicated, serves
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
@@ -28,8 +30,8 @@ async def test_found_messages_are_put_and_consumed(stage: Stage) -> None:
     await it.run(100)
     assert [pull.queue_offset for pull in it.pulls] == [5, 6 + 1, 8, 12]
     assert it.submitted == [it.queue]
-    assert [message.queue_offset for message in it.queue.take_messages(9)] == [5, 6, 7, 9]
-    assert it.queue.take_messages(1) == []
+    assert [message.queue_offset for message in it.queue.cache.take_messages(9)] == [5, 6, 7, 9]
+    assert it.queue.cache.take_messages(1) == []
 
 
 @on_stage
@@ -61,7 +63,7 @@ async def test_a_pull_may_carry_its_subscription(stage: Stage) -> None:
 async def pulling_more(stage: Stage, it: Pulling) -> PullMessageRequestHeader:
     """One more pull, after offset 6 became the one to commit."""
     it.offsets.update(queue_at(0), 6)
-    it.queue.dropped = False
+    it.queue.life.dropped = False
     await it.run(50)
     return it.pulls[-1]
 
@@ -85,16 +87,16 @@ async def test_the_time_of_a_pull_is_kept(stage: Stage) -> None:
 async def test_no_pull_without_the_lock(stage: Stage) -> None:
     """Looked at again after 1000 ms; and a lock that has run out here is none."""
     it = await pulling(stage)
-    it.queue.locked = False
+    it.queue.hold.locked = False
     it.broker.on[PULL] = in_turn()
-    stage.world.loop.call_later(2.5, it.queue.granted, stage.client.now_ms() + 2500)
+    stage.world.loop.call_later(2.5, it.queue.hold.granted, stage.client.now_ms() + 2500)
     await it.run(2900)
     assert it.pulls == []
-    it.queue.dropped = False
+    it.queue.life.dropped = False
     await it.run(200)
     assert [pull.queue_offset for pull in it.pulls] == [5]
-    it.queue.dropped = False
-    it.queue.last_lock_ms -= 30_001
+    it.queue.life.dropped = False
+    it.queue.hold.last_lock_ms -= 30_001
     await it.run(5000)
     assert len(it.pulls) == 1
 
@@ -141,7 +143,7 @@ async def test_a_result_from_before_the_request(
     await it.run(100)
     told = [told for level, event, told in stage.log.events if event == "pull_result_before_request"]
     assert told == ([] if fields is None else [{"queue": str(it.queue.queue), **fields}])
-    assert it.pulls[2].queue_offset == it.queue.next_offset
+    assert it.pulls[2].queue_offset == it.queue.cache.next_offset
 
 
 @on_stage
@@ -150,7 +152,7 @@ async def test_messages_know_the_bounds_of_their_queue(stage: Stage) -> None:
     it = await pulling(stage)
     it.broker.on[PULL] = in_turn(found(5), found(6, MAX_OFFSET="1", own="x"))
     await it.run(100)
-    first, second = it.queue.take_messages(2)
+    first, second = it.queue.cache.take_messages(2)
     assert (first.bounds, first.properties) == ((0, 1000), {"MIN_OFFSET": "0", "MAX_OFFSET": "1000"})
     assert second.properties == {"MIN_OFFSET": "0", "MAX_OFFSET": "1000", "own": "x"}
 
@@ -175,9 +177,9 @@ async def test_what_the_filter_takes_out_is_consumed(stage: Stage) -> None:
     await it.run(100)
     assert [pull.queue_offset for pull in it.pulls] == [5, 7, 9, 10]
     assert it.offsets.in_memory(queue_at(0)) == 7, "message 7 is cached and not handled yet"
-    it.queue.take_messages(1)
-    assert it.queue.position == 7
-    assert it.queue.commit() == it.queue.position == 10
+    it.queue.cache.take_messages(1)
+    assert it.queue.cache.position == 7
+    assert it.queue.cache.commit() == it.queue.cache.position == 10
 
 
 @by_row("ordering", ["orderly", "key", "concurrent", "lite"])
@@ -185,11 +187,11 @@ def test_what_is_handled_reaches_the_next_pull(ordering: str) -> None:
     """One notion of "consumed up to" for all: without a cached message it is where the next pull begins, and with one
     the offset of the first."""
     by_key = ordering == "key"
-    queue = KeyedProcessQueue(queue_at(0), 1, 0, span_max=100) if by_key else ProcessQueue(queue_at(0), 1, 0)
+    queue: MessageCache = KeyedCache(100) if by_key else MessageCache()
     messages = [message_at(5), message_at(7)]
     queue.next_offset = 12
     lite = LiteQueues()
-    if isinstance(queue, KeyedProcessQueue):
+    if isinstance(queue, KeyedCache):
         (key_queue,) = queue.put_by_key(messages)
         for expected in (7, 12):
             queue.key_queues.take(key_queue, 1)
@@ -205,10 +207,10 @@ def test_what_is_handled_reaches_the_next_pull(ordering: str) -> None:
         queue.take_messages(2)
         assert queue.commit() == queue.position == 12
     else:
-        lite.add(queue)
-        lite.put(lite.of(queue), messages)
+        owned = period(queue_at(0), cache=queue)
+        lite.put(lite.add(owned), messages)
         lite.take(0)
-        assert lite.of(queue).position == 12
+        assert lite.of(owned).position == 12
 
 
 @pytest.mark.parametrize(("proposed", "begin"), [(7, 7), (3, 0)])
@@ -220,7 +222,7 @@ async def test_an_illegal_offset_takes_the_queue_out(stage: Stage, proposed: int
     it.broker.on[PULL] = in_turn(says(ResponseCode.PULL_OFFSET_MOVED, proposed), found(3))
     await it.run(100)
     assert it.corrected == [(range(1000), begin, 10_000)]
-    assert it.queue.dropped
+    assert it.queue.life.dropped
     assert len(it.pulls) == 1
 
 
@@ -230,7 +232,7 @@ async def test_tags_are_compared_as_text(stage: Stage) -> None:
     it = await pulling(stage, expression="Aa || C")
     it.broker.on[PULL] = in_turn(found(5, TAGS="BB"), found(6), found(7, TAGS="Aa"))
     await it.run(100)
-    assert [message.queue_offset for message in it.queue.take_messages(9)] == [7]
+    assert [message.queue_offset for message in it.queue.cache.take_messages(9)] == [7]
     assert [pull.queue_offset for pull in it.pulls] == [5, 6, 7, 8]
 
 
@@ -282,7 +284,7 @@ async def test_a_broker_no_route_names_yet(stage: Stage) -> None:
     await it.run(2900)
     assert it.pulls == []
     assert stage.events("info").count("pull_failed") == 3
-    it.queue.dropped = False
+    it.queue.life.dropped = False
     await it.run(500)
     assert [pull.queue_offset for pull in it.pulls] == [5, 6]
 
@@ -335,12 +337,12 @@ async def test_what_comes_for_a_dropped_queue_is_its_next_owners(stage: Stage) -
     it.broker.on[PULL] = lambda command: held.append(command)
     running = stage.client.create_task(it.loop.run(it.queue), name="pull")
     await stage.world.until(lambda: held)
-    it.queue.dropped = True
+    it.queue.life.dropped = True
     reply = found(5)(held[0])
     assert reply is not None
     it.broker.endpoints[-1].reply(reply)
     await running
-    assert it.queue.is_empty
+    assert it.queue.cache.is_empty
     assert it.submitted == []
 
 

@@ -15,8 +15,8 @@ async def test_flow_control_by_count(stage: Stage) -> None:
     await stage.world.sleep_ms(1000)
     assert len(it.pulls) == 1
     for _ in range(4):
-        it.queue.take_messages(1)
-        it.queue.commit()
+        it.queue.cache.take_messages(1)
+        it.queue.cache.commit()
     await stage.world.sleep_ms(10)
     assert len(it.pulls) == 3
     running.cancel()
@@ -38,7 +38,7 @@ async def test_flow_control_looks_again_after_50_ms(stage: Stage) -> None:
     it.flow.share_out(TOPIC, [queue_at(0), queue_at(1)])
     it.broker.on[PULL] = in_turn(found(5, 6), found(7))
     running = stage.client.create_task(it.loop.run(it.queue), name="pull")
-    await stage.world.until(lambda: it.queue.message_count == 2, poll_ms=1)
+    await stage.world.until(lambda: it.queue.cache.message_count == 2, poll_ms=1)
     began_ms = stage.world.elapsed_ms
     stage.world.loop.call_later(0.12, it.flow.share_out, TOPIC, [queue_at(0)])
     await stage.world.until(lambda: len(it.pulls) == 2, poll_ms=1)
@@ -55,7 +55,7 @@ async def test_flow_control_by_span(stage: Stage) -> None:
     running = stage.client.create_task(it.loop.run(it.queue), name="pull")
     await stage.world.sleep_ms(1000)
     assert len(it.pulls) == 1
-    it.queue.remove_messages(messages_at(5))
+    it.queue.cache.remove_messages(messages_at(5))
     await stage.world.sleep_ms(10)
     assert len(it.pulls) == 2
     running.cancel()
@@ -73,7 +73,7 @@ async def test_a_suspended_loop_looks_again_after_1_000_ms(stage: Stage) -> None
     reply = found(5)(held[0])
     assert reply is not None
     it.broker.endpoints[-1].reply(reply)
-    await stage.world.until(lambda: it.queue.message_count == 1)
+    await stage.world.until(lambda: it.queue.cache.message_count == 1)
     began_ms = stage.world.elapsed_ms
     await stage.world.sleep_ms(4_500)
     assert len(it.pulls) == 1
@@ -89,7 +89,7 @@ async def test_what_lies_behind_the_last_pull(stage: Stage) -> None:
     it = await pulling(stage)
     it.broker.on[PULL] = in_turn(found(5), found(6, 900))
     await it.run(100)
-    assert it.queue.message_accumulation == 100
+    assert it.queue.cache.message_accumulation == 100
 
 
 @on_stage
@@ -98,4 +98,4 @@ async def test_a_pull_with_nothing_behind_it_leaves_the_accumulation(stage: Stag
     it = await pulling(stage)
     it.broker.on[PULL] = in_turn(found(900), found(1000))
     await it.run(100)
-    assert it.queue.message_accumulation == 100
+    assert it.queue.cache.message_accumulation == 100

@@ -6,7 +6,8 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
+from lockstep.client.consumer.cache.message_cache import MessageCache
+from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.simulation.commands.app import app
 from lockstep.simulation.errors import LimitError
 from lockstep.simulation.lab.registry import find_experiment
@@ -47,16 +48,16 @@ def test_the_sweep_finds_it(key: str) -> None:
 
 def test_a_variant_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an exhibit the product is as it was, also after a Ctrl-C before its coroutines were closed."""
-    before, exhibit = vars(ProcessQueue)["make_messages_to_consume_again"], EXHIBITS["failed-message"]
+    before, exhibit = vars(MessageCache)["make_messages_to_consume_again"], EXHIBITS["failed-message"]
     plan = exhibit.draw(3, exhibit.mode)
     assert run_plan(exhibit, plan).error is None
-    assert vars(ProcessQueue)["make_messages_to_consume_again"] is before
+    assert vars(MessageCache)["make_messages_to_consume_again"] is before
     monkeypatch.setattr(MuseumPlan, "limit_ms", 20_000)
     monkeypatch.setattr(VirtualLoop, "close", _interrupted)
     with pytest.raises(KeyboardInterrupt) as raised:
         run_plan(exhibit, plan)
     assert isinstance(raised.value.__context__, LimitError)
-    assert vars(ProcessQueue)["make_messages_to_consume_again"] is before
+    assert vars(MessageCache)["make_messages_to_consume_again"] is before
 
 
 def _interrupted(_: VirtualLoop) -> None:
@@ -65,27 +66,27 @@ def _interrupted(_: VirtualLoop) -> None:
 
 def test_a_variant_is_put_back_after_an_error() -> None:
     """Of several parts all are put back, the last one first, and the error goes on."""
-    before = vars(ProcessQueue)["holds_lock"], vars(ProcessQueue)["make_messages_to_consume_again"]
+    before = vars(Hold)["is_trusted"], vars(MessageCache)["make_messages_to_consume_again"]
     begin = variant(
-        replaced(ProcessQueue, "holds_lock", lambda _: lambda *_arguments: True),
-        replaced(ProcessQueue, "holds_lock", lambda _: lambda *_arguments: False),
-        replaced(ProcessQueue, "make_messages_to_consume_again", lambda _: lambda *_arguments: None),
+        replaced(Hold, "is_trusted", lambda _: lambda *_arguments: True),
+        replaced(Hold, "is_trusted", lambda _: lambda *_arguments: False),
+        replaced(MessageCache, "make_messages_to_consume_again", lambda _: lambda *_arguments: None),
     )
     with pytest.raises(RuntimeError, match="in the run"), begin():
         raise RuntimeError("in the run")
-    assert before == (vars(ProcessQueue)["holds_lock"], vars(ProcessQueue)["make_messages_to_consume_again"])
+    assert before == (vars(Hold)["is_trusted"], vars(MessageCache)["make_messages_to_consume_again"])
 
 
 def test_a_variant_that_cannot_begin_changes_nothing() -> None:
     """The parts that had begun are put back."""
-    before = vars(ProcessQueue)["holds_lock"]
+    before = vars(Hold)["is_trusted"]
     begin = variant(
-        replaced(ProcessQueue, "holds_lock", lambda _: lambda *_arguments: True),
-        replaced(ProcessQueue, "a_method_that_is_gone", lambda method: method),
+        replaced(Hold, "is_trusted", lambda _: lambda *_arguments: True),
+        replaced(Hold, "a_method_that_is_gone", lambda method: method),
     )
     with pytest.raises(KeyError), begin():
         pass
-    assert vars(ProcessQueue)["holds_lock"] is before
+    assert vars(Hold)["is_trusted"] is before
 
 
 def test_an_exhibit_that_is_healed_keeps_its_variant() -> None:

@@ -12,15 +12,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
+from lockstep.client.consumer.cache.message_cache import MessageCache
 from lockstep.client.errors import ConsumerError, log_or_raise
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.messages.message import MessageExt
-from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
 from lockstep.remoting.logs import EventLog
 
-__all__ = ["KeyQueue", "KeyQueues", "KeyedProcessQueue", "MessageKey", "key_function"]
+__all__ = ["KeyQueue", "KeyQueues", "KeyedCache", "MessageKey", "key_function"]
 
 # Empty key queues that are kept, because most keys come again.
 _EMPTY_MAX: Final = 1024
@@ -237,25 +236,15 @@ class KeyQueues:
         return next((key_queue for key_queue in started if key_queue.head.queue_offset == head), None)
 
 
-class KeyedProcessQueue(ProcessQueue):
-    """The process queue of `ordering="key"`.
+class KeyedCache(MessageCache):
+    """The cache of `ordering="key"`.
 
     `message_count` leaves out parked messages, so that a failing key does not use up `pull_threshold_for_queue`.
     `message_bytes` includes them, because they are in memory.
     """
 
-    def __init__(
-        self,
-        queue: MessageQueue,
-        period: int,
-        now_ms: int,
-        *,
-        locked_ms: int | None = None,
-        needs_lock: bool = True,
-        span_max: int,
-        key_of: KeyOf = SHARDING_KEY_OF,
-    ) -> None:
-        super().__init__(queue, period, now_ms, locked_ms=locked_ms, needs_lock=needs_lock)
+    def __init__(self, span_max: int, key_of: KeyOf = SHARDING_KEY_OF) -> None:
+        super().__init__()
         self.key_queues = KeyQueues(span_max, key_of)
 
     def put_by_key(self, messages: Sequence[MessageExt]) -> list[KeyQueue]:
@@ -269,7 +258,7 @@ class KeyedProcessQueue(ProcessQueue):
         content = self.key_queues
         self.message_count = content.ready_count
         self.message_bytes = content.message_bytes
-        self._freed()
+        self.freed()
 
     @property
     def position(self) -> int:
@@ -289,13 +278,14 @@ class KeyedProcessQueue(ProcessQueue):
     def is_full(self) -> bool:
         return self.key_queues.is_full
 
-    def info(self, commit_offset: int) -> ProcessQueueInfo:
-        """As ProcessQueue.info. Parked messages count as cached."""
+    def info(self) -> ProcessQueueInfo:
+        """As MessageCache.info. Parked messages count as cached."""
         content = self.key_queues
         low, high = (0, 0) if content.is_empty else (content.commit_offset, content.highest)
-        info = super().info(commit_offset)
-        return info._replace(
-            cached_msg_min_offset=low, cached_msg_max_offset=high, cached_msg_count=content.unhandled_count
+        return (
+            super()
+            .info()
+            ._replace(cached_msg_min_offset=low, cached_msg_max_offset=high, cached_msg_count=content.unhandled_count)
         )
 
 
