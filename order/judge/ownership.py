@@ -288,10 +288,12 @@ class Ownership:
         kind, when, proof = Kind.STALE_OWNER, "began", start
         if most <= 0:
             call = after.first_call
-            if call is None or "begin_mono_ns" not in call:
+            if call is not None and "begin_mono_ns" in call:
+                kind, when, proof = Kind.OVERLAP, "ended", call
+                least, most = self._gap(after, call["begin_mono_ns"], period, period.last_end_ns)
+            if most <= 0:
+                self._doubt_causes(period, after, last, start)
                 return
-            kind, when, proof = Kind.OVERLAP, "ended", call
-            least, most = self._gap(after, call["begin_mono_ns"], period, period.last_end_ns)
         if most > 0 and not (kind is Kind.OVERLAP and _outlived(last, proof)):
             self._findings.violation(
                 kind,
@@ -301,6 +303,31 @@ class Ownership:
                 proof,
                 confidence=Confidence.UNDECIDED,
                 size=most / 1e6,
+            )
+
+    def _doubt_causes(self, period: Period, after: Period, last: Record, start: Record) -> None:
+        """Report a handover as UNDECIDED if causes alone exclude two owners at once, and wall clocks show them.
+
+        A cause is an offset that one owner committed and the next one read. That the first one had released the queue
+        by then is what is to be judged.
+        """
+        if self._clocks.is_later_boot(after.clock, period.clock):
+            return
+        call, kind, when, proof = after.first_call, Kind.STALE_OWNER, "began", start
+        late_ms = last.get("begin_wall_ms", last["wall_ms"]) - start["wall_ms"]
+        if late_ms <= 0 and call is not None and "begin_wall_ms" in call:
+            kind, when, proof = Kind.OVERLAP, "ended", call
+            late_ms = last["wall_ms"] - call["begin_wall_ms"]
+        if late_ms > 0 and not (kind is Kind.OVERLAP and _outlived(last, proof)):
+            self._findings.violation(
+                kind,
+                f"by the wall clocks, the last call of {name_of(last)}, offset {last['offset']} of {self._queue}, "
+                f"{when} {late_ms} ms after {name_of(proof)} took over; only offsets that one owner committed and "
+                "another one read say that it did not",
+                last,
+                proof,
+                confidence=Confidence.UNDECIDED,
+                size=late_ms,
             )
 
     def _doubt_grants(self, period: Period, after: Period) -> None:

@@ -224,9 +224,10 @@ def gather(
     numbered, of_stretch = number_clocks(divided)
     if edges is None:
         edges = cause_edges([one.causes for one in traces], of_stretch) if len(numbered) > 1 else {}
-    for pair, least in reboot_edges(divided, of_stretch).items():
+    reboots = reboot_edges(divided, of_stretch)
+    for pair, least in reboots.items():
         edges[pair] = max(least, edges.get(pair, least))
-    clocks = Clocks(numbered, of_stretch, edges, wall_skew_ms, going_back(divided, of_stretch))
+    clocks = Clocks(numbered, of_stretch, edges, wall_skew_ms, going_back(divided, of_stretch), reboots.keys())
     facts = Facts(clocks)
     spans: list[tuple[str, int, Spans]] = []
     members: dict[tuple[str, str, int, int], Member] = {}

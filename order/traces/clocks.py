@@ -2,8 +2,8 @@
 
 `mono_ns` counts from the boot of one machine. Records of version 2 name that clock with `machine` and `boot`. Older
 records have only `host`, and two machines may have the same host name. So two stretches of records share a clock if
-their differences of wall clock and monotonic clock agree. A new stretch begins when the monotonic clock goes back, or
-when it moves away from the wall clock.
+their differences of wall clock and monotonic clock agree. A new stretch begins when the monotonic clock moves away from
+the wall clock, as in a reboot.
 
 *Causes* bound the difference of two clocks: if one client read an offset that another client committed, the commit came
 first. Each such pair is a difference constraint, and the longest path between two clocks is the bound. Where this bound
@@ -71,7 +71,6 @@ class Stretches:
         self.all: list[_Stretch] = []
         self.goes_back = False  # on a clock that is the same
         self._number = 0
-        self._last_mono_ns = 0
         self._apart_ns = 0
         self._host: Any = None
         self._boot: Any = None
@@ -114,7 +113,6 @@ class Stretches:
         return True
 
     def _take(self, stretch: _Stretch, mono: int, wall_ns: int) -> None:
-        self._last_mono_ns = mono
         self._apart_ns = wall_ns - mono
         if mono >= stretch.last_ns:
             stretch.last_ns = mono
@@ -122,9 +120,8 @@ class Stretches:
             self.goes_back = True
 
     def _is_other(self, mono: int, wall_ns: int) -> bool:
-        """Whether a clock went back or jumped against the wall clock. Without `boot` this means another clock."""
-        away_ns = wall_ns - mono - self._apart_ns
-        return mono < self._last_mono_ns - _JUMP_NS or not -_JUMP_NS <= away_ns <= _JUMP_NS
+        """Whether a clock jumped against the wall clock. Without `boot` this means another clock."""
+        return not -_JUMP_NS <= wall_ns - mono - self._apart_ns <= _JUMP_NS
 
 
 class Clock(NamedTuple):
@@ -153,9 +150,15 @@ class Clocks:
         edges: dict[tuple[int, int], int],
         wall_skew_ms: int,
         unsorted: AbstractSet[int] = frozenset(),
+        reboots: AbstractSet[tuple[int, int]] = frozenset(),
     ) -> None:
-        """`unsorted`: the result of `going_back` for the same traces."""
+        """
+        Args:
+            unsorted: The result of `going_back` for the same traces.
+            reboots: The pairs of `reboot_edges`.
+        """
         self._clocks = clocks
+        self._reboots = reboots
         self._unsorted = unsorted
         self._of_stretch = of_stretch
         self._skew_ns = wall_skew_ms * 1_000_000
@@ -199,6 +202,10 @@ class Clocks:
     def goes_back(self, source: int) -> bool:
         """Whether a trace has records behind later ones of the same clock."""
         return source in self._unsorted
+
+    def is_later_boot(self, clock: int, other: int) -> bool:
+        """Whether a clock is of a later boot of the other one's machine, as one trace shows."""
+        return (other, clock) in self._reboots
 
     def gap_ns(self, one: int, one_ns: int, other: int, other_ns: int) -> tuple[float, float]:
         """The least and the most nanoseconds from `one_ns` on clock `one` to `other_ns` on clock `other`."""
@@ -291,7 +298,7 @@ class Causes:
     """The times at which the clients of one trace wrote and read each offset of each queue."""
 
     def __init__(self) -> None:
-        self.written: dict[tuple[Place, int], int] = {}  # the first time in each stretch
+        self.written: dict[tuple[Place, int], int] = {}  # the earliest time in each stretch
         self.read: dict[tuple[Place, int], int] = {}  # the earliest time in each stretch
         self.lowest: dict[tuple[str, str, str, int], int] = {}  # of the positions in each queue
         self.reset_to: set[Place] = set()
@@ -303,21 +310,26 @@ class Causes:
         if event in ("committed", "reset", "positioned", "stored"):
             place = (record["group"], record["topic"], record["broker"], record["queue_id"], record["offset"])
             if event in ("positioned", "stored"):
-                known = self.read.get((place, stretch), time_ns)
-                self.read[place, stretch] = min(time_ns, known)
+                _keep_least(self.read, (place, stretch), time_ns)
                 if event == "positioned":
                     self._position[place[:4]] = place[4]
                     self.lowest[place[:4]] = min(place[4], self.lowest.get(place[:4], place[4]))
             elif event == "reset" and "client_id" in record:
                 # A broker's record only repeats a written offset.
                 self.reset_to.add(place)
-                self.written.setdefault((place, stretch), time_ns)
+                _keep_least(self.written, (place, stretch), time_ns)
             elif event == "committed" and self._position.get(place[:4]) != place[4]:
-                # Else it repeats what it read.
-                self.written.setdefault((place, stretch), time_ns)
+                # Else it repeats what it read. Of a fenced commit the record is written after the broker's answer.
+                _keep_least(self.written, (place, stretch), record.get("begin_mono_ns", time_ns))
 
     def __len__(self) -> int:
         return len(self.written) + len(self.read)
+
+
+def _keep_least(times: dict[tuple[Place, int], int], name: tuple[Place, int], time_ns: int) -> None:
+    known = times.get(name)
+    if known is None or time_ns < known:
+        times[name] = time_ns
 
 
 def cause_edges(traces: Sequence[Causes], of_stretch: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
@@ -367,10 +379,11 @@ def going_back(traces: Sequence[Stretches], of_stretch: Sequence[Sequence[int]])
     for source, (stretches, numbers) in enumerate(zip(traces, of_stretch, strict=True)):
         latest_ns: dict[int, int] = {}
         for stretch, clock in zip(stretches.all, numbers, strict=True):
-            known_ns = latest_ns.get(clock, stretch.last_ns)
-            if stretches.goes_back or (stretch.mono_ns is not None and stretch.mono_ns < known_ns):
+            known_ns = latest_ns.get(clock)
+            is_late = known_ns is not None and stretch.mono_ns is not None and stretch.mono_ns < known_ns
+            if stretches.goes_back or is_late:
                 found.add(source)
-            latest_ns[clock] = max(known_ns, stretch.last_ns)
+            latest_ns[clock] = stretch.last_ns if known_ns is None else max(known_ns, stretch.last_ns)
     return frozenset(found)
 
 
@@ -379,12 +392,21 @@ def reboot_edges(traces: Sequence[Stretches], of_stretch: Sequence[Sequence[int]
     edges: dict[tuple[int, int], int] = {}
     for numbers, stretches in zip(of_stretch, traces, strict=True):
         timed = [place for place, one in enumerate(stretches.all) if one.mono_ns is not None]
+        seen = {numbers[timed[0]]} if timed else set[int]()
         for one, other in pairwise(timed):
-            if numbers[one] != numbers[other]:
+            before, after = stretches.all[one].identity, stretches.all[other].identity
+            # Traces of two machines in one file have no order, and a clock that comes back was delivered again.
+            if numbers[other] not in seen and _is_one_machine(before, after):
                 least = stretches.all[one].last_ns - (stretches.all[other].mono_ns or 0)
                 pair = numbers[one], numbers[other]
                 edges[pair] = max(least, edges.get(pair, least))
+            seen.add(numbers[other])
     return edges
+
+
+def _is_one_machine(one: _Identity, other: _Identity) -> bool:
+    """By the machine; if both are of version 1, by the host."""
+    return bool(one.machine == other.machine and (one.machine is not None or one.host == other.host))
 
 
 def _clock_of(stretch: _Stretch, source: int, clocks: list[Clock], named: dict[tuple[Any, ...], list[int]]) -> int:

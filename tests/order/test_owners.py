@@ -53,9 +53,14 @@ def test_a_replaced_owner_that_handles_new_messages_is_found() -> None:
     assert "was granted the queue" in report.violations[0].sentence
 
 
-@pytest.mark.parametrize("skew_ms", [-500, 0, 500])
-def test_a_handover_of_20_ms_between_skewed_machines_is_proved_by_its_commit(skew_ms: int) -> None:
-    """The new owner read the offset that the old one committed behind its last call: that is the order of both."""
+@pytest.mark.parametrize(
+    ("skew_ms", "verdict"), [(-500, Verdict.UNDECIDED), (-15, Verdict.IN_ORDER), (500, Verdict.IN_ORDER)]
+)
+def test_a_handover_of_20_ms_between_machines_is_proved_by_its_commit(skew_ms: int, verdict: Verdict) -> None:
+    """The new owner read the offset that the old one committed behind its last call: that is the order of both.
+
+    But where wall clocks show two owners at once, the cause alone does not exclude it: it stands on a release.
+    """
     story = Machines(a=0, b=skew_ms)
     story.own("a", 1, 0)
     story.handle("a", 1, 0, 1)
@@ -65,7 +70,10 @@ def test_a_handover_of_20_ms_between_skewed_machines_is_proved_by_its_commit(ske
     story.own("b", 1, 2)
     story.handle("b", 1, 2, 3)
     report = story.report()
-    assert (kinds(report), report.verdict) == ([], Verdict.IN_ORDER)
+    assert (kinds(report), report.verdict) == ([], verdict)
+    for found in report.undecided:
+        assert "by the wall clocks" in found.sentence
+        assert "only offsets that one owner committed and another one read say that it did not" in found.sentence
 
 
 def test_a_replaced_owner_on_another_machine_is_found_beyond_the_bounds() -> None:
