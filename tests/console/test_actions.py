@@ -1,17 +1,19 @@
 """Changes are asked for first, and taken only from a form that this console made."""
 
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from starlette.exceptions import HTTPException
 
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Target
+from lockstep.console import actions
 from lockstep.console.actions import target_of
 from lockstep.protocol.bodies.broker import BrokerData
-from lockstep.protocol.bodies.locks import LockTableBody
+from lockstep.protocol.bodies.locks import LockTableBody, LockTableRow
 from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.model import MessageQueue
 from tests.console.pages_inside import NOWHERE, ask, make_console
 from tests.rows import by_row
 
@@ -81,3 +83,107 @@ async def test_a_lock_is_looked_for_at_its_own_broker() -> None:
     assert page.status == 502
     page = await ask(make_console(admin=admin), "/release?group=shop&topic=orders&broker=broker-c&queue=0")
     assert page.status == 404
+
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+RELEASE = b"token=token&group=shop&topic=orders&broker=broker-a&queue=0&owner=10.0.0.1@1"
+
+
+def held(
+    epoch: int | None, client_id: str = "10.0.0.1@1", queue: MessageQueue = QUEUE, left_ms: int = 9
+) -> LockTableRow:
+    return LockTableRow("shop", queue, client_id, 1, left_ms, 5, epoch)
+
+
+class Locks(OneIsSilent):
+    """A broker with the locks `rows`; a lock is released when its owner and epoch are those of now, as at a broker."""
+
+    rows: tuple[LockTableRow, ...] = ()
+    asked: list[LockTableRow]
+
+    async def list_locks(self, group: str | None = None) -> list[LockTableRow]:
+        return list(self.rows)
+
+    async def release_lock(self, row: LockTableRow) -> None:
+        self.asked.append(row)
+        self.rows = tuple(one for one in self.rows if (one.queue, one.epoch) != (row.queue, row.epoch))
+
+    def at(self, _: BrokerData) -> Self:
+        return self
+
+    def __call__(self, **_: Any) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def locks(monkeypatch: pytest.MonkeyPatch) -> Locks:
+    """Also what releases: the console uses an admin client of its own for that."""
+    admin = Locks(name_server=NOWHERE)
+    admin.asked = []
+    monkeypatch.setattr(actions, "AdminClient", admin)
+    return admin
+
+
+@by_row(
+    "rows, says",
+    [
+        ((held(7),), 'name="owner" value="10.0.0.1@1"><input type="hidden" name="epoch" value="0-7"'),
+        ((held(8, queue=QUEUE._replace(queue_id=1)), held(7)), 'name="epoch" value="0-7"'),
+        ((held(8, left_ms=-1), held(7)), 'name="epoch" value="0-7"'),
+        ((held(None),), "no fenced locks"),
+        ((held(8, queue=QUEUE._replace(queue_id=1)),), "No member has the lock"),
+        ((held(8, left_ms=-1),), "No member has the lock"),
+    ],
+)
+async def test_a_form_names_the_owner_and_the_epoch_that_the_reader_saw(
+    locks: Locks, rows: tuple[LockTableRow, ...], says: str
+) -> None:
+    """Those of this queue, while it is held."""
+    locks.rows = rows
+    page = await ask(make_console(admin=locks), "/release?group=shop&topic=orders&broker=broker-a&queue=0")
+    assert says in page.text
+
+
+@by_row(
+    "now, left, says",
+    [
+        (held(7), None, "The lock is released."),
+        (held(8), held(8), "10.0.0.1@1"),
+        (held(7, queue=QUEUE._replace(queue_id=1)), None, "The lock is released."),
+    ],
+)
+async def test_a_release_names_the_epoch_of_the_form(
+    locks: Locks, now: LockTableRow, left: LockTableRow | None, says: str
+) -> None:
+    """Not that of now: a lock that has gone to the next owner meanwhile stays with it."""
+    locks.rows, locks.asked = (now,), []
+    page = await ask(make_console(admin=locks), "/release", method="POST", headers=OWN, body=RELEASE + b"&epoch=0-7")
+    assert locks.asked == [LockTableRow("shop", QUEUE, "10.0.0.1@1", 0, 0, 0, 7)]
+    assert next((row for row in locks.rows if row.queue == QUEUE), None) == left
+    assert says in page.text
+
+
+async def test_a_lock_that_stays_is_not_said_to_be_released(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner gives it away when its call has ended."""
+    locks.rows = (held(7),)
+
+    async def begin(row: LockTableRow) -> None:
+        locks.asked.append(row)
+
+    monkeypatch.setattr(locks, "release_lock", begin)
+    page = await ask(make_console(admin=locks), "/release", method="POST", headers=OWN, body=RELEASE + b"&epoch=0-7")
+    assert len(locks.asked) == 1
+    assert "The lock is released." not in page.text
+
+
+@by_row("fields", [b"&epoch=", b"&epoch=x", b"", b"&epoch=0-7&queue=x", b"&epoch=0-7&group=no such group"])
+async def test_a_form_that_names_no_lock_releases_none(locks: Locks, fields: bytes) -> None:
+    """A hand-made form with our token has to name an epoch, a queue and a group."""
+    page = await ask(make_console(admin=locks), "/release", method="POST", headers=OWN, body=RELEASE + fields)
+    assert page.status == 400
+    assert locks.asked == []

@@ -40,10 +40,28 @@ async def test_a_foreign_host_gets_nothing() -> None:
     assert "<html" not in answer.text
 
 
-@by_row("origin", [{}, {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://[x"}])
-async def test_a_form_of_another_site_is_refused(origin: dict[str, str]) -> None:
-    """A POST needs our own Origin, whatever its path."""
-    assert (await ask(make_console(), "/", method="POST", headers=origin)).status == 403
+@by_row(
+    "origin, status",
+    [
+        (None, 403),
+        *((origin, 403) for origin in ("", "null", "http://[x", "127.0.0.1:8088", "//127.0.0.1:8088")),
+        ("http://evil.example", 403),
+        ("http://127.0.0.1", 403),
+        ("http://127.0.0.1:9999", 403),
+        ("http://127.0.0.1:80880", 403),
+        ("http://127.0.0.1:8088.evil.example", 403),
+        ("http://evil.example.127.0.0.1:8088", 403),
+        ("http://127.0.0.1:8088@evil.example", 403),
+        ("http://evil@127.0.0.1:8088", 403),
+        ("http://evil.example/127.0.0.1:8088", 403),
+        ("http://127.0.0.1:8088", 405),
+        ("https://127.0.0.1:8088", 405),
+    ],
+)
+async def test_a_form_of_another_site_is_refused(origin: str | None, status: int) -> None:
+    """A POST needs our own Origin, whatever its path: the whole host and port, no part of them. 405: it has passed."""
+    headers = {} if origin is None else {"origin": origin}
+    assert (await ask(make_console(), "/", method="POST", headers=headers)).status == status
 
 
 @by_row("path", PAGES.values())

@@ -226,6 +226,7 @@ async def test_streams_that_are_asked_for_at_once_are_counted(monkeypatch: pytes
         for row in (
             ("no-cors", "image", 403),
             ("cors", "empty", 403),
+            ("no-cors", "document", 403),
             ("navigate", "iframe", 403),
             ("navigate", "document", 200),
         )

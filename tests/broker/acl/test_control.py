@@ -151,6 +151,27 @@ def test_permissions(
     assert refusal(tmp_path, signed(code, dict(fields), body, ADMIN), strict=True) is None
 
 
+@pytest.mark.parametrize(
+    ("account", "resources", "may_send"),
+    [
+        ("admin: false", "", False),
+        ("admin: true", "", True),
+        ("admin: true", "topicPerms: [both=SUB]", False),
+        ("admin: true", "topicPerms: [both=SUB|PUB]", True),
+    ],
+)
+def test_an_account_without_resources(tmp_path: Path, account: str, resources: str, may_send: bool) -> None:
+    """Only an administrator without permissions of his own may do everything; others have what the defaults give."""
+    fields = f"accessKey: account1, secretKey: secret-1234, {account}, {resources}"
+    checks = AccessControl(files(tmp_path, f"accounts: [{{{fields}}}]"))
+    command = signed(R.SEND_MESSAGE_V2, send("both"))
+    if may_send:
+        checks.check(command, HOST, 0)
+    else:
+        with pytest.raises(AccessDenied, match="topic:both"):
+            checks.check(command, HOST, 0)
+
+
 def test_reserved_topics(tmp_path: Path) -> None:
     """Strict: topics that hold messages of all others are for administrators, also with a default permission."""
     text = "accounts: [{accessKey: account1, secretKey: secret-1234, defaultTopicPerm: SUB, defaultGroupPerm: SUB}]"
