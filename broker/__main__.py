@@ -17,7 +17,7 @@ from lockstep.remoting.host.report_stream import open_reports
 if TYPE_CHECKING:
     import asyncio
 
-    from lockstep.broker.fault_api.server import ControlServer
+    from lockstep.broker.control_port import ControlPort
     from lockstep.broker.metrics.server import MetricsServer
     from lockstep.broker.multi_process.link import CommandLink
     from lockstep.broker.options import Options
@@ -221,7 +221,7 @@ def _why(number: int) -> dict[str, str]:
 
 def _make_servers(
     options: "Options", log: "StartLog"
-) -> "tuple[BrokerServer, ControlServer | None, MetricsServer | None]":
+) -> "tuple[BrokerServer, ControlPort | None, MetricsServer | None]":
     from lockstep.broker.server import BrokerServer
     from lockstep.remoting.host.runtime import AsyncioRuntime
 
@@ -233,13 +233,13 @@ def _make_servers(
         )
 
         store_folders(runtime.storage, options.config.data_dir, [options.config.broker_name])
-    control: ControlServer | None = None
+    control: ControlPort | None = None
     if options.control_port is None:
         server = BrokerServer(options.config, runtime, log, on_progress=on_progress)
     else:
-        from lockstep.broker.fault_api.server import make_controlled  # imported here: other brokers do not need it
+        from lockstep.broker.control_port import control_port_plug_in  # imported here: other brokers do not need it
 
-        server, control = make_controlled(options.config, runtime, log, on_progress)
+        server, control = control_port_plug_in()(options.config, runtime, log, on_progress)
     if options.metrics_port is None or server.broker is None:
         return server, control, None
     from lockstep.broker.metrics.server import MetricsServer  # imported here: other brokers do not need it
@@ -263,7 +263,7 @@ def _stop(stopped: "asyncio.Future[int]", number: int) -> None:
 
 
 def _addresses(
-    options: "Options", server: "BrokerServer", control: "ControlServer | None", metrics: "MetricsServer | None"
+    options: "Options", server: "BrokerServer", control: "ControlPort | None", metrics: "MetricsServer | None"
 ) -> dict[str, str]:
     found = {}
     if options.config.serve_broker:

@@ -42,7 +42,7 @@ _VIP_PORT_BELOW = 2
 
 
 class Interceptor(Protocol):
-    """Stands between the ports and the broker, for tests (`fault_api`)."""
+    """Stands between the ports and the broker, for tests."""
 
     def intercept(self, on_request: RequestHandler) -> RequestHandler:
         """Wrap the handler of requests, to record them or to answer in its place."""

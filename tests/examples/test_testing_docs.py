@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.broker.fault_api.calls import CALLS
 from lockstep.testing import LockstepBroker
+from lockstep.testing.control_port.calls import CALLS
 from tests.testing.plugin_project import Project
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ import pytest
 
 from lockstep.broker.acl.control import AccessControl
 from lockstep.broker.acl.required_permissions import Requirement
-from lockstep.broker.fault_api.calls import CALLS, ControlledBroker
 from lockstep.broker.server import BrokerServer
 from lockstep.remoting.tls.port import TlsPort
+from lockstep.testing.control_port.calls import CALLS, ControlledBroker
 from tests.fuzz.frames.__main__ import ALL_MODES, Played, Totals, World, run_world, worlds_of
 from tests.fuzz.frames.world import Report, play
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.fault_api.calls import CALLS
-from lockstep.broker.fault_api.server import make_controlled
 from lockstep.broker.metrics.server import CONNECTION_LIFE_MS, CONNECTIONS_MAX, MetricsServer
 from lockstep.protocol.command import decode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.remoting.host.manual_clock import ManualClockRuntime
+from lockstep.testing.control_port.calls import CALLS
+from lockstep.testing.control_port.server import make_controlled
 from tests.fuzz.frames.census import largest_table
 from tests.fuzz.frames.loose import to_bytes
 from tests.fuzz.frames.mutations import mutate_bytes, mutate_parts

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.fault_api.faults import Faults, PushedError, code_of
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.codec import as_list, take
 from lockstep.protocol.bodies.rows import ROWS_A_STEP
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.remoting.host.manual_clock import HeldPort, ManualClockRuntime
+from lockstep.testing.control_port.faults import Faults, PushedError, code_of
 
 __all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
 

@@ -151,7 +151,7 @@ def test_stdin_must_be_a_pipe_to_end_with_it() -> None:
 
 def test_without_the_option_there_is_no_control_port() -> None:
     """Nothing of it is even imported."""
-    look = "import sys, lockstep.broker.__main__; print([name for name in sys.modules if 'fault_api' in name])"
+    look = "import sys, lockstep.broker.__main__; print([name for name in sys.modules if 'control_port' in name])"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     assert done.stdout == "[]\n"
 

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.fault_api.calls import CallError, ControlledBroker
-from lockstep.broker.fault_api.faults import REQUESTS_KEPT_MAX, Faults, PushedError, code_of
-from lockstep.broker.fault_api.server import ControlServer, FaultInterceptor
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
@@ -18,6 +15,9 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.remoting.host.manual_clock import ManualClockRuntime
 from lockstep.simulation import World, simulate
+from lockstep.testing.control_port.calls import CallError, ControlledBroker
+from lockstep.testing.control_port.faults import REQUESTS_KEPT_MAX, Faults, PushedError, code_of
+from lockstep.testing.control_port.server import ControlServer, FaultInterceptor
 from tests.broker.cluster import Client
 from tests.broker.helpers import (
     ENCODINGS,

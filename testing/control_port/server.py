@@ -13,8 +13,6 @@ from typing import Any, Final, cast
 
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.fault_api.calls import CallError, ControlledBroker
-from lockstep.broker.fault_api.faults import Faults
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.rows import ROWS_A_STEP
 from lockstep.protocol.command import RemotingCommand
@@ -22,6 +20,8 @@ from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.remoting.host.manual_clock import ManualClockRuntime
 from lockstep.remoting.host.runtime import Listening, ProtocolFactory, Runtime
 from lockstep.remoting.logs import EventLog
+from lockstep.testing.control_port.calls import CallError, ControlledBroker
+from lockstep.testing.control_port.faults import Faults
 
 __all__ = ["ControlServer", "FaultInterceptor", "make_controlled"]
 
