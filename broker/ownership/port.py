@@ -117,7 +117,8 @@ class Around(NamedTuple):
 
 
 class Ownership(ABC):
-    """
+    """Who owns which queue.
+
     Attributes:
         table: The locks.
         kept_table: Those of them that a broker with files keeps; None: they are in memory only.
