@@ -28,7 +28,7 @@ from lockstep.remoting.settings import Address
 
 if TYPE_CHECKING:
     from lockstep.broker.fronts.remoting.acl_gate import AclGate
-    from lockstep.broker.persistence.durable_replies import DurableReplies
+    from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
     from lockstep.broker.tls import ServerTls
 
 __all__ = ["BrokerServer", "Interceptor"]
@@ -128,12 +128,11 @@ class BrokerServer:
         broker.work.soon = self._call_soon
         if broker.durable is not None:
             # Imported here: a broker in memory does not need it.
-            from lockstep.broker.persistence import durable_replies, restart_trace
+            from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
+            from lockstep.broker.persistence.restart_trace import leave_resets
 
-            restart_trace.leave_resets(broker, runtime)
-            self._durable = durable_replies.DurableReplies(
-                runtime, broker, broker.durable, partial(self._after_read, broker)
-            )
+            leave_resets(self._config, broker.catalog, broker.durable, runtime)
+            self._durable = DurableReplies(runtime, broker, broker.durable, partial(self._after_read, broker))
         return broker
 
     def _open_acl(self) -> "AclGate":

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from lockstep.broker.core.broker import Broker
+from lockstep.broker.catalog.catalog import Catalog
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.persistence.durable_store import DurableStore
 from lockstep.order.traces.format import VERSION
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS
 from lockstep.protocol.names import RESERVED_TOPICS, is_retry_topic, retry_topic
@@ -22,7 +24,7 @@ _RECORDS_MAX: Final = 100_000
 _WRITTEN_AT_ONCE: Final = 1000
 
 
-def leave_resets(broker: Broker, runtime: Runtime) -> None:
+def leave_resets(config: BrokerConfig, catalog: Catalog, kept: DurableStore, runtime: Runtime) -> None:
     """Add the records to the file of `--trace`, if the broker's last run ended with a crash.
 
     They have the time of this start, on the clock of this machine and boot.
@@ -30,15 +32,15 @@ def leave_resets(broker: Broker, runtime: Runtime) -> None:
     Raises:
         StoreUnusable: The file cannot be written to; the folder is released then.
     """
-    kept, path = broker.durable, broker.config.trace
-    if not path or kept is None:
+    path = config.trace
+    if not path:
         return
     queues = [(topic, queue_id) for topic, queue_id in kept.store.queues if topic not in RESERVED_TOPICS]
-    groups = [group.group_name for group in broker.catalog.groups.groups if group.group_name not in BUILT_IN_GROUPS]
+    groups = [group.group_name for group in catalog.groups.groups if group.group_name not in BUILT_IN_GROUPS]
     machine, boot = runtime.clock_id()
     head = {"event": "reset", "wall_ms": runtime.now_ms(), "mono_ns": runtime.monotonic_ns(), "v": VERSION}
-    head |= {"machine": machine, "boot": boot, "broker": broker.config.broker_name}
-    places = _places(broker.catalog.offsets.all(), queues, groups) if kept.data_dir.crashed else iter(())
+    head |= {"machine": machine, "boot": boot, "broker": config.broker_name}
+    places = _places(catalog.offsets.all(), queues, groups) if kept.data_dir.crashed else iter(())
     try:
         file = runtime.storage.open_append(path)
         try:
@@ -51,7 +53,7 @@ def leave_resets(broker: Broker, runtime: Runtime) -> None:
         kept.abandon()
         raise StoreUnusable(f"--trace {path}: {error.strerror or error}") from None
     if next(places, None) is not None:
-        broker.log.warning("reset_records_left_out", file=path, records_max=_RECORDS_MAX)
+        kept.store.events.warning("reset_records_left_out", file=path, records_max=_RECORDS_MAX)
 
 
 def _places(

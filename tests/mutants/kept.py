@@ -10,7 +10,7 @@ __all__ = ["KEPT"]
 # Modules
 NAME_SERVER: Final = "lockstep.broker.name_server.name_server"
 CONFIG_FILES: Final = "lockstep.broker.persistence.config_files"
-DURABLE_REPLIES: Final = "lockstep.broker.persistence.durable_replies"
+DURABLE_REPLIES: Final = "lockstep.broker.fronts.remoting.durable_replies"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
 PULL: Final = "lockstep.broker.fronts.remoting.pull"
 BROKER: Final = "lockstep.broker.core.broker"

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
 from lockstep.broker.ownership.fenced.locks import FencedLocks
-from lockstep.broker.persistence.durable_replies import DurableReplies
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody

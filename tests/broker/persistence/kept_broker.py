@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.persistence.durable_replies import DurableReplies
+from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
 from lockstep.broker.persistence.durable_store import FileStore
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode

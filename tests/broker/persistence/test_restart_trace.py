@@ -17,8 +17,14 @@ from tests.broker.persistence.kept_broker import Kept, kept
 from tests.store.stores import record
 
 
+def leave(opened: Kept) -> None:
+    broker = opened.broker
+    assert broker.durable is not None
+    leave_resets(broker.config, broker.catalog, broker.durable, AsyncioRuntime())
+
+
 def told(opened: Kept) -> list[dict[str, Any]]:
-    leave_resets(opened.broker, AsyncioRuntime())
+    leave(opened)
     path = Path(opened.broker.config.trace)
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -84,4 +90,4 @@ async def test_a_trace_that_cannot_be_written_ends_the_start(tmp_path: Path) -> 
     folder = tmp_path / "store"
     async with kept(folder, trace=str(tmp_path)) as opened:
         with pytest.raises(StoreUnusable, match=f"--trace {tmp_path}: Is a directory"):
-            leave_resets(opened.broker, AsyncioRuntime())
+            leave(opened)
