@@ -383,7 +383,7 @@ def going_back(traces: Sequence[Stretches], of_stretch: Sequence[Sequence[int]])
             is_late = known_ns is not None and stretch.mono_ns is not None and stretch.mono_ns < known_ns
             if stretches.goes_back or is_late:
                 found.add(source)
-            latest_ns[clock] = stretch.last_ns if known_ns is None else max(known_ns, stretch.last_ns)
+            latest_ns[clock] = stretch.last_ns
     return frozenset(found)
 
 
