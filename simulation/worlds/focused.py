@@ -66,8 +66,11 @@ _FORGOTTEN: Final = frozenset(
         *("judge: stale-owner", "judge: stale-commit", "judge: commit-beyond-end", "judge: lost-write"),
     }
 )
-# The old owner goes on in its period beside the new one, as docs/order.md says of a broker that restarts.
-_TWO_OWNERS: Final = frozenset({Wrong.COMMIT_BACK, "judge: stale-repeat", "judge: stored-regress"})
+# The old owner goes on in its period beside the new one, as docs/order.md says of a broker that restarts. The commits
+# of both are stored, in the order in which they come.
+_TWO_OWNERS: Final = frozenset({Wrong.STALE_COMMIT, Wrong.COMMIT_BACK, "judge: stale-repeat", "judge: stored-regress"})
+# The lock of a queue that is reset under a call is not renewed, and may run out before the call ends (docs/order.md).
+_OUTLIVED: Final = frozenset({Wrong.STALE_PULL, Wrong.OVERLAP, "judge: overlap", "judge: stale-owner"})
 
 FOCUSED: Final = (
     Focused("worlds/goings", "Members join and leave within seconds, while messages wait.", draws.comings_and_goings,
@@ -93,7 +96,7 @@ FOCUSED: Final = (
     Focused("worlds/waits", "Calls wait for a thread, while locks are not trusted or given away.", draws.waiting_keys,
             ("hold to the member", "sleep", "stall"), _LATE | _STOPPED),
     Focused("worlds/moves", "A reset waits for a call while queues change their owners.", draws.moves,
-            ("takeovers", "reset", "join", "leave"), _LATE_PULLS | {"judge: stale-owner"}),
+            ("takeovers", "reset", "join", "leave"), _OUTLIVED),
     Focused("worlds/mixed", "Requests of unmodified members arrive when others own the queues.", draws.unmodified_links,
             ("takeovers", "hold to the broker"), _LATE | _STOPPED),
     Focused("worlds/brokers", "One of two brokers is out of reach, while the other one works.", draws.two_brokers,

@@ -96,6 +96,15 @@ class Observer:
             self._faithful_resets_end_ms = self._now_ms + _FAITHFUL_RESET_MS
 
     @property
+    def _is_before_topic(self) -> bool:
+        """Whether the broker's clock was set back to before the topic was made, when the world began.
+
+        A start may leave out the offset of a period that begins then, as docs/store.md says.
+        """
+        world = self._findings.world
+        return world.host(self._broker).now_ms() < world.options.epoch_ms
+
+    @property
     def _now_ms(self) -> int:
         return self._findings.world.clock_ms(BROKER)
 
@@ -261,4 +270,4 @@ class Observer:
                 grant = Grant(epoch, asked.address)
                 if self._owners.granted(asked, queue, grant, lease_ms, presented.get(queue, 0)):
                     self._reset_marks.pop(queue, None)  # the new owner begins at the offset that is stored
-                    self._owners.of(queue).began_at = self._stored.get(queue, -1)
+                    self._owners.of(queue).began_at = -1 if self._is_before_topic else self._stored.get(queue, -1)

@@ -38,6 +38,8 @@ FAILED_ONCE: Final = (
         Case("worlds", "fenced", seed)
         for seed in (32, 80, 82, 116, 147, 454, 4431, 7314, 8760, 8825, 12207, 15287, 15875, 18482)
     ),
+    # The broker's clock was set back to before its topic was made: a start may forget where the period began.
+    *(Case("worlds/clocks", "fenced", seed) for seed in (7012, 7036)),
     Case("worlds/mixed", "fenced", 3039),  # a late pull of a free queue was served
     # 75: sends fail between the moment when tasks of others are made and that when they call. The others: the last
     # sends find that their connections ended when a broker lost its power.
