@@ -11,6 +11,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.answers import answer_at_once
 from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.fronts.remoting.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.fronts.remoting.transaction import check_transactions
 from lockstep.broker.limits.connections import Connections
@@ -125,6 +126,7 @@ class BrokerServer:
     def _open_broker(self, on_progress: Callable[[str], None]) -> Broker:
         runtime = self._runtime
         broker = Broker(self._config, runtime.rng, self._log, runtime.now_ms(), runtime.storage, on_progress)
+        broker.front = RemotingNotices()
         broker.work.soon = self._call_soon
         if broker.durable is not None:
             # Imported here: a broker in memory does not need it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from lockstep.broker.connection import Connection
+from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
@@ -42,17 +42,17 @@ class ConsumerGroup:
     consume_type: ConsumeType
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
-    channels: dict[Connection, ClientChannel] = field(default_factory=dict)
+    channels: dict[Peer, ClientChannel] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     characters: int = 0  # of the subscriptions
-    texts: dict[Connection, int] = field(default_factory=dict)  # a checksum of what each member subscribes to
+    texts: dict[Peer, int] = field(default_factory=dict)  # a checksum of what each member subscribes to
     different_ms: int | None = None  # since when members subscribe to different things; _SAID: it was said
 
     def client_ids(self) -> tuple[str, ...]:
         """Each id once: a client that reconnects may have two channels for a moment."""
         return tuple(dict.fromkeys(channel.client_id for channel in self.channels.values()))
 
-    def newly_different(self, connection: Connection, subscriptions: Iterable[SubscriptionData], now_ms: int) -> bool:
+    def newly_different(self, connection: Peer, subscriptions: Iterable[SubscriptionData], now_ms: int) -> bool:
         """Note what a member subscribes to. Returns True once if members differ for longer than a heartbeat interval.
 
         Members that change one after the other differ for a moment only. When all are equal, it begins anew.
@@ -80,21 +80,21 @@ class Departure(NamedTuple):
 
 
 class _Memberships:
-    """Connection -> its groups, in order of joining. `count`: memberships of all connections."""
+    """Peer -> its groups, in order of joining. `count`: memberships of all connections."""
 
     def __init__(self) -> None:
-        self._groups_of: dict[Connection, dict[str, None]] = {}
+        self._groups_of: dict[Peer, dict[str, None]] = {}
         self.count = 0
 
-    def of(self, connection: Connection) -> Mapping[str, None]:
+    def of(self, connection: Peer) -> Mapping[str, None]:
         return self._groups_of.get(connection, {})
 
-    def add(self, connection: Connection, group: str) -> None:
+    def add(self, connection: Peer, group: str) -> None:
         groups = self._groups_of.setdefault(connection, {})
         self.count += group not in groups
         groups[group] = None
 
-    def discard(self, connection: Connection, group: str) -> None:
+    def discard(self, connection: Peer, group: str) -> None:
         groups = self._groups_of.get(connection, {})
         if group in groups:
             del groups[group]
@@ -102,7 +102,7 @@ class _Memberships:
         if not groups:
             self._groups_of.pop(connection, None)
 
-    def new_count(self, connection: Connection, groups: Iterable[str]) -> int:
+    def new_count(self, connection: Peer, groups: Iterable[str]) -> int:
         """How many of these groups the connection has not joined."""
         return len(set(groups).difference(self.of(connection)))
 
@@ -119,7 +119,7 @@ class ConsumerManager:
     def groups(self) -> Mapping[str, ConsumerGroup]:
         return self._groups
 
-    def register(self, data: ConsumerData, connection: Connection, channel: ClientChannel) -> bool:
+    def register(self, data: ConsumerData, connection: Peer, channel: ClientChannel) -> bool:
         """Register one consumer of a heartbeat. The latest heartbeat of any member sets the group's type and
         subscriptions.
 
@@ -152,7 +152,7 @@ class ConsumerManager:
             growth += max(0, _characters_of(data.subscriptions) - (known.characters if known is not None else 0))
         return growth
 
-    def unregister(self, consumer_group: str, connection: Connection) -> Departure | None:
+    def unregister(self, consumer_group: str, connection: Peer) -> Departure | None:
         """Remove a channel from a group; None when it was no member. A group without members is removed."""
         group = self._groups.get(consumer_group)
         channel = group.channels.pop(connection, None) if group is not None else None
@@ -165,14 +165,14 @@ class ConsumerManager:
             self.characters -= group.characters
         return Departure(consumer_group, channel.client_id)
 
-    def on_closed(self, connection: Connection) -> Iterator[Departure]:
+    def on_closed(self, connection: Peer) -> Iterator[Departure]:
         """Remove a channel from its groups, one group for each departure that the caller takes."""
         for group in list(self.memberships.of(connection)):
             departure = self.unregister(group, connection)
             if departure is not None:
                 yield departure
 
-    def expired(self, now_ms: int, timeout_ms: int) -> list[Connection]:
+    def expired(self, now_ms: int, timeout_ms: int) -> list[Peer]:
         """Connections without a heartbeat for more than `timeout_ms`. They stay until `on_closed`."""
         late = (
             connection
@@ -191,7 +191,7 @@ class ConsumerManager:
         members = self._groups.get(consumer_group)
         return members is not None and members.message_model is MessageModel.BROADCASTING
 
-    def connections(self, consumer_group: str) -> list[Connection]:
+    def connections(self, consumer_group: str) -> list[Peer]:
         group = self._groups.get(consumer_group)
         return list(group.channels) if group is not None else []
 
@@ -222,28 +222,26 @@ class ProducerManager:
     """Producer groups with members."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[Connection, ClientChannel]] = {}
-        self._clients: dict[
-            str, dict[Connection, int]
-        ] = {}  # client id -> its connections, each with its number of groups
+        self._groups: dict[str, dict[Peer, ClientChannel]] = {}
+        self._clients: dict[str, dict[Peer, int]] = {}  # client id -> its connections, each with its number of groups
         self._turn = 0
         self.memberships = _Memberships()
 
-    def any_connection(self, producer_group: str) -> Connection | None:
+    def any_connection(self, producer_group: str) -> Peer | None:
         """An open connection of the group, each in turn; None when there is none."""
         connections = [connection for connection in self._groups.get(producer_group, ()) if connection.is_open]
         self._turn += 1
         return connections[self._turn % len(connections)] if connections else None
 
-    def find(self, client_id: str) -> Connection | None:
+    def find(self, client_id: str) -> Peer | None:
         """An open connection of a producer, by client id."""
         return next((connection for connection in self._clients.get(client_id, ()) if connection.is_open), None)
 
     @property
-    def groups(self) -> Mapping[str, Mapping[Connection, ClientChannel]]:
+    def groups(self) -> Mapping[str, Mapping[Peer, ClientChannel]]:
         return self._groups
 
-    def register(self, producer_group: str, connection: Connection, channel: ClientChannel) -> None:
+    def register(self, producer_group: str, connection: Peer, channel: ClientChannel) -> None:
         channels = self._groups.setdefault(producer_group, {})
         before = channels.get(connection)
         channels[connection] = channel
@@ -253,14 +251,14 @@ class ProducerManager:
             connections[connection] = connections.get(connection, 0) + 1
             self._leave_client(before, connection)
 
-    def unregister(self, producer_group: str, connection: Connection) -> None:
+    def unregister(self, producer_group: str, connection: Peer) -> None:
         channels = self._groups.get(producer_group, {})
         self._leave_client(channels.pop(connection, None), connection)
         self.memberships.discard(connection, producer_group)
         if not channels:
             self._groups.pop(producer_group, None)
 
-    def _leave_client(self, channel: ClientChannel | None, connection: Connection) -> None:
+    def _leave_client(self, channel: ClientChannel | None, connection: Peer) -> None:
         if channel is None:
             return
         connections = self._clients[channel.client_id]
@@ -270,13 +268,13 @@ class ProducerManager:
         if not connections:
             del self._clients[channel.client_id]
 
-    def on_closed(self, connection: Connection) -> Iterator[str]:
+    def on_closed(self, connection: Peer) -> Iterator[str]:
         """Remove a channel from its groups, one group for each name that the caller takes."""
         for group in list(self.memberships.of(connection)):
             self.unregister(group, connection)
             yield group
 
-    def expired(self, now_ms: int, timeout_ms: int) -> list[Connection]:
+    def expired(self, now_ms: int, timeout_ms: int) -> list[Peer]:
         late = (
             connection
             for channels in self._groups.values()
@@ -300,9 +298,9 @@ class Members:
     def __init__(self) -> None:
         self.consumers = ConsumerManager()
         self.producers = ProducerManager()
-        self._born_hosts: dict[Connection, tuple[bytes, int]] = {}
+        self._born_hosts: dict[Peer, tuple[bytes, int]] = {}
 
-    def born_host(self, connection: Connection) -> tuple[bytes, int]:
+    def born_host(self, connection: Peer) -> tuple[bytes, int]:
         """Address bytes and port of a peer, as they are stored in its messages."""
         born = self._born_hosts.get(connection)
         if born is None:
@@ -310,7 +308,7 @@ class Members:
             born = self._born_hosts[connection] = (host_bytes(host.strip("[]")), int(port) if port.isdigit() else 0)
         return born
 
-    def forget_host(self, connection: Connection) -> None:
+    def forget_host(self, connection: Peer) -> None:
         """A connection closed, and sends no more messages."""
         self._born_hosts.pop(connection, None)
 

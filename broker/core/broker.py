@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING
 from lockstep.broker.catalog.catalog import Catalog
 from lockstep.broker.catalog.members import Departure, Members, host_bytes
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.connection import Connection
 from lockstep.broker.core.messages import Messages
 from lockstep.broker.messages.filters import load_sql
 from lockstep.broker.messages.stats import BrokerStats
 from lockstep.broker.ownership.new import new_ownership
 from lockstep.broker.ownership.port import Around
+from lockstep.broker.peer import NobodyHears, Notices, Peer
 from lockstep.broker.sliced_work import SlicedWork, Steps
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
-from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.bodies.locks import LocksReleasedBody
-from lockstep.protocol.codes import Permission, RequestCode
-from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader
+from lockstep.protocol.codes import Permission
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.limit_log import LimitLog
@@ -52,6 +48,7 @@ class Broker:
 
     Attributes:
         catalog, members, messages: Tables by name, clients, and the store with what stands around it.
+        front: Tells clients what they did not ask for; the server sets it.
         durable: The files of its tables and its log; None for a broker in memory.
         work: What would keep the loop too long, in steps.
     """
@@ -77,6 +74,7 @@ class Broker:
         self.config = config
         self.rng = rng
         self.log = log
+        self.front: Notices = NobodyHears()
         self.acl: AclRules | None = None  # the rules of a server with ACL; the server sets it
         self.limits = LimitLog(log)
         self.work = SlicedWork()
@@ -179,7 +177,7 @@ class Broker:
 
     # Connections ---------------------------------------------------------------------------------------------
 
-    def on_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: Peer) -> None:
         """A connection closed: its members leave their groups, and the others are notified. Locks and offsets stay."""
         self.members.forget_host(connection)
         self.messages.hold.on_closed(connection)
@@ -188,7 +186,7 @@ class Broker:
         # After its heartbeats that are still in work: they would make the client a member again.
         self.work.start(connection, self._leave(connection))
 
-    def _leave(self, connection: Connection) -> Steps:
+    def _leave(self, connection: Peer) -> Steps:
         for departure in self.members.consumers.on_closed(connection):
             yield from self.on_departure(departure)
             yield None
@@ -223,22 +221,19 @@ class Broker:
         """Notify all members of a group, also a new one, that members or subscriptions changed (wire.md 9.2)."""
         if not self.may_notify(consumer_group):
             return
-        header = NotifyConsumerIdsChangedRequestHeader(consumer_group)
-        for number, connection in enumerate(self.members.consumers.connections(consumer_group), 1):
-            connection.send_one_way(RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+        for number, peer in enumerate(self.members.consumers.connections(consumer_group), 1):
+            self.front.members_changed(peer, consumer_group)
             if number % _NOTICES_A_STEP == 0:
                 yield None
 
     def _tell_free(
-        self, connection: Connection, consumer_group: str, queues: tuple[MessageQueue, ...], sends_epochs: bool
+        self, connection: Peer, consumer_group: str, queues: tuple[MessageQueue, ...], sends_epochs: bool
     ) -> None:
         """Queues of a group are free, for which a connection waits. Unmodified clients know only the other notice."""
         if sends_epochs:
-            body = encode_body(LocksReleasedBody(consumer_group, queues), connection.serialize_type)
-            connection.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))
+            self.front.queues_free(connection, consumer_group, queues)
         elif self.may_notify(consumer_group):
-            header = NotifyConsumerIdsChangedRequestHeader(consumer_group)
-            connection.send_one_way(RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+            self.front.members_changed(connection, consumer_group)
 
     # Timers --------------------------------------------------------------------------------------------------
 

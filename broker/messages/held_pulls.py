@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.claim import Claim
+from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import text_bytes
@@ -59,8 +60,8 @@ class PullHold:
         self._held_max = held_max
         self._held_count = 0
         self._held: dict[QueueKey, list[HeldPull]] = {}
-        self._keys: dict[Connection, dict[QueueKey, int]] = {}  # held pulls of a connection, by queue
-        self._counts: dict[Connection, int] = {}
+        self._keys: dict[Peer, dict[QueueKey, int]] = {}  # held pulls of a connection, by queue
+        self._counts: dict[Peer, int] = {}
         self._held_per_connection_max = held_per_connection_max
         self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}  # (queue offset, tag hash) since take_arrived
 
@@ -156,11 +157,11 @@ class PullHold:
         """Whether pulls of a queue are held."""
         return key in self._held
 
-    def keys_of(self, connection: Connection) -> list[QueueKey]:
+    def keys_of(self, connection: Peer) -> list[QueueKey]:
         """The queues for which a connection has held pulls."""
         return list(self._keys.get(connection, ()))
 
-    def on_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: Peer) -> None:
         """Remove the pulls of a closed connection."""
         self._held_count -= self._counts.pop(connection, 0)
         for key in self._keys.pop(connection, ()):

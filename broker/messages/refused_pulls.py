@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-from lockstep.broker.connection import Connection
 from lockstep.broker.messages.held_pulls import HeldPull, PullHold, QueueKey
 from lockstep.broker.ownership.denial import Denial
 from lockstep.broker.ownership.port import Ownership
+from lockstep.broker.peer import Peer
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
@@ -63,7 +63,7 @@ class RefusedPulls:
         if self._refused.has(key):
             self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
 
-    def bound(self, connection: Connection, now_ms: int) -> None:
+    def bound(self, connection: Peer, now_ms: int) -> None:
         """Called when a connection has become that of another client too."""
         for key in self._refused.keys_of(connection):
             self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
@@ -72,7 +72,7 @@ class RefusedPulls:
         """Answer the refused pulls whose wait time is over."""
         self._end(self._refused.sweep(now_ms, lambda *_: _NO_ARRIVALS))
 
-    def on_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: Peer) -> None:
         self._refused.on_closed(connection)
 
     def _denial(self, pull: HeldPull, now_ms: int) -> Denial | None:

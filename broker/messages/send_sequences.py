@@ -8,9 +8,9 @@ number 0; sends of an older generation are refused. RocketMQ has no such check (
 from itertools import islice
 from typing import Final
 
-from lockstep.broker.connection import Connection
+from lockstep.broker.peer import Peer
 
-__all__ = ["SendSequences", "Sequence"]
+__all__ = ["SendSequences", "Sequence", "SequenceKey"]
 
 IDLE_LIFE_MS: Final = 600_000
 _LOOKED_AT_MAX: Final = 1000
@@ -25,7 +25,7 @@ class Sequence:
 
     __slots__ = ("connection", "generation", "last_used_ms", "next_sequence")
 
-    def __init__(self, generation: int, connection: Connection) -> None:
+    def __init__(self, generation: int, connection: Peer) -> None:
         self.generation = generation
         self.next_sequence = 0
         self.connection = connection
@@ -43,9 +43,7 @@ class SendSequences:
     def __len__(self) -> int:
         return len(self._sequences)
 
-    def refusal(
-        self, key: SequenceKey, generation: int, sequence: int, connection: Connection, now_ms: int
-    ) -> str | None:
+    def refusal(self, key: SequenceKey, generation: int, sequence: int, connection: Peer, now_ms: int) -> str | None:
         """The reason why a numbered send must not be stored; None when it may. Call `stored` after storing it."""
         entry = self._sequences.get(key)
         if entry is None:
@@ -79,7 +77,7 @@ class SendSequences:
         if entry is not None and entry.generation == generation:
             entry.next_sequence = -1
 
-    def _begin(self, key: SequenceKey, generation: int, connection: Connection) -> Sequence:
+    def _begin(self, key: SequenceKey, generation: int, connection: Peer) -> Sequence:
         if len(self._sequences) >= self._count_max:
             self._evict()
         entry = self._sequences[key] = Sequence(generation, connection)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.answers import LockAnswer, Locked, LockOutcome
 from lockstep.broker.ownership.claim import Claim, Claiming
 from lockstep.broker.ownership.counts import LockCounts
 from lockstep.broker.ownership.denial import Act, Denial, Denials
 from lockstep.broker.ownership.journal import LockJournal
+from lockstep.broker.peer import Peer
 from lockstep.broker.sliced_work import SlicedWork
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
@@ -112,7 +112,7 @@ class Around(NamedTuple):
     log: EventLog
     end_of: Callable[[str, int], int]
     is_broadcasting: Callable[[str], bool]
-    tell_free: Callable[[Connection, str, tuple[MessageQueue, ...], bool], None]
+    tell_free: Callable[[Peer, str, tuple[MessageQueue, ...], bool], None]
     on_silent: Callable[[str, str, int], None]
 
 
@@ -143,7 +143,7 @@ class Ownership(ABC):
         self.denials = Denials()
         self.persistence: LockPersistence | None = None
         self.on_pullers_changed: Callable[[str, tuple[str, int], int], None] = lambda *_: None
-        self.on_bound: Callable[[Connection, int], None] = lambda *_: None
+        self.on_bound: Callable[[Peer, int], None] = lambda *_: None
 
     @abstractmethod
     def use(self, config: BrokerConfig) -> None:
@@ -152,11 +152,11 @@ class Ownership(ABC):
     # Locks ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def lock(self, asked: LockBatchBody, connection: Connection, now_ms: int, *, each: bool = False) -> Locked:
+    def lock(self, asked: LockBatchBody, connection: Peer, now_ms: int, *, each: bool = False) -> Locked:
         """Claim or renew queues. `each`: there is an answer for each queue also when all are renewed."""
 
     @abstractmethod
-    def unlock(self, asked: LockBatchBody, connection: Connection, now_ms: int) -> Sequence[LockAnswer]:
+    def unlock(self, asked: LockBatchBody, connection: Peer, now_ms: int) -> Sequence[LockAnswer]:
         """Release the queues that the client owns. Returns REFUSED for each of the others."""
 
     def _record(self, asked: LockBatchBody, answers: Sequence[LockAnswer], now_ms: int) -> None:
@@ -169,12 +169,12 @@ class Ownership(ABC):
     # Checks: each returns None where the sender may do it, else why not ----------------------------------------
 
     @abstractmethod
-    def deny(self, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
+    def deny(self, connection: Peer, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
         """May the sender do this now?"""
 
     @abstractmethod
     def deny_commit(
-        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
+        self, connection: Peer, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
     ) -> Denial | None:
         """May the sender store this offset?
 
@@ -188,17 +188,15 @@ class Ownership(ABC):
         """A commit that `deny_commit` allowed was stored."""
 
     @abstractmethod
-    def deny_reset(self, connection: Connection, claim: Claiming, now_ms: int) -> Denial | None:
+    def deny_reset(self, connection: Peer, claim: Claiming, now_ms: int) -> Denial | None:
         """May the sender move its own offset?"""
 
     @abstractmethod
-    def deny_reset_to(
-        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int
-    ) -> Denial | None:
+    def deny_reset_to(self, connection: Peer, claim: Claiming, offset: int, stored: int, now_ms: int) -> Denial | None:
         """May the owner, whom `deny_reset` has allowed, move it there?"""
 
     @abstractmethod
-    def begin_epoch(self, connection: Connection, claim: Claiming, now_ms: int) -> LockGrant | Denial:
+    def begin_epoch(self, connection: Peer, claim: Claiming, now_ms: int) -> LockGrant | Denial:
         """The owner has moved its offset: begin a new period of it."""
 
     @abstractmethod
@@ -206,7 +204,7 @@ class Ownership(ABC):
         """What `deny_held` will need of a pull that is held; None: nothing, because it will not be checked again."""
 
     @abstractmethod
-    def deny_held(self, connection: Connection, claim: Claim, now_ms: int) -> Denial | None:
+    def deny_held(self, connection: Peer, claim: Claim, now_ms: int) -> Denial | None:
         """May the sender of a held pull still pull? Not counted."""
 
     # Resets by an administrator --------------------------------------------------------------------------------
@@ -226,19 +224,19 @@ class Ownership(ABC):
     # Clients and connections -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def bind(self, connection: Connection, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None:
+    def bind(self, connection: Peer, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None:
         """A heartbeat says that this client, with these groups, speaks over the connection."""
 
     @abstractmethod
-    def client_left(self, consumer_group: str, client_id: str, connection: Connection, now_ms: int) -> None:
+    def client_left(self, consumer_group: str, client_id: str, connection: Peer, now_ms: int) -> None:
         """UNREGISTER_CLIENT came over the connection."""
 
     @abstractmethod
-    def on_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: Peer) -> None:
         """The connection is closed, or its client is silent for long."""
 
     @abstractmethod
-    def connection_ended(self, connection: Connection, now_ms: int) -> None:
+    def connection_ended(self, connection: Peer, now_ms: int) -> None:
         """Called after `on_closed`, with the time, when the connection is closed."""
 
     # Time ------------------------------------------------------------------------------------------------------

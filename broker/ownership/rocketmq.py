@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.answers import LockAnswer, Locked, LockOutcome
 from lockstep.broker.ownership.claim import Claim, Claiming
 from lockstep.broker.ownership.denial import Act, Denial, Reason
 from lockstep.broker.ownership.port import EXPIRED_AT_ONCE_MAX, Ownership
 from lockstep.broker.ownership.rocketmq_locks import RebalanceLockManager
+from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
@@ -39,7 +39,7 @@ class RocketMQOwnership(Ownership):
 
     # Locks ---------------------------------------------------------------------------------------------------
 
-    def lock(self, asked: LockBatchBody, connection: Connection, now_ms: int, *, each: bool = False) -> Locked:
+    def lock(self, asked: LockBatchBody, connection: Peer, now_ms: int, *, each: bool = False) -> Locked:
         # Nearly all requests only renew.
         if not each and self.table.renew_all(asked, now_ms):
             self.counts.outcomes[_RENEWED] += len(asked.mq_set)
@@ -48,7 +48,7 @@ class RocketMQOwnership(Ownership):
         self._record(asked, answers, now_ms)
         return Locked([answer.queue for answer in answers if answer.outcome.owned], answers)
 
-    def unlock(self, asked: LockBatchBody, connection: Connection, now_ms: int) -> Sequence[LockAnswer]:
+    def unlock(self, asked: LockBatchBody, connection: Peer, now_ms: int) -> Sequence[LockAnswer]:
         # Only the owner's request frees a queue; any other is ignored (wire.md 7.2).
         return self.table.unlock_batch(asked.consumer_group, asked.client_id, asked.mq_set, now_ms)
 
@@ -59,33 +59,31 @@ class RocketMQOwnership(Ownership):
 
     def use(self, config: BrokerConfig) -> None: ...
 
-    def deny(self, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
+    def deny(self, connection: Peer, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
         return None
 
     def deny_commit(
-        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
+        self, connection: Peer, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
     ) -> Denial | None:
         """Any value is stored, a lower one too (wire.md 8.2)."""
         return None
 
     def committed(self, claim: Claiming, now_ms: int, alone: bool) -> None: ...
 
-    def deny_reset(self, connection: Connection, claim: Claiming, now_ms: int) -> Denial | None:
+    def deny_reset(self, connection: Peer, claim: Claiming, now_ms: int) -> Denial | None:
         """RocketMQ has no such request."""
         return _NO_EPOCHS
 
-    def deny_reset_to(
-        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int
-    ) -> Denial | None:
+    def deny_reset_to(self, connection: Peer, claim: Claiming, offset: int, stored: int, now_ms: int) -> Denial | None:
         return _NO_EPOCHS
 
-    def begin_epoch(self, connection: Connection, claim: Claiming, now_ms: int) -> LockGrant | Denial:
+    def begin_epoch(self, connection: Peer, claim: Claiming, now_ms: int) -> LockGrant | Denial:
         return _NO_EPOCHS
 
     def claim_to_hold(self, claim: Claiming) -> Claim | None:
         return None
 
-    def deny_held(self, connection: Connection, claim: Claim, now_ms: int) -> Denial | None:
+    def deny_held(self, connection: Peer, claim: Claim, now_ms: int) -> Denial | None:
         return None
 
     def are_guarded(self, consumer_group: str, topic: str, queue_ids: Iterable[int], now_ms: int) -> bool:
@@ -94,10 +92,10 @@ class RocketMQOwnership(Ownership):
     def reset(self, consumer_group: str, topic: str, offsets: Mapping[int, int], now_ms: int) -> bool:
         return False
 
-    def bind(self, connection: Connection, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None: ...
-    def client_left(self, consumer_group: str, client_id: str, connection: Connection, now_ms: int) -> None: ...
-    def on_closed(self, connection: Connection) -> None: ...
-    def connection_ended(self, connection: Connection, now_ms: int) -> None: ...
+    def bind(self, connection: Peer, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None: ...
+    def client_left(self, consumer_group: str, client_id: str, connection: Peer, now_ms: int) -> None: ...
+    def on_closed(self, connection: Peer) -> None: ...
+    def connection_ended(self, connection: Peer, now_ms: int) -> None: ...
     def end_due(self, now_ms: int) -> None: ...
 
     def when_durable(

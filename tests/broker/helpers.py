@@ -8,6 +8,7 @@ from typing import Any
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.fronts.remoting.pull import wake_held_pulls
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -126,6 +127,7 @@ class Peer:
         self.log = RecordingLog()
         config = replace(BrokerConfig(), **settings)
         self.broker = broker or Broker(config, random.Random(7), self.log, NOW_MS)
+        self.broker.front = RemotingNotices()
         self.broker.catalog.on_topics_changed = self._on_topics_changed
         self.connection = connection or FakeConnection()
         self.now_ms = NOW_MS

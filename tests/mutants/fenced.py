@@ -17,7 +17,7 @@ DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
 DURABLE_ANSWER: Final = "lockstep.broker.fronts.remoting.durable_answer"
 OFFSET: Final = "lockstep.broker.fronts.remoting.offset"
 PULL: Final = "lockstep.broker.fronts.remoting.pull"
-SEND: Final = "lockstep.broker.fronts.remoting.send"
+APPEND: Final = "lockstep.broker.core.append"
 BROKER_OWNERSHIP: Final = "lockstep.broker.ownership.fenced.ownership"
 BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
 ORDERLY: Final = "lockstep.client.consumer.dispatch.orderly"
@@ -69,7 +69,7 @@ FENCED: Final = (
     Protection(
         "fence-dead-letter-epoch",
         "A dead letter of a period that another has followed is stored.",
-        edited(SEND, "_check_dead_letter", "check_owner(broker, connection, claim, Act.DEAD_LETTER, now_ms)", ""),
+        edited(APPEND, "_check_dead_letter", "check_owner(broker, peer, claim, Act.DEAD_LETTER, now_ms)", ""),
         ("tests/broker/ownership/test_fence_epochs.py",),
     ),
     Protection(

@@ -9,8 +9,8 @@ __all__ = ["SENDING"]
 
 # Modules
 BROKER_FIND_SENT: Final = "lockstep.broker.fronts.remoting.find_sent"
-SEND: Final = "lockstep.broker.fronts.remoting.send"
-SEND_TOGETHER: Final = "lockstep.broker.fronts.remoting.send_together"
+APPEND: Final = "lockstep.broker.core.append"
+SEND_TOGETHER: Final = "lockstep.broker.core.append_together"
 SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 BY_KEY: Final = "lockstep.client.consumer.dispatch.by_key"
 KEY_QUEUES: Final = "lockstep.client.consumer.cache.key_queues"
@@ -195,7 +195,7 @@ SENDING: Final = (
     Protection(
         "sends-of-one-queue",
         "The numbers of all queues of a producer are one sequence.",
-        edited(SEND, "send_message", "header.queue_id", "0"),
+        edited(APPEND, "_take_turn", "send.queue_id", "0"),
         ("tests/scenarios/producers/test_sends.py",),
     ),
     Protection(

@@ -71,6 +71,19 @@ def test_packages_are_imported_under_lockstep() -> None:
     assert not offences, report(offences)
 
 
+def test_the_core_of_the_broker_knows_no_front() -> None:
+    """What a broker does is written on plain values, so that each protocol may ask for it."""
+    fronts = ("broker.connection", "broker.fronts", "protocol.command", "protocol.headers", "remoting.connections")
+    offences = [
+        source.at(found.line, f"{source.path} must not import {found.module}; a front decodes, calls and encodes")
+        for source in modules().values()
+        for found in source.imports
+        if source.module.startswith("lockstep.broker.core.")
+        and found.module.removeprefix("lockstep.").startswith(fronts)
+    ]
+    assert not offences, report(offences)
+
+
 def test_protocol_is_pure() -> None:
     """protocol/ imports nothing that knows a clock, a socket, a file, a thread or a log."""
     offences = [

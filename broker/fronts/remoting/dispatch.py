@@ -35,7 +35,7 @@ from lockstep.broker.fronts.remoting.admin import (
 from lockstep.broker.fronts.remoting.in_steps import give_fields
 from lockstep.broker.fronts.remoting.name_server import admin as name_server_admin
 from lockstep.broker.fronts.remoting.name_server import route
-from lockstep.broker.fronts.remoting.refusal import Refusal
+from lockstep.broker.fronts.remoting.refusal import REFUSALS, code_of
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.request_body import check_body_length
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -154,6 +154,6 @@ def dispatch(
     check_body_length(command, server.config.structured_body_bytes_max)
     try:
         reply = handler(server, connection, command, now_ms)
-    except Refusal as refusal:
-        reply = command.reply(refusal.code, remark=str(refusal))
+    except REFUSALS as refusal:
+        reply = command.reply(code_of(refusal), remark=str(refusal))
     return give_fields(command, reply) if reply is not None else None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.fronts.remoting.refusal import Refusal
+from lockstep.broker.fronts.remoting.refusal import REFUSALS, Refusal, code_of
 from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
 from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -57,8 +57,8 @@ class _UnderWay:
         command = self._command
         try:
             self.reply = yield from answer
-        except Refusal as refusal:
-            self.reply = command.reply(refusal.code, remark=str(refusal))
+        except REFUSALS as refusal:
+            self.reply = command.reply(code_of(refusal), remark=str(refusal))
         except RemoteProtocolError as error:
             if not self.late:
                 # As if the handler had raised it.

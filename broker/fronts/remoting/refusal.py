@@ -1,14 +1,17 @@
-"""Refusal: an exception with the code and the remark of the reply; and common checks that raise it."""
+"""Refusal: an exception with the code and the remark of the reply; RocketMQ's codes of what the core refuses."""
+
+from collections.abc import Mapping
+from typing import Final
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.ownership.claim import Claiming
-from lockstep.broker.ownership.denial import Act, Denial
+from lockstep.broker.core.refused import Denied, Reason, Refused
+from lockstep.broker.ownership.denial import Denial
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import short_text
 
-__all__ = ["Refusal", "check_filters_by", "check_limit", "check_owner", "refuse_if"]
+__all__ = ["REFUSALS", "Refusal", "check_filters_by", "check_limit", "code_of", "refuse_if"]
 
 
 class Refusal(Exception):
@@ -17,6 +20,24 @@ class Refusal(Exception):
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
         self.code = code
+
+
+REFUSALS: Final = (Refusal, Refused)
+_CODES: Final[Mapping[Reason, ResponseCode]] = {
+    Reason.INVALID: ResponseCode.SYSTEM_ERROR,
+    Reason.NOT_PERMITTED: ResponseCode.NO_PERMISSION,
+    Reason.NO_TOPIC: ResponseCode.TOPIC_NOT_EXIST,
+    Reason.NO_GROUP: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    Reason.ILLEGAL_MESSAGE: ResponseCode.MESSAGE_ILLEGAL,
+    Reason.OUT_OF_SEQUENCE: ResponseCode.SEND_OUT_OF_SEQUENCE,
+}
+
+
+def code_of(refused: Refusal | Refused) -> ResponseCode:
+    """The code of the reply."""
+    if isinstance(refused, Refusal):
+        return refused.code
+    return refused.denial.code if isinstance(refused, Denied) else _CODES[refused.reason]
 
 
 def check_filters_by(config: BrokerConfig, expression_type: str | None) -> None:
@@ -39,8 +60,3 @@ def refuse_if(denial: Denial | None) -> None:
     """Raises Refusal for a denial of ownership."""
     if denial is not None:
         raise Refusal(denial.code, denial.remark)
-
-
-def check_owner(broker: Broker, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> None:
-    """Raises Refusal when another client owns the queue, or the epoch of the claim is over."""
-    refuse_if(broker.ownership.deny(connection, claim, act, now_ms))

@@ -7,9 +7,10 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.refusal import Refusal
-from lockstep.broker.fronts.remoting.send import refuse_unreadable, refused
-from lockstep.broker.fronts.remoting.send_target import SendTarget, send_target
+from lockstep.broker.core.send_target import SendTarget, send_target
+from lockstep.broker.fronts.remoting.notices import connection_of
+from lockstep.broker.fronts.remoting.refusal import REFUSALS, Refusal, code_of
+from lockstep.broker.fronts.remoting.send import limit_of_retries, refuse_unreadable, refused
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
@@ -43,12 +44,12 @@ def send_reply_message(
     """Forward the reply, and answer when the requesting client has accepted it or cannot be reached."""
     try:
         header = command.decode_header(_HEADERS[command.code])
-        target = send_target(broker, command, header, now_ms)
+        target = send_target(broker, header, now_ms, limit_of_retries(command, header.max_reconsume_times))
         record = _record(broker, connection, command, header, target, now_ms)
     except HeaderError as error:
         return refuse_unreadable(command, error)
-    except Refusal as why:
-        return refused(command, why.code, str(why))
+    except REFUSALS as why:
+        return refused(command, code_of(why), str(why))
     client_id = decode_properties(header.properties or "").get(names.REPLY_TO_CLIENT)
     peer = broker.members.producers.find(client_id) if client_id is not None else None
     if peer is None:
@@ -67,7 +68,7 @@ def send_reply_message(
     push = RemotingCommand(
         RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, _push_header(broker, connection, header, target, now_ms), command.body
     )
-    peer.request_then(push, _PUSH_TIMEOUT_MS, then)
+    connection_of(peer).request_then(push, _PUSH_TIMEOUT_MS, then)
     return None
 
 

@@ -4,9 +4,10 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.owner import check_owner
 from lockstep.broker.fronts.remoting.message import message_by_offset
-from lockstep.broker.fronts.remoting.refusal import Refusal, check_owner
-from lockstep.broker.fronts.remoting.send_target import limit_of_retries
+from lockstep.broker.fronts.remoting.refusal import Refusal
+from lockstep.broker.fronts.remoting.send import limit_of_retries
 from lockstep.broker.messages.delays.service import record_of
 from lockstep.broker.ownership.claim import Claim
 from lockstep.broker.ownership.denial import Act
@@ -47,7 +48,8 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
     properties[names.WAIT] = "false"
     properties[names.ORIGIN_MESSAGE_ID] = properties.get(names.ORIGIN_MESSAGE_ID) or message.offset_message_id
     # Step 5: the limit is in the request of newer clients, or else in the group.
-    limit = limit_of_retries(command, header.max_reconsume_times, group)
+    asked = limit_of_retries(command, header.max_reconsume_times)
+    limit = group.retry_max_times if asked is None else asked
     if message.reconsume_times >= limit or header.delay_level < 0:
         topic = broker.catalog.topics.ensure_dead_letter_topic(group.group_name, now_ms).topic_name
         # A dead-letter topic has one queue.

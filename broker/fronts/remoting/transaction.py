@@ -5,6 +5,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.message import message_by_id, message_by_offset
+from lockstep.broker.fronts.remoting.notices import connection_of
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.broker.messages.delays.service import record_of
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
@@ -20,7 +21,7 @@ from lockstep.protocol.messages.message import MessageExt, decode_messages, enco
 from lockstep.protocol.names import HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.store import Record, StoreFull
 
-__all__ = ["check_transactions", "end_transaction", "half_of", "resume_check"]
+__all__ = ["check_transactions", "end_transaction", "resume_check"]
 
 _COMMIT: Final = int(SysFlag.TRANSACTION_COMMIT)
 _ROLLBACK: Final = int(SysFlag.TRANSACTION_MASK)  # both bits
@@ -31,14 +32,6 @@ _DIGITS_MAX: Final = 10
 _CHECKED_AT_ONCE_MAX: Final = 200  # about ten milliseconds of work
 # RocketMQ's fileReservedTime, 72 h: older half messages are given up.
 _RETENTION_MS: Final = 72 * 3_600_000
-
-
-def half_of(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
-    """The topic and queue of a stored half message. Its properties keep its own; a delay is removed, as in Java."""
-    properties.pop(names.DELAY, None)
-    properties[names.REAL_TOPIC] = topic
-    properties[names.REAL_QID] = str(queue_id)
-    return HALF_TOPIC, 0
 
 
 # Commit and rollback ----------------------------------------------------------------------------------------------
@@ -211,7 +204,7 @@ def _check(broker: Broker, message: MessageExt, now_ms: int) -> None:
     )
     header = CheckTransactionStateRequestHeader(*half, unique_key, unique_key, offset_id)
     body = _as_sent(broker, record, properties, half)
-    connection.send_one_way(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, header, body))
+    connection_of(connection).send_one_way(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, header, body))
 
 
 def _as_sent(broker: Broker, record: Record, properties: dict[str, str], half: HalfMessage) -> bytes:

@@ -7,7 +7,10 @@ start of the broker.
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["HalfMessage", "HalfMessages"]
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.names import HALF_TOPIC
+
+__all__ = ["HalfMessage", "HalfMessages", "half_of"]
 
 
 class HalfMessage(NamedTuple):
@@ -82,3 +85,11 @@ def _next_round_ms(due_ms: int, now_ms: int, interval_ms: int) -> int:
     if late_ms < -interval_ms:
         return now_ms + interval_ms
     return due_ms + (max(0, late_ms // interval_ms) + 1) * interval_ms
+
+
+def half_of(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
+    """The topic and queue of a stored half message. Its properties keep its own; a delay is removed, as in Java."""
+    properties.pop(names.DELAY, None)
+    properties[names.REAL_TOPIC] = topic
+    properties[names.REAL_QID] = str(queue_id)
+    return HALF_TOPIC, 0

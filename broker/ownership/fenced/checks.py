@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.answers import FenceAnswer
 from lockstep.broker.ownership.claim import Claiming
 from lockstep.broker.ownership.denial import Act, Denial, Denials, Reason
 from lockstep.broker.ownership.fenced.locks import FencedLock, FencedLocks
 from lockstep.broker.ownership.fenced.states import LockState
 from lockstep.broker.ownership.port import Around
+from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.codes import ResponseCode
 from lockstep.remoting.limit_log import EventThrottle
@@ -62,7 +62,7 @@ class FenceChecks:
 
     # Checks --------------------------------------------------------------------------------------------------
 
-    def deny(self, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
+    def deny(self, connection: Peer, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
         """May the sender do this? Only pulls and resets need a lease that has not ended."""
         lock = self._find((claim.consumer_group, claim.topic, claim.queue_id))
         if (
@@ -78,7 +78,7 @@ class FenceChecks:
         return None if denial is None else self._counted(connection, claim, act, denial, now_ms)
 
     def deny_commit(
-        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
+        self, connection: Peer, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
     ) -> Denial | None:
         """May the sender store this offset?
 
@@ -101,23 +101,19 @@ class FenceChecks:
             denial = self._of_offset(claim, offset, stored, now_ms)
         return None if denial is None else self._counted(connection, claim, Act.COMMIT, denial, now_ms)
 
-    def deny_reset_to(
-        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int
-    ) -> Denial | None:
+    def deny_reset_to(self, connection: Peer, claim: Claiming, offset: int, stored: int, now_ms: int) -> Denial | None:
         """May the owner, whom `deny` has allowed, move its offset there? Back, and up to the end of the queue."""
         end = self._end_of(claim.topic, claim.queue_id)
         if offset <= end or offset == stored:
             return None
         return self._counted(connection, claim, Act.RESET, _beyond_end(claim, offset, end), now_ms)
 
-    def deny_held(self, connection: Connection, claim: Claiming, now_ms: int) -> Denial | None:
+    def deny_held(self, connection: Peer, claim: Claiming, now_ms: int) -> Denial | None:
         """As `deny`, for a pull that is held. Held pulls end with each change of owner, so that is not counted."""
         denial = self._of_owner(connection, claim, now_ms, needs_lease=True)
         return denial if denial is not None and self._refuses(claim) else None
 
-    def _of_owner(
-        self, connection: Connection, claim: Claiming, now_ms: int, *, needs_lease: bool = False
-    ) -> Denial | None:
+    def _of_owner(self, connection: Peer, claim: Claiming, now_ms: int, *, needs_lease: bool = False) -> Denial | None:
         group, topic, queue_id, epoch = claim.consumer_group, claim.topic, claim.queue_id, claim.lock_epoch
         if epoch is not None:
             answer = self._locks.check(
@@ -161,7 +157,7 @@ class FenceChecks:
         remark = f"{_name(claim)} is committed up to {stored}, and {offset} is lower; {_HOW_TO_RESET}"
         return Denial(Reason.BACKWARDS, ResponseCode.SYSTEM_ERROR, remark)
 
-    def _counted(self, connection: Connection, claim: Claiming, act: Act, denial: Denial, now_ms: int) -> Denial | None:
+    def _counted(self, connection: Peer, claim: Claiming, act: Act, denial: Denial, now_ms: int) -> Denial | None:
         """Count and log a denial. Returns it, unless the request is served with a warning."""
         refused = self._refuses(claim)
         counts = self._denials.refused if refused else self._denials.served
@@ -200,7 +196,7 @@ class FenceChecks:
         if alone and claim.lock_epoch is None:
             self._locks.committed(*_key(claim), now_ms)
 
-    def begin_epoch(self, connection: Connection, claim: Claiming, now_ms: int) -> LockGrant | Denial:
+    def begin_epoch(self, connection: Peer, claim: Claiming, now_ms: int) -> LockGrant | Denial:
         """Begin a new period of the owner that presents its epoch."""
         grant = self._locks.begin_epoch(
             claim.consumer_group,
@@ -271,16 +267,16 @@ class ResetMarks(dict[_QueueKey, tuple[int, int]]):
 class BoundClients:
     """Which clients speak over a connection: a request of an unmodified client does not name its sender.
 
-    Connection -> the pairs of consumer group and client id in its heartbeats, lock and unlock requests.
+    Peer -> the pairs of consumer group and client id in its heartbeats, lock and unlock requests.
 
     A connection has several pairs when its client has several groups, or when a proxy carries several clients.
     """
 
     def __init__(self) -> None:
-        self._pairs: dict[Connection, dict[tuple[str, str], None]] = {}
+        self._pairs: dict[Peer, dict[tuple[str, str], None]] = {}
         self._count = 0  # of all pairs
 
-    def bind(self, connection: Connection, consumer_group: str, client_id: str) -> bool:
+    def bind(self, connection: Peer, consumer_group: str, client_id: str) -> bool:
         """Add a pair. Returns whether it is new to the connection."""
         pairs = self._pairs.setdefault(connection, {})
         pair = (consumer_group, client_id)
@@ -294,8 +290,8 @@ class BoundClients:
         pairs[pair] = None
         return is_new
 
-    def has(self, connection: Connection, consumer_group: str, client_id: str) -> bool:
+    def has(self, connection: Peer, consumer_group: str, client_id: str) -> bool:
         return (consumer_group, client_id) in self._pairs.get(connection, ())
 
-    def on_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: Peer) -> None:
         self._count -= len(self._pairs.pop(connection, ()))

@@ -7,11 +7,11 @@ from typing import Final
 
 from sortedcontainers import SortedDict
 
-from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.fenced.period import FencedLock
 from lockstep.broker.ownership.fenced.states import LockState
 from lockstep.broker.ownership.fenced.waiters import QueueKey
 from lockstep.broker.ownership.port import KEPT_LIVES
+from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.locks import LockBatchBody
 
 __all__ = ["TAKEN_AT_ONCE_MAX", "DueLocks", "LockIndex"]
@@ -28,7 +28,7 @@ class LockIndex:
         self._of_group: dict[str, dict[QueueKey, FencedLock]] = {}
         self.find: Callable[[tuple[str, str, int]], FencedLock | None] = self._by_queue.get  # no call in Python
         self._by_age: OrderedDict[FencedLock, None] = OrderedDict()  # by last renewal, oldest first
-        self._by_connection: dict[Connection, dict[FencedLock, None]] = {}
+        self._by_connection: dict[Peer, dict[FencedLock, None]] = {}
         self._freed: OrderedDict[tuple[str, str, int], int] = OrderedDict()  # until when `was_freed` knows of it
 
     def __len__(self) -> int:
@@ -65,10 +65,10 @@ class LockIndex:
         locks = tuple(self._of_group.get(consumer_group, {}).values())
         return (lock.queue.topic for lock in locks if lock.is_live(now_ms))
 
-    def of_connection(self, connection: Connection) -> list[FencedLock]:
+    def of_connection(self, connection: Peer) -> list[FencedLock]:
         return list(self._by_connection.get(connection, ()))
 
-    def any_live(self, connection: Connection | None, consumer_group: str, now_ms: int) -> bool:
+    def any_live(self, connection: Peer | None, consumer_group: str, now_ms: int) -> bool:
         """Whether a lock of this group that was renewed over this connection still has an owner."""
         if connection is None:
             return False
@@ -92,7 +92,7 @@ class LockIndex:
         self._of_group.setdefault(lock.consumer_group, {})[lock.key] = lock
         self._by_age[lock] = None
 
-    def renew(self, locks: Iterable[FencedLock], connection: Connection, now_ms: int, lease_ms: int) -> None:
+    def renew(self, locks: Iterable[FencedLock], connection: Peer, now_ms: int, lease_ms: int) -> None:
         ends_ms, to_youngest = now_ms + lease_ms, self._by_age.move_to_end
         for lock in locks:
             lock.renewed_ms, lock.ends_ms, lock.lease_ms = now_ms, ends_ms, lease_ms
@@ -100,7 +100,7 @@ class LockIndex:
             if lock.connection is not connection:
                 self.connect(lock, connection)
 
-    def connect(self, lock: FencedLock, connection: Connection | None) -> None:
+    def connect(self, lock: FencedLock, connection: Peer | None) -> None:
         """Note the connection of the last grant or renewal."""
         if lock.connection is not None:
             of_connection = self._by_connection[lock.connection]

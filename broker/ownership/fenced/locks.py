@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.answers import FenceAnswer, LockAnswer, LockOutcome
 from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.fenced.index import DueLocks, LockIndex
@@ -16,6 +15,7 @@ from lockstep.broker.ownership.fenced.period import Epochs, FencedLock, FenceSet
 from lockstep.broker.ownership.fenced.states import TRANSITIONS, LockEvent, LockState
 from lockstep.broker.ownership.fenced.waiters import LockWaiters, QueueKey
 from lockstep.broker.ownership.port import KEPT_LIVES
+from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.store.format.lock_table import StoredLock
@@ -30,7 +30,7 @@ class _Asker(NamedTuple):
     consumer_group: str
     client_id: str
     fenced: bool
-    connection: Connection
+    connection: Peer
 
 
 class FencedLocks:
@@ -105,7 +105,7 @@ class FencedLocks:
         client_id: str,
         queues: Iterable[MessageQueue],
         epochs: Iterable[int] | None,
-        connection: Connection,
+        connection: Peer,
         now_ms: int,
     ) -> list[LockAnswer]:
         """Claim or renew. Returns one answer for each queue, in order.
@@ -120,7 +120,7 @@ class FencedLocks:
             for queue, epoch in zip(queues, itertools.repeat(0) if epochs is None else epochs, strict=False)
         ]
 
-    def renew_all(self, asked: LockBatchBody, connection: Connection, now_ms: int) -> bool:
+    def renew_all(self, asked: LockBatchBody, connection: Peer, now_ms: int) -> bool:
         """Renew all queues of a request, if the client has each under its epoch, faster; else change nothing."""
         locks = self._locks.held(asked, now_ms)
         if locks is not None:
@@ -234,7 +234,7 @@ class FencedLocks:
         queue: tuple[str, int],
         client_id: str,
         epoch: int,
-        connection: Connection,
+        connection: Peer,
         now_ms: int,
     ) -> LockGrant | FenceAnswer:
         """Renew the lock of the owner under a new epoch, for a reset of its own (RESET_OWN_OFFSET)."""
@@ -308,7 +308,7 @@ class FencedLocks:
         if lock is not None:
             self._move(lock, LockEvent.COMMIT, now_ms)
 
-    def connection_ended(self, connection: Connection, by_peer: bool, now_ms: int, at_most: int) -> tuple[int, bool]:
+    def connection_ended(self, connection: Peer, by_peer: bool, now_ms: int, at_most: int) -> tuple[int, bool]:
         """The lock delay begins for queues renewed over this connection; not when the broker decided on its end.
 
         Returns:
@@ -325,7 +325,7 @@ class FencedLocks:
                 self._watch(lock)
         return delayed_count, len(locks) > at_most
 
-    def client_left(self, consumer_group: str, client_id: str, connection: Connection, now_ms: int) -> None:
+    def client_left(self, consumer_group: str, client_id: str, connection: Peer, now_ms: int) -> None:
         """UNREGISTER_CLIENT over the connection of the last renewals: the client's queues are free at once."""
         for lock in self._locks.of_connection(connection):
             if lock.consumer_group == consumer_group and lock.client_id == client_id:

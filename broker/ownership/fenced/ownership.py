@@ -5,7 +5,6 @@ from functools import partial
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.answers import LockAnswer, Locked, LockOutcome
 from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.claim import Claim, Claiming
@@ -14,6 +13,7 @@ from lockstep.broker.ownership.fenced.checks import FenceChecks
 from lockstep.broker.ownership.fenced.locks import FencedLock, FencedLocks, FenceSettings
 from lockstep.broker.ownership.fenced.notices import LockNotices
 from lockstep.broker.ownership.port import EXPIRED_AT_ONCE_MAX, Around, Ownership
+from lockstep.broker.peer import Peer
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant
 from lockstep.protocol.model import MessageQueue
@@ -47,7 +47,7 @@ class FencedOwnership(Ownership):
         self.checks = FenceChecks(self.table, around, config.fence_legacy, self.denials)
         self._notices = LockNotices(self.table, around)
         self._around = around
-        self._looked: set[tuple[Connection, str, str]] = set()  # at `_looked_ms`, for silent clients
+        self._looked: set[tuple[Peer, str, str]] = set()  # at `_looked_ms`, for silent clients
         self._looked_ms = 0
         self.table.on_owner_changed = self.owner_changed
         self.table.on_removed = self._removed
@@ -57,7 +57,7 @@ class FencedOwnership(Ownership):
 
     # Locks ---------------------------------------------------------------------------------------------------
 
-    def lock(self, asked: LockBatchBody, connection: Connection, now_ms: int, *, each: bool = False) -> Locked:
+    def lock(self, asked: LockBatchBody, connection: Peer, now_ms: int, *, each: bool = False) -> Locked:
         group, client_id, queues, epochs = asked
         # First the client of this connection, then its locks: the end of the connection begins their lock delay.
         self.bind(connection, client_id, (group,), now_ms)
@@ -73,7 +73,7 @@ class FencedOwnership(Ownership):
         given = [answer.grant.epoch for answer in answers if answer.grant is not None]
         return Locked(owned, answers, given, self.table.lease_ms)
 
-    def unlock(self, asked: LockBatchBody, connection: Connection, now_ms: int) -> Sequence[LockAnswer]:
+    def unlock(self, asked: LockBatchBody, connection: Peer, now_ms: int) -> Sequence[LockAnswer]:
         """Only those under the epochs of the request."""
         group, client_id, queues, epochs = asked
         self.bind(connection, client_id, (group,), now_ms)
@@ -81,11 +81,11 @@ class FencedOwnership(Ownership):
 
     # Checks --------------------------------------------------------------------------------------------------
 
-    def deny(self, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
+    def deny(self, connection: Peer, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
         return self.checks.deny(connection, claim, act, now_ms)
 
     def deny_commit(
-        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
+        self, connection: Peer, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
     ) -> Denial | None:
         return self.checks.deny_commit(connection, claim, offset, stored, now_ms, alone)
 
@@ -94,21 +94,19 @@ class FencedOwnership(Ownership):
         if claim.lock_epoch is None or self.checks.resets:
             self.checks.committed(claim, now_ms, alone)
 
-    def deny_reset(self, connection: Connection, claim: Claiming, now_ms: int) -> Denial | None:
+    def deny_reset(self, connection: Peer, claim: Claiming, now_ms: int) -> Denial | None:
         return self.checks.deny(connection, claim, Act.RESET, now_ms)
 
-    def deny_reset_to(
-        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int
-    ) -> Denial | None:
+    def deny_reset_to(self, connection: Peer, claim: Claiming, offset: int, stored: int, now_ms: int) -> Denial | None:
         return self.checks.deny_reset_to(connection, claim, offset, stored, now_ms)
 
-    def begin_epoch(self, connection: Connection, claim: Claiming, now_ms: int) -> LockGrant | Denial:
+    def begin_epoch(self, connection: Peer, claim: Claiming, now_ms: int) -> LockGrant | Denial:
         return self.checks.begin_epoch(connection, claim, now_ms)
 
     def claim_to_hold(self, claim: Claiming) -> Claim | None:
         return Claim(claim.consumer_group, claim.topic, claim.queue_id, claim.lock_epoch, claim.lock_client_id)
 
-    def deny_held(self, connection: Connection, claim: Claim, now_ms: int) -> Denial | None:
+    def deny_held(self, connection: Peer, claim: Claim, now_ms: int) -> Denial | None:
         return self.checks.deny_held(connection, claim, now_ms)
 
     # Resets by an administrator --------------------------------------------------------------------------------
@@ -165,29 +163,29 @@ class FencedOwnership(Ownership):
 
     # Clients and connections -----------------------------------------------------------------------------------
 
-    def bind(self, connection: Connection, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None:
+    def bind(self, connection: Peer, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None:
         is_new = False
         for group in consumer_groups:
             is_new |= self.checks.clients.bind(connection, group, client_id)
         if is_new:
             self.on_bound(connection, now_ms)
 
-    def client_left(self, consumer_group: str, client_id: str, connection: Connection, now_ms: int) -> None:
+    def client_left(self, consumer_group: str, client_id: str, connection: Peer, now_ms: int) -> None:
         self.table.client_left(consumer_group, client_id, connection, now_ms)
 
-    def on_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: Peer) -> None:
         self.checks.clients.on_closed(connection)
 
-    def connection_ended(self, connection: Connection, now_ms: int) -> None:
+    def connection_ended(self, connection: Peer, now_ms: int) -> None:
         """Lock delays begin if the peer ended the connection. Some thousands of locks end in steps, all as of now."""
         if self._end_some(connection, now_ms):
             self._around.work.start(("locks of", connection), self._end_rest(connection, now_ms))
 
-    def _end_rest(self, connection: Connection, now_ms: int) -> Steps:
+    def _end_rest(self, connection: Peer, now_ms: int) -> Steps:
         while self._end_some(connection, now_ms):
             yield None
 
-    def _end_some(self, connection: Connection, now_ms: int) -> bool:
+    def _end_some(self, connection: Peer, now_ms: int) -> bool:
         """Returns whether the connection has more locks."""
         by_peer = connection.ended_by_peer
         delayed_count, has_more = self.table.connection_ended(connection, by_peer, now_ms, _ENDED_AT_ONCE_MAX)

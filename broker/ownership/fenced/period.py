@@ -2,10 +2,10 @@
 
 from typing import Final, NamedTuple
 
-from lockstep.broker.connection import Connection
 from lockstep.broker.ownership.changes import ChangeCause, OwnerChange
 from lockstep.broker.ownership.fenced.states import LockState
 from lockstep.broker.ownership.fenced.waiters import QueueKey
+from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch
 from lockstep.store.format.lock_table import StoredLock
@@ -87,7 +87,7 @@ class FencedLock:
         self.state = LockState.HELD
         self.renewed_ms = now_ms
         self.ends_ms = now_ms + begun.lease_ms
-        self.connection: Connection | None = None
+        self.connection: Peer | None = None
         self.watched: tuple[int, int] | None = None
 
     @property

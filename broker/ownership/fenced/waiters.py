@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from lockstep.broker.connection import Connection
+from lockstep.broker.peer import Peer
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["LockWaiters", "QueueKey", "Woken"]
@@ -13,14 +13,14 @@ _LOOKED_A_STEP: Final = 500
 
 QueueKey = tuple[str, int]  # topic and queue id
 _Place = tuple[str, QueueKey]
-_Waiting = dict[Connection, tuple[MessageQueue, bool]]  # the queue, and whether the claim had an epoch
+_Waiting = dict[Peer, tuple[MessageQueue, bool]]  # the queue, and whether the claim had an epoch
 
 
 class Woken(NamedTuple):
     """Queues of a group that are free, for one connection that waits for them. `fenced`: its claims had epochs."""
 
     consumer_group: str
-    connection: Connection
+    connection: Peer
     fenced: bool
     queues: tuple[MessageQueue, ...]
 
@@ -35,7 +35,7 @@ class LockWaiters:
         self._count_max = count_max
         self._count = 0
         self._waiting: dict[_Place, _Waiting] = {}
-        self._places: dict[Connection, set[_Place]] = {}
+        self._places: dict[Peer, set[_Place]] = {}
         self._woken: OrderedDict[_Place, _Waiting] = OrderedDict()  # they may also wait again
 
     @property
@@ -45,7 +45,7 @@ class LockWaiters:
     def count(self, consumer_group: str, key: QueueKey) -> int:
         return len(self._waiting.get((consumer_group, key), ()))
 
-    def add(self, consumer_group: str, queue: MessageQueue, connection: Connection, *, fenced: bool) -> None:
+    def add(self, consumer_group: str, queue: MessageQueue, connection: Peer, *, fenced: bool) -> None:
         place = (consumer_group, (queue.topic, queue.queue_id))
         waiting = self._waiting.get(place)
         if waiting is not None and connection in waiting:
@@ -56,13 +56,13 @@ class LockWaiters:
         self._places.setdefault(connection, set()).add(place)
         self._count += 1
 
-    def drop(self, consumer_group: str, key: QueueKey, connection: Connection) -> None:
+    def drop(self, consumer_group: str, key: QueueKey, connection: Peer) -> None:
         """The connection has the queue now."""
         place = (consumer_group, key)
         if connection in self._waiting.get(place, ()):
             self._remove(place, connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: Peer) -> None:
         """The connection ended."""
         for place in self._places.pop(connection, ()):
             if connection in self._waiting.get(place, ()):
@@ -71,19 +71,19 @@ class LockWaiters:
             if woken.pop(connection, None) is not None and not woken:
                 del self._woken[place]
 
-    def _remove(self, place: _Place, connection: Connection) -> None:
+    def _remove(self, place: _Place, connection: Peer) -> None:
         self._stop_waiting(place, connection)
         if connection not in self._woken.get(place, ()):
             self._leave(place, connection)
 
-    def _stop_waiting(self, place: _Place, connection: Connection) -> None:
+    def _stop_waiting(self, place: _Place, connection: Peer) -> None:
         self._count -= 1
         waiting = self._waiting[place]
         del waiting[connection]
         if not waiting:
             del self._waiting[place]
 
-    def _leave(self, place: _Place, connection: Connection) -> None:
+    def _leave(self, place: _Place, connection: Peer) -> None:
         places = self._places[connection]
         places.discard(place)
         if not places:
@@ -105,7 +105,7 @@ class LockWaiters:
 
     def take(self) -> Generator[None, None, list[Woken]]:
         """In steps. Who is woken meanwhile is told with the next `take`."""
-        woken: dict[tuple[str, Connection, bool], dict[MessageQueue, None]] = {}
+        woken: dict[tuple[str, Peer, bool], dict[MessageQueue, None]] = {}
         left = len(self._woken)
         looked_count = 0
         while left and self._woken:

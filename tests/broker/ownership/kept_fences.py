@@ -7,6 +7,7 @@ from typing import Any, Final
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
+from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.ownership.fenced.locks import FencedLocks
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
@@ -55,6 +56,7 @@ class KeptFences:
     async def _start(self) -> None:
         runtime = self.runtime
         self.broker = Broker(self.config, random.Random(1), self.log, runtime.now_ms(), runtime.storage)
+        self.broker.front = RemotingNotices()
         assert self.broker.durable is not None
         self._connections.clear()
         self._durable = DurableReplies(runtime, self.broker, self.broker.durable, lambda: None)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from lockstep.broker.fronts.remoting.notices import connection_of
 from lockstep.client import LockLostError, MessageQueue
 from lockstep.order import Cause
 from lockstep.protocol.bodies.codec import encode_body
@@ -359,7 +360,8 @@ async def test_a_notice_of_another_group_is_ignored(cluster: Cluster) -> None:
     await cluster.at(5_000)
     asked = len(cluster.request_log.of("c1", "LOCK_BATCH_MQ"))
     [queue] = [queue for queue in consumer.assigned_queues if queue.topic == TOPIC]
-    [endpoint] = cluster.core().members.consumers.groups["tower"].channels
+    [peer] = cluster.core().members.consumers.groups["tower"].channels
+    endpoint = connection_of(peer)
     for group in ("other", "tower"):
         body = encode_body(LocksReleasedBody(group, (queue,)), endpoint.serialize_type)
         endpoint.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))

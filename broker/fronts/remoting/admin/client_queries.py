@@ -8,7 +8,9 @@ from lockstep.broker.catalog.members import ClientChannel
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.message import message_by_id
+from lockstep.broker.fronts.remoting.notices import connection_of
 from lockstep.broker.fronts.remoting.refusal import Refusal
+from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.rows import BODY_ROWS_BYTES_MAX
@@ -96,7 +98,7 @@ def _find(broker: Broker, group: str, client_id: str | None) -> tuple[Connection
     members = broker.members.consumers.groups.get(group)
     for peer, channel in members.channels.items() if members is not None else ():
         if channel.client_id == client_id:
-            return peer, channel
+            return connection_of(peer), channel
     raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
 
 
@@ -158,7 +160,7 @@ def consumer_status(
 
 
 def _ask_all(
-    asked: dict[Connection, str],
+    asked: dict[Peer, str],
     header: tuple[Any, ...],
     tables: dict[str, dict[MessageQueue, int]],
     finish: Callable[[], None],
@@ -187,4 +189,4 @@ def _ask_all(
         finish()
     for peer, client_id in asked.items():
         request = RemotingCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
-        peer.request_then(request, _STATUS_TIMEOUT_MS, partial(then, client_id))
+        connection_of(peer).request_then(request, _STATUS_TIMEOUT_MS, partial(then, client_id))

@@ -9,6 +9,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
+from lockstep.broker.peer import Peer
 from lockstep.broker.request_body import read_body
 from lockstep.protocol.bodies import client as client_bodies
 from lockstep.protocol.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo
@@ -161,7 +162,7 @@ def producers(broker: Broker, connection: Connection, command: RemotingCommand, 
 class _Producers(NamedTuple):
     """A row of a ProducerTable, read when the row is encoded."""
 
-    channels: Mapping[Connection, ClientChannel]
+    channels: Mapping[Peer, ClientChannel]
 
     def to_wire(self) -> list[dict[str, Any]]:
         return [
@@ -172,7 +173,7 @@ class _Producers(NamedTuple):
         ]
 
 
-def _shown(peer: Connection, channel: ClientChannel) -> client_bodies.Connection:
+def _shown(peer: Peer, channel: ClientChannel) -> client_bodies.Connection:
     return client_bodies.Connection(channel.client_id, peer.address, _language(channel), channel.version)
 
 

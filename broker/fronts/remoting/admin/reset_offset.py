@@ -12,6 +12,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps
+from lockstep.broker.fronts.remoting.notices import connection_of
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.protocol.bodies.client import queues_with_offsets
 from lockstep.protocol.bodies.queue_tables import queue_table
@@ -67,8 +68,9 @@ def _reset(
         if channel.version < _RESET_VERSION:
             remark = f"the client does not support this feature. version={channel.version}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        data = yield from bodies.get(peer.serialize_type, for_cpp=command.language == _CPP)
-        peer.send_one_way(RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push_header, data))
+        client = connection_of(peer)
+        data = yield from bodies.get(client.serialize_type, for_cpp=command.language == _CPP)
+        client.send_one_way(RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push_header, data))
         written_bytes += len(data)
         if written_bytes > _WRITTEN_A_STEP:
             written_bytes = 0
