@@ -45,8 +45,9 @@ def test_where_offsets_go() -> None:
     for wrong in ("", "yesterday", "-5"):
         with pytest.raises(HTTPException, match="400"):
             target_of({**WHERE, "to": "time", "at": wrong})
-    with pytest.raises(LocalProtocolError):
-        target_of({"group": "no such group", "topic": "orders"})
+    for names in ({"group": "no such group", "topic": "orders"}, {"group": "shop", "topic": "no such topic"}):
+        with pytest.raises(LocalProtocolError):
+            target_of(names)
 
 
 async def test_no_broker_answers() -> None:
@@ -179,6 +180,13 @@ async def test_a_lock_that_stays_is_not_said_to_be_released(locks: Locks, monkey
     page = await ask(make_console(admin=locks), "/release", method="POST", headers=OWN, body=RELEASE + b"&epoch=0-7")
     assert len(locks.asked) == 1
     assert "The lock is released." not in page.text
+
+
+async def test_a_page_of_no_group_is_an_error(locks: Locks) -> None:
+    """A name that no group can have is not asked for."""
+    locks.rows = (held(7),)
+    page = await ask(make_console(admin=locks), "/release?group=no+such&topic=orders&broker=broker-a&queue=0")
+    assert page.status == 400
 
 
 @by_row("fields", [b"&epoch=", b"&epoch=x", b"", b"&epoch=0-7&queue=x", b"&epoch=0-7&group=no such group"])

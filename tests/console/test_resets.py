@@ -163,3 +163,11 @@ async def test_a_broker_that_may_still_do_it() -> None:
     page = await reset(StopsMeanwhile())
     assert "Done on broker-a. The offsets are stored." in page.text
     assert "broker-b did not answer within 0.5 s. It may still make the change when it goes on" in page.text
+
+
+async def test_a_form_without_a_target_moves_nothing() -> None:
+    """The reader has not said where the offsets go."""
+    admin = Brokers()
+    body = b"token=token&group=shop&topic=orders"
+    answer = await ask(make_console(admin=admin), "/reset", method="POST", headers=OWN, body=body)
+    assert (answer.status, admin.stored) == (400, {})

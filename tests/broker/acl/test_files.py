@@ -7,6 +7,7 @@ import pytest
 from lockstep.broker.acl.changes import delete_account, put_account, set_white_addresses
 from lockstep.broker.acl.errors import RuleError
 from lockstep.broker.acl.files import AclFiles
+from lockstep.broker.acl.permissions import PUB
 from lockstep.remoting.host.os_storage import OsStorage
 from tests.broker.acl.accounts import RULES, files, rules_file
 from tests.remoting.helpers import RecordingLog
@@ -112,6 +113,25 @@ def test_a_change_keeps_what_others_wrote(tmp_path: Path) -> None:
     assert "account9" in last.rules.accounts
     assert not {"account1", "account8"} & set(last.rules.accounts)
     assert last.rules.white_addresses[0]("10.1.1.1")
+
+
+def test_a_deletion_keeps_what_others_wrote(tmp_path: Path) -> None:
+    """It begins with the file as it is now, not as this broker read it last."""
+    first = files(tmp_path)
+    second = AclFiles(OsStorage(), first.path, RecordingLog())
+    put_account(first, {"accessKey": "account8", "secretKey": "secret-8888"}, 1)
+    assert delete_account(second, "account1", 2)
+    assert set(AclFiles(OsStorage(), first.path, RecordingLog()).rules.accounts) == {"adminadmin", "account8"}
+
+
+def test_the_first_account_of_a_file_and_empty_fields(tmp_path: Path) -> None:
+    """A file may have white addresses alone. A field without a value keeps what is there; keys of seven are enough."""
+    found = files(tmp_path, "globalWhiteRemoteAddresses: [10.9.9.1]")
+    keys = {"accessKey": "account", "secretKey": "secret7"}
+    put_account(found, {**keys, "whiteRemoteAddress": "10.1.1.1", "topicPerms": ["T=PUB"]}, 1)
+    put_account(found, {**keys, "whiteRemoteAddress": "", "topicPerms": None, "admin": True}, 2)
+    account = found.rules.accounts["account"]
+    assert (account.admin, account.resources, account.fits_address("10.1.1.1")) == (True, {"T": PUB}, True)
 
 
 def test_a_change_does_not_replace_a_bad_file(tmp_path: Path) -> None:

@@ -34,6 +34,17 @@ def test_defaults() -> None:
     assert parse_file(b"").accounts == ()
 
 
+def test_what_is_just_allowed() -> None:
+    """Keys of seven characters; "==" in a permission, as in RocketMQ; a version that is none counts as 0."""
+    file = parse_file(
+        b"accounts: [{accessKey: account, secretKey: secret7, topicPerms: [a==PUB, b=SUB|PUB]}]\n"
+        b"dataVersion: [7, {counter: x, timestamp: 5}]"
+    )
+    (account,) = file.accounts
+    assert account.resources == {"a": PUB, "b": PUB | SUB}
+    assert (file.counter, file.changed_ms) == (0, 5)
+
+
 @by_row(
     "text, says",
     [

@@ -284,14 +284,27 @@ async def test_a_message_with_many_properties_leaves_alone(cluster: Cluster, pro
     assert len(stored(cluster)) == 8
 
 
+@playing(compress_msg_body_over_howmuch=0)
+async def test_long_properties_make_no_delayed_message_one_of_a_frame(
+    cluster: Cluster, producer: Producer, seen: Seen
+) -> None:
+    """Neither many properties nor long ones change that it leaves alone; a plain message with a long one need not."""
+    long = {"name": "v" * 4 * PROPERTIES_MAX}
+    plain = [producer.send(message(str(i), properties=long)) for i in range(5)]
+    await outcomes([*plain, producer.send(message("late", properties=long, delay_level=1))])
+    assert seen.sends == [(ALONE, 1), (TOGETHER, 4), (ALONE, 1)]
+
+
 @playing(linger_ms=5000, send_together_max=3)
 async def test_a_short_timeout_leaves_time_for_the_answer(cluster: Cluster, producer: Producer, seen: Seen) -> None:
     """A send lingers for half of its timeout at most, also when a timer of a longer wait is set."""
     loop = asyncio.get_running_loop()
-    await outcomes([producer.send(message(str(i))) for i in range(3)])
+    full = [producer.send_async(message(str(i))) for i in range(3)]
     began = loop.time()
     await producer.send(message("late"), timeout_ms=100)
     assert loop.time() - began < 0.1
+    await asyncio.gather(*full)
+    assert seen.sends == [(TOGETHER, 3), (ALONE, 1)]
 
 
 @playing(credentials=Credentials("account1", "secret-1234"))
