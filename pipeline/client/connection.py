@@ -43,7 +43,7 @@ class Wire:
         settings = EndpointSettings(server=False, offer=offer, credentials=credentials)
         self._connection: RemotingConnection[int] = RemotingConnection(settings, secrets.token_hex(_SESSION_BYTES))
         if offer is None:
-            self._connection.serialize_type = serialize_type
+            self._connection.agreement.serialize_type = serialize_type
         self._number = 0
         self._names: dict[int, str] = {}  # requests without a reply yet
         self._replies: dict[int, RemotingCommand] = {}
@@ -63,7 +63,7 @@ class Wire:
     @property
     def agreed(self) -> bool:
         """The peer agreed on an encoding, so it is one of ours."""
-        return self._connection.agreed
+        return self._connection.agreement.agreed
 
     def close(self) -> None:
         self.closed = True

@@ -8,24 +8,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from lockstep.protocol.codecs.base import ExtValue
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType, request_name
-from lockstep.protocol.command import RUN_FIELD, SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
+from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.signature import ONCE, Credentials, sign
+from lockstep.remoting.connections.agreement import Agreement
 from lockstep.remoting.connections.connection_states import (
     CLIENT_FLOW,
     LIFE,
-    OUR_OFFER,
-    PEER_OFFER,
     REQUEST,
     SERVER_FLOW,
     Event,
     Flow,
     Life,
     OurOffer,
-    PeerOffer,
     Request,
 )
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestTimeout
@@ -35,17 +32,14 @@ __all__ = ["Ended", "EndpointSettings", "RemotingConnection"]
 W = TypeVar("W")  # what the caller keeps for a request until it ends
 
 _REPLY: Final = int(RemotingFlag.REPLY)
-_TOGETHER: Final = int(RemotingFlag.TOGETHER)
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
 # Java reads an opaque as a signed int.
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 # Up to this size, one copy is cheaper than one more buffer in a writev.
 _JOIN_BYTES_MAX: Final = 16 * 1024
-_AGREEABLE: Final = {serialize_type.name: serialize_type for serialize_type in SerializeType}
 # Looked up once: a look-up in an enum costs as much as a call, and these are needed for every request.
 _OPEN: Final = Life.OPEN
 _OFFER_DUE: Final = OurOffer.DUE
-_MAY_BE_OURS: Final = (OurOffer.DUE, OurOffer.MADE, OurOffer.ACCEPTED)  # the peer, until it declines
 _ANSWERED: Final = REQUEST[Request.WAITING][Event.REPLY]
 _WRITE_PAUSED: Final = (Flow.WAITING_FOR_PEER, Flow.WAITING_FOR_BOTH, Flow.READING_ONLY)
 _WAITING_FOR_TURN: Final = (Flow.WAITING_FOR_TURN, Flow.WAITING_FOR_BOTH)
@@ -118,48 +112,52 @@ def _joined(head: bytes, body: bytes) -> tuple[bytes, ...]:
     return (head + body,) if len(body) <= _JOIN_BYTES_MAX else (head, body)
 
 
+class BackPressure:
+    """What a connection waits for before it handles more frames: for the peer to read, for its turn, or for both.
+
+    Args:
+        server: a client goes on, or the two would wait for each other.
+    """
+
+    def __init__(self, *, server: bool) -> None:
+        self._table = SERVER_FLOW if server else CLIENT_FLOW
+        self.flow = Flow.READING
+        self.write_paused = False
+        self.waits_for_turn = False
+
+    def change(self, event: Event) -> None:
+        self.flow = flow = self._table[self.flow][event]
+        self.write_paused = flow in _WRITE_PAUSED
+        self.waits_for_turn = flow in _WAITING_FOR_TURN
+
+
 class RemotingConnection(Generic[W]):
-    """`agreed` says that both ends use Lockstep's own features; `serialize_type` is that of our next request.
+    """The frames, the requests that wait for replies, and the life of one connection.
 
-    `peer_together`: the peer said that it takes many sends or commits in one frame.
-    `peer_run`: which run of its log the peer said that this is; 0: it did not say.
-
-    `ended_by_peer`: the peer ended or reset the connection, before this end closed it or the network gave it up.
-
-    `handling` says whether `events` hands out what arrived. `decoder` holds the bytes that wait.
+    Attributes:
+        agreement: what both ends agreed on.
+        pressure: what it waits for.
+        ended_by_peer: the peer ended or reset the connection, before this end closed it or the network gave it up.
+        handling: `events` hands out what arrived.
+        decoder: it holds the bytes that wait.
     """
 
     def __init__(self, settings: EndpointSettings, session: str = "") -> None:
         """`session` names this connection in signed requests."""
-        offer = settings.offer
         self._signer = _Signer(settings.credentials, session) if settings.credentials is not None else None
         self._idle_close_ms = settings.idle_close_ms
-        self._flow_table = SERVER_FLOW if settings.server else CLIENT_FLOW
-        self._offer = offer
-        self._together = settings.together
-        self._run = settings.run
-        self._our_offer = OurOffer.NONE if offer is None else OurOffer.DUE
-        self._offered_opaque: int | None = None  # until its offer is settled
-        self._peer_offer = PeerOffer.NONE
-        self._owed_echo: tuple[int, str] | None = None  # the opaque and the encoding of the peer's offer
+        self.agreement = Agreement(settings.offer, together=settings.together, run=settings.run)
+        self.pressure = BackPressure(server=settings.server)
         self._waiting: dict[int, tuple[W, int, int, int]] = {}  # waiter, deadline_ms, code, timeout_ms; by opaque
         self._opaque = 0
         self._traffic_ms = 0
         self.decoder = FrameDecoder(settings.frame_bytes_max, settings.header_bytes_max)
         self.life = Life.NEW
-        self.flow = Flow.READING
         self.frames_handled = 0
         self.handling = False
-        self.write_paused = False
-        self.waits_for_turn = False
         self.close_reason = ""
         self.address = "?"
-        self.agreed = False
-        self.peer_together = False
-        self.peer_run = 0
         self.ended_by_peer = False
-        # Every RocketMQ server reads binary headers. MSGPACK ones are for peers that agreed.
-        self.serialize_type: int = offer if offer == SerializeType.ROCKETMQ else SerializeType.JSON
 
     # Bytes in, events out ------------------------------------------------------------------------------------
 
@@ -178,19 +176,20 @@ class RemotingConnection(Generic[W]):
             FrameError: The bytes can never be a frame. The connection is aborted then.
             HeaderError: A header cannot be read. Likewise.
         """
+        agreement = self.agreement
         try:
             for frame in self.decoder.frames() if self.handling else ():
                 self.frames_handled += 1
                 command = decode_command(frame)
                 if command.flag & _REPLY:
-                    if command.opaque == self._offered_opaque:
-                        self._settle_offer(command)
+                    if command.opaque == agreement.offered_opaque:
+                        agreement.settle(command)
                     entry = self._waiting.pop(command.opaque, None)
                     if entry is not None:
                         yield Ended(_ANSWERED, entry[0], command)
                 else:
                     if command.ext_fields and SERIALIZE_FIELD in command.ext_fields:
-                        self._take_offer(command)
+                        agreement.take(command)
                     yield command
                 if not self.handling:
                     return
@@ -210,17 +209,15 @@ class RemotingConnection(Generic[W]):
         if self.life is not _OPEN:
             raise self.lost_error()
         self._opaque = opaque = (self._opaque + 1) & _OPAQUE_MASK
-        offering = self._our_offer is _OFFER_DUE
-        if offering and self._offer is not None:
-            command.ext_fields = {**(command.ext_fields or {}), SERIALIZE_FIELD: self._offer.name}
+        agreement = self.agreement
+        offering = agreement.ours is _OFFER_DUE and agreement.offer_in(command)
         command.opaque = opaque
-        command.serialize_type = self.serialize_type
+        command.serialize_type = agreement.serialize_type
         if self._signer is not None:
-            self._signer.sign(command, now_ms, once=self._our_offer in _MAY_BE_OURS)
+            self._signer.sign(command, now_ms, once=agreement.may_be_ours)
         head = encode_command(command)
         if offering:
-            self._our_offer = OUR_OFFER[self._our_offer][Event.OFFER_SENT]
-            self._offered_opaque = opaque
+            agreement.offer_sent(opaque)
         self._waiting[opaque] = (waiter, now_ms + timeout_ms, command.code, timeout_ms)
         self._traffic_ms = now_ms
         return _joined(head, command.body)
@@ -229,26 +226,17 @@ class RemotingConnection(Generic[W]):
         """The bytes of a request that wants no reply. Raises LocalProtocolError for a frame over the limit."""
         command.flag |= _ONE_WAY
         self._opaque = command.opaque = (self._opaque + 1) & _OPAQUE_MASK
-        command.serialize_type = self.serialize_type
+        command.serialize_type = self.agreement.serialize_type
         self._traffic_ms = now_ms
         if self._signer is not None:
-            self._signer.sign(command, now_ms, once=self._our_offer in _MAY_BE_OURS)
+            self._signer.sign(command, now_ms, once=self.agreement.may_be_ours)
         return _joined(encode_command(command), command.body)
 
     def reply(self, reply: RemotingCommand, now_ms: int) -> tuple[bytes, ...]:
         """The bytes of a reply; those of an error reply when it cannot be encoded."""
         self._traffic_ms = now_ms
-        echo: dict[str, ExtValue] | None = None
-        if self._owed_echo is not None and reply.opaque == self._owed_echo[0]:
-            echo = {SERIALIZE_FIELD: self._owed_echo[1]}
-            reply.ext_fields = {**(reply.ext_fields or {}), **echo}
-            if self._together:
-                reply.flag |= _TOGETHER
-            if self._run:
-                reply.ext_fields[RUN_FIELD] = str(self._run)
-            self._agree(self._owed_echo[1])
-            self._owed_echo = None
-            self._peer_offer = PEER_OFFER[self._peer_offer][Event.ECHO_SENT]
+        agreement = self.agreement
+        echo = agreement.echo_in(reply) if agreement.owed_echo is not None else None
         try:
             head = encode_command(reply)
         except ProtocolError as error:
@@ -262,35 +250,6 @@ class RemotingConnection(Generic[W]):
             )
             head = encode_command(reply)
         return (head, reply.body) if reply.body else (head,)
-
-    # Agreement on an encoding --------------------------------------------------------------------------------
-
-    def _settle_offer(self, reply: RemotingCommand) -> None:
-        assert self._offer is not None
-        name = self._offer.name
-        event = Event.ECHO if (reply.ext_fields or {}).get(SERIALIZE_FIELD) == name else Event.NO_ECHO
-        self._our_offer = OUR_OFFER[self._our_offer][event]
-        self._offered_opaque = None
-        if self._our_offer is OurOffer.ACCEPTED:
-            self._agree(name)
-            self.peer_together = bool(reply.flag & _TOGETHER)
-            run = (reply.ext_fields or {}).get(RUN_FIELD)
-            self.peer_run = int(run) if isinstance(run, str) and run.isascii() and run.isdigit() else 0
-
-    def _take_offer(self, command: RemotingCommand) -> None:
-        """An offer of a one-way request is not taken: no reply could repeat it."""
-        name = (command.ext_fields or {}).get(SERIALIZE_FIELD)
-        if isinstance(name, str) and name in _AGREEABLE and not command.flag & _ONE_WAY:
-            self._owed_echo = (command.opaque, name)
-            self._peer_offer = PEER_OFFER[self._peer_offer][Event.OFFER_RECEIVED]
-
-    def ignore_offer(self) -> None:
-        """Do not accept the last offer of the peer: the reply does not repeat it."""
-        self._owed_echo = None
-
-    def _agree(self, name: str) -> None:
-        self.agreed = True
-        self.serialize_type = _AGREEABLE[name]
 
     # Deadlines -----------------------------------------------------------------------------------------------
 
@@ -321,9 +280,7 @@ class RemotingConnection(Generic[W]):
             waiter, _, code, timeout_ms = self._waiting.pop(opaque)
             error = RequestTimeout(self.address, request_name(code), timeout_ms)
             ended.append(Ended(REQUEST[Request.WAITING][Event.DEADLINE], waiter, error))
-            if opaque == self._offered_opaque:
-                # Its late reply may still settle the offer.
-                self._our_offer = OUR_OFFER[self._our_offer][Event.DEADLINE]
+            self.agreement.not_answered(opaque)
         return ended
 
     def abort_if_idle(self, now_ms: int) -> bool:
@@ -370,7 +327,7 @@ class RemotingConnection(Generic[W]):
         before, self.life = self.life, LIFE[self.life][event]
         if before is not Life.NEW:
             self.close_reason = self.close_reason or reason
-        self.handling = self.life is Life.OPEN and self.flow in _HANDLING
+        self.handling = self.life is Life.OPEN and self.pressure.flow in _HANDLING
 
     # Back-pressure -------------------------------------------------------------------------------------------
 
@@ -389,7 +346,5 @@ class RemotingConnection(Generic[W]):
         self._change_flow(Event.WRITES_DRAINED)
 
     def _change_flow(self, event: Event) -> None:
-        self.flow = flow = self._flow_table[self.flow][event]
-        self.write_paused = flow in _WRITE_PAUSED
-        self.waits_for_turn = flow in _WAITING_FOR_TURN
-        self.handling = self.life is Life.OPEN and flow in _HANDLING
+        self.pressure.change(event)
+        self.handling = self.life is Life.OPEN and self.pressure.flow in _HANDLING

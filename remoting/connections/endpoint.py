@@ -133,17 +133,17 @@ class Endpoint(asyncio.Protocol):
     @property
     def agreed(self) -> bool:
         """The peer agreed on an encoding, so it is one of ours."""
-        return self._connection.agreed
+        return self._connection.agreement.agreed
 
     @property
     def together(self) -> bool:
         """The peer agreed, and said that it takes many sends or commits in one frame."""
-        return self._connection.peer_together
+        return self._connection.agreement.peer_together
 
     @property
     def peer_run(self) -> int:
         """Which run of its log the peer said that this is; 0: it did not say."""
-        return self._connection.peer_run
+        return self._connection.agreement.peer_run
 
     @property
     def ended_by_peer(self) -> bool:
@@ -158,16 +158,16 @@ class Endpoint(asyncio.Protocol):
     @property
     def serialize_type(self) -> int:
         """The header encoding of the next request."""
-        return self._connection.serialize_type
+        return self._connection.agreement.serialize_type
 
     @property
     def write_paused(self) -> bool:
         """The peer does not take what we write as fast as we write it."""
-        return self._connection.write_paused
+        return self._connection.pressure.write_paused
 
     async def writable(self) -> None:
         """Wait until the write buffer has drained, or the connection is gone."""
-        while self._connection.write_paused and self.is_open:
+        while self._connection.pressure.write_paused and self.is_open:
             await asyncio.shield(self._until_drained())
 
     def when_writable(self, then: Callable[[], None]) -> None:
@@ -413,7 +413,7 @@ class Endpoint(asyncio.Protocol):
 
     def _note_outbound(self) -> None:
         """What a peer does not take counts, from the bytes on at which the transport says so."""
-        if self._connection.write_paused and self._bounds is not None and self._transport is not None:
+        if self._connection.pressure.write_paused and self._bounds is not None and self._transport is not None:
             self._bounds.outbound.note(self, self._transport.get_write_buffer_size(), self._runtime.now_ms())
 
     # Turns and timers ----------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class Endpoint(asyncio.Protocol):
     def _end_turn(self) -> None:
         """Read no more of this connection until every other had its turn: one peer's requests delay no other peer."""
         transport = self._transport
-        if transport is not None and not transport.is_closing() and not self._connection.waits_for_turn:
+        if transport is not None and not transport.is_closing() and not self._connection.pressure.waits_for_turn:
             self._turn_bytes = 0
             self._connection.turn_ended()
             transport.pause_reading()

@@ -80,7 +80,7 @@ class FakeBroker:
     def _answer(self, endpoint: Endpoint, command: RemotingCommand) -> Reply:
         self.seen.append(command)
         if not self.agrees:
-            endpoint._connection.ignore_offer()
+            endpoint._connection.agreement.ignore()
         handler = self.on.get(command.code)
         if handler is None:
             return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="not in this test")

@@ -77,7 +77,7 @@ def test_it_finds_a_client_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path
     def raising(*_: Any) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("lockstep.remoting.connections.connection.RemotingConnection._agree", raising)
+    monkeypatch.setattr("lockstep.remoting.connections.agreement.Agreement._agree", raising)
     assert "KeyError" in played("client", tmp_path).fault
 
 

@@ -58,20 +58,20 @@ def test_a_request_over_the_limit_leaves_nothing_behind() -> None:
     with pytest.raises(LocalProtocolError):
         client.request(command(bytes(FRAME_BYTES_MAX)), 3000, NOW_MS, 1)
     assert client.waiting_count == 0
-    assert client._our_offer is OurOffer.DUE
+    assert client.agreement.ours is OurOffer.DUE
 
 
 def test_the_states_of_an_agreement() -> None:
     """Due, made, accepted at the client; none, received, accepted at the server."""
     client, server = connection(offer=SerializeType.MSGPACK), connection(server=True)
-    assert client._our_offer is OurOffer.DUE
+    assert client.agreement.ours is OurOffer.DUE
     (request,) = deliver(client.request(command(), 3000, NOW_MS, 1), server)
-    assert (client._our_offer, server._peer_offer) == (OurOffer.MADE, PeerOffer.RECEIVED)
-    assert not server.agreed
+    assert (client.agreement.ours, server.agreement.peers) == (OurOffer.MADE, PeerOffer.RECEIVED)
+    assert not server.agreement.agreed
     deliver(replied(request, server), client)
-    assert (client._our_offer, server._peer_offer) == (OurOffer.ACCEPTED, PeerOffer.ACCEPTED)
-    assert client.agreed
-    assert client.serialize_type == server.serialize_type == SerializeType.MSGPACK
+    assert (client.agreement.ours, server.agreement.peers) == (OurOffer.ACCEPTED, PeerOffer.ACCEPTED)
+    assert client.agreement.agreed
+    assert client.agreement.serialize_type == server.agreement.serialize_type == SerializeType.MSGPACK
 
 
 def test_an_idle_connection_aborts_itself_once() -> None:
@@ -97,7 +97,7 @@ def test_a_server_waits_for_its_turn_and_for_its_peer() -> None:
         server.turn_ended()
         server.writes_full()
     assert opaques == [1]
-    assert (server.flow, server.write_paused) == (Flow.WAITING_FOR_BOTH, True)
+    assert (server.pressure.flow, server.pressure.write_paused) == (Flow.WAITING_FOR_BOTH, True)
     server.turn_came()
     assert list(server.events()) == []
     server.writes_drained()
@@ -173,7 +173,7 @@ class World:
     def turn(self, end: int, _: int) -> None:
         """A server's turn ends, or comes again."""
         if end == 1:
-            self.ends[1].turn_came() if self.ends[1].waits_for_turn else self.ends[1].turn_ended()
+            self.ends[1].turn_came() if self.ends[1].pressure.waits_for_turn else self.ends[1].turn_ended()
 
     def close(self, end: int, how: int) -> None:
         if how == 13:  # not in every run

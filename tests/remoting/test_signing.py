@@ -51,7 +51,7 @@ def test_requests_before_the_agreement_have_numbers(ours: bool) -> None:
     assert ONCE in (first.ext_fields or {})
     assert [numbered(one), numbered(one, one_way=True), numbered(one)] == [True] * 3
     answered(one, first, echo=ours)
-    assert one.agreed is ours
+    assert one.agreement.agreed is ours
     assert [numbered(one), numbered(one, one_way=True)] == [ours] * 2
 
 

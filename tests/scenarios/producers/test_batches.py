@@ -39,7 +39,7 @@ class Stranger:
 
     def intercept(self, on_request: RequestHandler) -> RequestHandler:
         def seen(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
-            endpoint._connection.ignore_offer()
+            endpoint._connection.agreement.ignore()
             self.on_arrival(command.code)
             if command.code == RequestCode.SEND_BATCH_MESSAGE:
                 self.batches.append(len(decode_batch(command.body)))
