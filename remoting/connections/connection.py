@@ -27,7 +27,7 @@ from lockstep.remoting.connections.connection_states import (
 )
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestTimeout
 
-__all__ = ["Ended", "EndpointSettings", "RemotingConnection"]
+__all__ = ["BackPressure", "Ended", "EndpointSettings", "RemotingConnection"]
 
 W = TypeVar("W")  # what the caller keeps for a request until it ends
 
