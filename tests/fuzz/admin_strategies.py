@@ -105,7 +105,9 @@ ADMIN_BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
     TopicConfigWrapper: st.builds(TopicConfigWrapper, versions, _sorted(configs)),
     SubscriptionGroupConfig: _records(SubscriptionGroupConfig),
     SubscriptionGroupWrapper: st.builds(SubscriptionGroupWrapper, versions, _sorted(_records(SubscriptionGroupConfig))),
-    ConsumerOffsetTable: st.builds(ConsumerOffsetTable, st.dictionaries(texts, _numbers, max_size=3)),
+    ConsumerOffsetTable: st.builds(
+        ConsumerOffsetTable, st.dictionaries(texts, _numbers, max_size=3), st.none() | int64s
+    ),
     DelayOffsetTable: st.builds(DelayOffsetTable, _numbers, st.none() | int64s),
     QueryCorrectionOffsetBody: st.builds(QueryCorrectionOffsetBody, _numbers),
     ConsumerConnection: st.builds(

@@ -71,14 +71,14 @@ def test_packages_are_imported_under_lockstep() -> None:
     assert not offences, report(offences)
 
 
-def test_the_core_of_the_broker_knows_no_front() -> None:
-    """What a broker does is written on plain values, so that each protocol may ask for it."""
+def test_core_and_ownership_of_the_broker_know_no_front() -> None:
+    """What a broker does, and who may ask for it, is written on plain values, so that each protocol may ask."""
     fronts = ("broker.connection", "broker.fronts", "protocol.command", "protocol.headers", "remoting.connections")
     offences = [
         source.at(found.line, f"{source.path} must not import {found.module}; a front decodes, calls and encodes")
         for source in modules().values()
         for found in source.imports
-        if source.module.startswith("lockstep.broker.core.")
+        if source.module.startswith(("lockstep.broker.core.", "lockstep.broker.ownership."))
         and found.module.removeprefix("lockstep.").startswith(fronts)
     ]
     assert not offences, report(offences)
