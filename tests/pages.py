@@ -16,6 +16,7 @@ from lockstep.simulation.articles.registry import SECTIONS, find_section
 from lockstep.simulation.museum.pages import document
 from tests.broker.acl.page import permissions
 from tests.mutants.found import protections
+from tests.tidy.drawing import drawing
 from tests.tidy.source import ROOT
 
 __all__ = ["PAGES"]
@@ -125,6 +126,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "museum.md": document,
     "permissions.md": permissions,
     "protections.md": protections,
+    "rooms.html": drawing,
     "trace.md": trace_page,
 }
 

@@ -4,31 +4,16 @@ A room is a folder. Every import counts: one inside a function, and one for the 
 of two rooms that name each other must read both.
 """
 
-from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from tests.tidy.source import Source, imported_modules, programs, report
-
-# Room or file -> those of the same folder that it imports, with one line that does so.
-Arrows = dict[str, dict[str, tuple[Source, int]]]
-
-
-def arrows() -> dict[str, Arrows]:
-    """The arrows between the children of each folder: an import counts where the paths of both modules part."""
-    found: dict[str, Arrows] = defaultdict(lambda: defaultdict(dict))
-    for source in programs().values():
-        path = source.path.with_suffix("").parts
-        for target, line in imported_modules(source):
-            other = programs()[target].path.with_suffix("").parts
-            depth = next((n for n, (a, b) in enumerate(zip(path, other, strict=False)) if a != b), 0)
-            if depth:
-                here, there = ("/".join(parts[: depth + 1]) for parts in (path, other))
-                found["/".join(path[:depth])][here].setdefault(there, (source, line))
-    return found
+from tests.tidy.drawing import drawing
+from tests.tidy.rooms import arrows
+from tests.tidy.source import PACKAGES, report
 
 
-def circle(rooms: Arrows) -> list[str]:
+def circle(rooms: Mapping[str, Iterable[str]]) -> list[str]:
     """One circle of the rooms of a folder, each imported by the one after it; empty when there is none."""
     try:
         TopologicalSorter(rooms).prepare()
@@ -47,3 +32,15 @@ def test_no_circles_of_rooms() -> None:
                 source.at(line, f"{importer} -> {imported} is in a circle; move what both need to the lower one")
             )
     assert not offences, report(offences)
+
+
+def test_a_circle_of_three_rooms_is_found() -> None:
+    """A longer way back counts as well; one more arrow in the same direction does not."""
+    assert sorted(set(circle({"a": ["b"], "b": ["c"], "c": ["a"]}))) == ["a", "b", "c"]
+    assert circle({"a": ["b", "c"], "b": ["c"]}) == []
+
+
+def test_the_drawing_has_all_packages() -> None:
+    """`make docs` writes the page."""
+    page = drawing()
+    assert [package for package in PACKAGES if f">{package}/</text>" not in page] == []
