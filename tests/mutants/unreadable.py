@@ -20,7 +20,7 @@ UNREADABLE: Final = (
     Protection(
         "unreadable-handed-out",
         "A body that cannot be unpacked fails the whole pull, again and again.",
-        edited(MESSAGE, "MessageExt.unpacked", "return self.unreadable(str(error))", "raise"),
+        edited(MESSAGE, "unpacked", "return message.unreadable(str(error))", "raise"),
         PULLED,
     ),
     Protection(
