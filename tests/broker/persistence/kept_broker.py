@@ -13,6 +13,7 @@ from typing import Any
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
+from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.persistence.durable_store import FileStore
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode
@@ -130,6 +131,7 @@ class Kept:
         config = BrokerConfig(data_dir=str(folder), flush_sync=flush_sync, **{**SMALL, **settings})
         runtime = AsyncioRuntime(seed=1)
         self.broker = Broker(config, random.Random(1), self.log, NOW_MS, disk)
+        self.broker.front = RemotingNotices()
         assert self.broker.durable is not None
         self.visible = 0
         self.durable = DurableReplies(runtime, self.broker, self.broker.durable, self._on_visible)
