@@ -84,6 +84,20 @@ def test_core_and_ownership_of_the_broker_know_no_front() -> None:
     assert not offences, report(offences)
 
 
+def test_one_room_of_the_client_knows_the_ways_to_own() -> None:
+    """What works under fenced locks and under RocketMQ's is known in its own room; the others ask its ports."""
+    room = "lockstep.client.consumer.ownership."
+    ways = tuple(room + name for name in ("fenced_commits", "fenced_locks", "lease_watch", "locks", "period_end"))
+    offences = [
+        source.at(found.line, f"{found.module} {found.name} is one way to own queues; ask Locks or Hold")
+        for source in modules().values()
+        if source.top == "client" and not source.module.startswith(room)
+        for found in source.imports
+        if found.module in ways or found.name == "FencedHold"
+    ]
+    assert not offences, report(offences)
+
+
 def test_protocol_is_pure() -> None:
     """protocol/ imports nothing that knows a clock, a socket, a file, a thread or a log."""
     offences = [
