@@ -1,6 +1,6 @@
 """Shows on stderr how far Spark is, for work of more than two seconds.
 
-On a terminal one line is redrawn; elsewhere there is a new line every five seconds.
+On a terminal one line is redrawn; elsewhere there is a new line every five seconds, if it says something new.
 """
 
 import sys
@@ -21,6 +21,7 @@ __all__ = ["JobProgress", "Stage", "Tracker", "Work", "work_of"]
 _AFTER_S: Final = 2.0
 _LOOK_EVERY_S: Final = 0.5
 _LINE_EVERY_S: Final = 5.0
+_EQUAL_LINE_EVERY_S: Final = 60.0
 _END_TIMEOUT_S: Final = 5.0
 
 
@@ -114,11 +115,14 @@ class JobProgress:
                     return
 
     def _write_lines(self) -> None:
-        began = time.monotonic()
+        began, last, last_s = time.monotonic(), "", 0.0
         while True:
             work = self._look()
-            took = time.monotonic() - began + _AFTER_S
-            self._console.print(f"{took:6.1f} s  {self._shown()}" + (f": {work}" if work else ""), highlight=False)
+            took_s = time.monotonic() - began + _AFTER_S
+            text = self._shown() + (f": {work}" if work else "")
+            if text != last or took_s - last_s >= _EQUAL_LINE_EVERY_S:
+                self._console.print(f"{took_s:6.1f} s  {text}", highlight=False)
+                last, last_s = text, took_s
             if self._ended.wait(_LINE_EVERY_S):
                 return
 

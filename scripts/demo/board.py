@@ -19,6 +19,7 @@ __all__ = ["Board"]
 
 EVENTS_SHOWN = 12
 LINE_EVERY_S = 3.0
+EQUAL_LINE_EVERY_S = 60.0
 BAR_CELLS = 10
 PICTURE_COLUMNS = 92
 STYLES = ("cyan", "magenta", "yellow", "green", "blue")
@@ -33,7 +34,7 @@ class Board:
         self._dead = dead
         self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
         self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
-        self._last_line_s = -LINE_EVERY_S
+        self._last_line, self._last_line_s = "", -LINE_EVERY_S
         self._last: tuple[Snapshot, int, float] | None = None
 
     def __enter__(self) -> Self:
@@ -60,8 +61,10 @@ class Board:
         if self._live:
             self._live.update(self.picture(), refresh=True)
         elif at_s - self._last_line_s >= LINE_EVERY_S and total:
-            self._last_line_s = at_s
-            self.console.print(self._line(snapshot, total, at_s), highlight=False, soft_wrap=True)
+            line = self._line(snapshot, total)
+            if line != self._last_line or at_s - self._last_line_s >= EQUAL_LINE_EVERY_S:
+                self._last_line, self._last_line_s = line, at_s
+                self.console.print(f"[dim]{at_s:6.1f} s[/dim]  {line}", highlight=False, soft_wrap=True)
 
     def save(self, path: Path) -> None:
         """Write the table as it stands now as an SVG picture."""
@@ -125,11 +128,11 @@ class Board:
             f", {snapshot.rate:,.0f} a second",
         )
 
-    def _line(self, snapshot: Snapshot, total: int, at_s: float) -> str:
+    def _line(self, snapshot: Snapshot, total: int) -> str:
         owners: dict[int, list[int]] = {}
         for row in snapshot.rows:
             owners.setdefault(row.owner_pid, []).append(row.queue_id)
         by_name = sorted(owners.items(), key=lambda owned: self._names.get(owned[0], ""))
         held = "  ".join(f"{self.owner(pid)} {' '.join(map(str, queues))}" for pid, queues in by_name)
         progress = f"sent {snapshot.stored:,} of {total:,}  handled {snapshot.handled:,}  lag {snapshot.lag:,}"
-        return f"[dim]{at_s:6.1f} s[/dim]  {progress}  queues: {held}"
+        return f"{progress}  queues: {held}"

@@ -235,17 +235,25 @@ class Scenario:
 
     async def _until(self, children: Children, done: Callable[[Snapshot], bool], what: str) -> None:
         """Look and show until `done`. Raises TimeoutError when nothing moves, ProcessFailed."""
-        last_moved, last_handled = self._now(), -1
+        last_moved, last = self._now(), object()
         while True:
             children.check()
             seen = await self._look()
             if done(seen):
                 return
-            if seen.handled != last_handled:
-                last_moved, last_handled = self._now(), seen.handled
+            moving = self._moving(seen)
+            if moving != last:
+                last_moved, last = self._now(), moving
             elif self._now() - last_moved > STALL_TIMEOUT_S:
-                raise TimeoutError(f"nothing moved for {STALL_TIMEOUT_S:.0f} s; waited for: {what}")
+                raise TimeoutError(
+                    f"nothing moved for {STALL_TIMEOUT_S:.0f} s; waited for: {what}. What its processes wrote is in "
+                    f"{children.folder}"
+                )
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def _moving(self, seen: Snapshot) -> object:
+        """What changes as long as the run goes on."""
+        return seen.stored, seen.handled, [row.owner_pid for row in seen.rows]
 
     async def _row(self, children: Children, child: ChildProcess, number: int) -> Any:
         """The JSON line of this number, from 1, that a process prints; the board goes on meanwhile."""

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from scripts.demo.board import Board
 from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, TOPIC
 from scripts.demo.producer import AircraftOrder, body_of, summary
 from scripts.demo.report import Outcome, faults, print_report
-from scripts.demo.scenario import NOTICE
+from scripts.demo.scenario import NOTICE, Children, Plan, Scenario
 from scripts.demo.watch import QueueRow, Snapshot, TraceOwners, Watch, pid_of
 from scripts.flights import FlightEvent, flights_of
 
@@ -106,6 +107,43 @@ def test_without_a_terminal_there_are_lines() -> None:
     assert first.split("queues:")[1].split() == ["none", "2", "A", "0", "B", "(killed)", "1"]
     assert "sent 3,500 of 4,000  handled 1,990  lag 1,510" in first
     assert second.split() == ["31.5", "s", "something", "happened"]
+
+
+def test_a_line_that_says_the_same_is_written_once_a_minute() -> None:
+    """A log of a slow run has no pages of equal lines."""
+    out = io.StringIO()
+    board = Board(Console(file=out, width=100), NAMES, {})
+    for at_s in range(0, 130, 10):
+        board.show(SNAPSHOT, 400, float(at_s))
+    assert len(out.getvalue().splitlines()) == 3
+
+
+class Waiting(Scenario):
+    """Each look takes half a minute."""
+
+    def __init__(self, folder: Path, looks: Sequence[Snapshot]) -> None:
+        super().__init__(Plan(folder, folder, None, 0.0, None), Console(file=io.StringIO()), 0.0)
+        self._looks = iter(looks)
+        self._at_s = 0.0
+
+    def _now(self) -> float:
+        return self._at_s
+
+    async def _look(self) -> Snapshot:
+        self._at_s += 30.0
+        return next(self._looks)
+
+
+async def test_waiting_ends_when_nothing_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner, a stored or a handled message moves. The error names the folder of the logs."""
+    monkeypatch.setattr("scripts.demo.scenario.LOOK_EVERY_S", 0)
+    row = QueueRow(0, 11, 100, 5, 5, 0.0)
+    moving = [row, row, row._replace(owner_pid=12), row, row, row._replace(stored=6), row, row, row._replace(handled=4)]
+    waiting = Waiting(tmp_path, [Snapshot([one]) for one in [*moving, *3 * moving[-1:]]])
+    with pytest.raises(TimeoutError) as caught:
+        await waiting._until(Children(tmp_path), lambda _: False, "the end")
+    wanted = f"nothing moved for 60 s; waited for: the end. What its processes wrote is in {tmp_path}"
+    assert (str(caught.value), next(waiting._looks, None)) == (wanted, None)
 
 
 def test_the_picture_is_an_svg(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """The verdict of `make pipeline`: a run that was right passes, and each thing that may be wrong fails it by name."""
 
+import asyncio
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +15,10 @@ from rich.console import Console
 from lockstep.order import Kind
 from lockstep.order.page import CorruptedTraces
 from lockstep.pipeline.report import judged_run
+from scripts.demo.scenario import Plan
+from scripts.demo.watch import Snapshot
 from scripts.pipeline.judge import Expected, Verdict, faults, print_verdict
+from scripts.pipeline.scenario import PipelineScenario
 from tests.pipeline.audit.report_findings import clean
 
 EXPECTED = Expected(1200, 77, 1200)
@@ -66,3 +70,14 @@ def test_each_fault_is_named(what: dict[str, Any], said: str) -> None:
 def test_what_the_sink_counted_counts() -> None:
     """Fewer sent than there were events fails the run."""
     assert faults(verdict(), EXPECTED._replace(sent=1199)) == ["1,199 events were sent instead of 1,200"]
+
+
+async def test_a_run_moves_while_spark_sends(tmp_path: Path) -> None:
+    """However slow the machine is; before and after it the owners and messages tell."""
+    plan, none = Plan(tmp_path, tmp_path, None, 0.0, None), cast("Any", None)
+    scenario, seen = PipelineScenario(plan, Console(file=StringIO()), 0.0, none, none, 5), Snapshot([])
+    assert scenario._moving(seen) == scenario._moving(seen)
+    scenario._sending = asyncio.create_task(asyncio.sleep(0, 5))
+    assert scenario._moving(seen) != scenario._moving(seen)
+    await scenario._sending
+    assert scenario._moving(seen) == scenario._moving(seen)
