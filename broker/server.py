@@ -12,6 +12,7 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.answers import answer_at_once
 from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
+from lockstep.broker.fronts.remoting.plain_sends import PlainSendLane
 from lockstep.broker.fronts.remoting.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.fronts.remoting.transaction import check_transactions
 from lockstep.broker.limits.connections import Connections
@@ -21,7 +22,13 @@ from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.registration import Registration
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler
+from lockstep.remoting.connections.endpoint import (
+    Endpoint,
+    EndpointCallbacks,
+    EndpointSettings,
+    RequestHandler,
+    TakesBytes,
+)
 from lockstep.remoting.host.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
@@ -194,6 +201,7 @@ class BrokerServer:
             answer if self._acl is None else self._acl.before_broker(answer),
             on_closed=partial(self._on_broker_connection_closed, broker),
             after_read=partial(self._after_read, broker),
+            on_bytes=self._plain_sends(broker),
         )
         # First the port, then the registration: the name server must name no address that refuses connections.
         self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
@@ -218,6 +226,13 @@ class BrokerServer:
         vip_port = self._broker_port - _VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
+
+    def _plain_sends(self, broker: Broker) -> PlainSendLane | None:
+        """None where each request must be looked at, or its answer waits."""
+        config = self._config
+        if self._acl is not None or self._interceptor is not None:
+            return None
+        return None if config.flush_sync or config.requests_per_second_max else PlainSendLane(broker)
 
     async def _start_name_server(self, server: NameServer) -> None:
         config = self._config
@@ -328,6 +343,7 @@ class BrokerServer:
         *,
         on_closed: Callable[[Endpoint], None],
         after_read: Callable[[], None] | None = None,
+        on_bytes: TakesBytes | None = None,
     ) -> ProtocolFactory:
         interceptor, on_request = self._interceptor, self._connections.before(on_request)
         if interceptor is not None:
@@ -340,7 +356,7 @@ class BrokerServer:
             elif self._all_closed is not None and not self._connections and not self._all_closed.done():
                 self._all_closed.set_result(None)
 
-        callbacks = EndpointCallbacks(on_request, self._on_opened, remove, after_read)
+        callbacks = EndpointCallbacks(on_request, self._on_opened, remove, after_read, on_bytes)
 
         def new_endpoint() -> Endpoint:
             return Endpoint(self._runtime, self._settings, callbacks, self._log, self._connections.bounds)

@@ -81,6 +81,20 @@ class FrameDecoder:
         self._pieces = []
         self.buffered_bytes = self._need = 0
 
+    def unread(self) -> tuple[bytes, int]:
+        """The bytes that wait, and where the next frame begins in them. Not enough bytes for a frame may be hidden."""
+        if self._pieces and self.buffered_bytes >= self._need:
+            self._buffer = b"".join(self._pieces)
+            self._position = 0
+            self._pieces = []
+            self._need = 0
+        return self._buffer, self._position
+
+    def skip_to(self, position: int) -> None:
+        """The frames of `unread` that end at `position` were read elsewhere."""
+        self.buffered_bytes -= position - self._position
+        self._position = position
+
     def next_frame(self) -> Frame | None:
         """The next complete frame, or None if more bytes are needed. Raises like `frames`."""
         return next(self.frames(), None)
@@ -92,14 +106,8 @@ class FrameDecoder:
             FrameError: The bytes can never be a frame: the length is below 4 or over the limit, the header is longer
                 than its frame or over its limit, or the header type is unknown. The first eight bytes are enough.
         """
-        if self._pieces:
-            if self.buffered_bytes < self._need:
-                return
-            self._buffer = b"".join(self._pieces)
-            self._position = 0
-            self._pieces = []
-            self._need = 0
-        buffer, start, end_of_buffer = self._buffer, self._position, len(self._buffer)
+        buffer, start = self.unread()
+        end_of_buffer = len(buffer)
         while end_of_buffer - start >= 8:
             total, word = _LENGTHS.unpack_from(buffer, start)
             if not 4 <= total <= self.frame_bytes_max:

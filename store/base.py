@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.kernels import QueueRun
 from lockstep.protocol.messages.message import MessageExt, Record
 from lockstep.protocol.messages.properties import KEYS, UNIQ_KEY
 
@@ -210,6 +211,16 @@ class MessageStore(Protocol):
 
     def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
         """Store all of these next to each other in the log, or none. Raises StoreFull."""
+
+    def next_offset(self, topic: str, queue_id: int) -> int | None:
+        """The offset of the next message of a queue. None: it has had none yet."""
+
+    def append_encoded(self, log: bytes, queues: Sequence[QueueRun], now_ms: int) -> bool:
+        """Store messages that were encoded for the end of the log, and their queue entries.
+
+        Returns:
+            False: nothing was stored. `append` says why.
+        """
 
     def get(
         self,

@@ -16,6 +16,7 @@ from lockstep.broker.messages.send_sequences import SendSequences
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
 from lockstep.broker.ownership.port import Ownership
 from lockstep.broker.sliced_work import SlicedWork
+from lockstep.protocol.kernels import ENTRY, PlainSends
 from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
@@ -96,6 +97,16 @@ class Messages:
         for record, result in zip(records, stored, strict=True):
             on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
         return stored
+
+    def put_encoded(self, sends: PlainSends, now_ms: int) -> bool:
+        """Store messages that are encoded and notify held pulls. Returns False if none was stored."""
+        if not self.store.append_encoded(sends.log, sends.queues, now_ms):
+            return False
+        for topic, queue_id, first_offset, entries in sends.queues:
+            if self.hold.waits_for(topic, queue_id):
+                for queue_offset, (_, _, code) in enumerate(ENTRY.iter_unpack(entries), first_offset):
+                    self.on_stored(topic, queue_id, queue_offset, code)
+        return True
 
     def deliver_delayed(self, now_ms: int) -> None:
         """Move due messages to their topics, a bounded number. `delays.next_due_ms` is the time of the next call."""

@@ -96,6 +96,10 @@ class PullHold:
         """
         return busy(command, "OVERLOAD", *self.limit)
 
+    def waits_for(self, topic: str, queue_id: int) -> bool:
+        """Whether a pull waits for the queue, so that `on_arrival` must be called."""
+        return (topic, queue_id) in self._held
+
     def on_arrival(self, topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
         """A message was stored. Costs one look-up if no pull waits for the queue."""
         key = (topic, queue_id)

@@ -20,7 +20,7 @@ from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import Address
 
-__all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler", "Waiter"]
+__all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler", "Taken", "TakesBytes", "Waiter"]
 
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
 _SESSION_BITS: Final = 96
@@ -30,6 +30,9 @@ _UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 # theirs. uvloop may bring 32 reads of 256 KiB of one connection at once.
 _TURN_NS: Final = 1_000_000
 _TURN_BYTES: Final = 512 * 1024
+# When a look at the bytes of a read was for nothing, the next read is not looked at; then three, seven and so on. For a
+# peer whose requests are never taken, a look at each would cost a third of a send.
+_REST_READS_MAX: Final = 63
 # A reply without its body has about so many bytes.
 _HEAD_BYTES: Final = 256
 # A shorter read is the last one before other connections are polled.
@@ -40,6 +43,25 @@ _ANSWERED: Final = Request.ANSWERED
 
 _Future = asyncio.Future[RemotingCommand]
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
+
+
+class Taken(NamedTuple):
+    """Requests that were handled from their bytes.
+
+    Attributes:
+        end: Where the first frame begins that was not taken.
+        request_count: How many were taken; 0: the first frame was looked at for nothing.
+        answers: The frames of their answers.
+        more: Those that follow may be taken too.
+    """
+
+    end: int
+    request_count: int
+    answers: bytes
+    more: bool
+
+
+TakesBytes = Callable[["Endpoint", bytes, int], Taken | None]
 
 
 class Waiter(Protocol):
@@ -69,12 +91,14 @@ class EndpointCallbacks(NamedTuple):
         on_opened: The connection is there.
         on_closed: The connection is gone. It is called once.
         after_read: The requests of one read were handled and their replies written.
+        on_bytes: Handles requests from their bytes, some at the front of what was read. None: they are not such ones.
     """
 
     on_request: RequestHandler
     on_opened: Callable[["Endpoint"], object] | None = None
     on_closed: Callable[["Endpoint"], object] | None = None
     after_read: Callable[[], object] | None = None
+    on_bytes: TakesBytes | None = None
 
 
 class Endpoint(asyncio.Protocol):
@@ -111,6 +135,8 @@ class Endpoint(asyncio.Protocol):
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0  # when the timer is due
         self._turn_bytes = 0  # read since the last turn of the loop
+        self._resting = 0  # so many reads are not looked at ...
+        self._rest_reads = 0  # ... of this many
         # Bytes of a frame that is not whole yet, as `_bounds` has counted them.
         self._inbound_bytes = 0
         self._drained: asyncio.Future[None] | None = None
@@ -374,6 +400,11 @@ class Endpoint(asyncio.Protocol):
         connection, decoder, clock = self._connection, self._connection.decoder, self._runtime.monotonic_ns
         callbacks, server, under_way = self._callbacks, self._settings.server, self._under_way
         on_request = callbacks.on_request if under_way is None else under_way.handler(self, callbacks.on_request)
+        if self._resting:
+            self._resting -= 1
+        # Near the limit of requests under way each request is looked at.
+        elif on_request is callbacks.on_request and self._take(replies):
+            return True
         reply_bytes = turn_ends_ns = 0
         for event in connection.events():
             if type(event) is not RemotingCommand:
@@ -400,6 +431,35 @@ class Endpoint(asyncio.Protocol):
                     reply_bytes = 0
             if more and clock() > turn_ends_ns:
                 return True
+        return False
+
+    def _take(self, replies: list[bytes]) -> bool:
+        """Let requests be handled from their bytes, some at a time. Returns whether the turn is over."""
+        connection, decoder, clock = self._connection, self._connection.decoder, self._runtime.monotonic_ns
+        on_bytes = self._callbacks.on_bytes
+        turn_ends_ns = reply_bytes = 0
+        while on_bytes is not None and connection.handling and connection.agreement.owed_echo is None:
+            taken = on_bytes(self, *decoder.unread())
+            if taken is None:
+                break
+            if not taken.request_count:
+                if not turn_ends_ns:
+                    self._rest_reads = self._resting = min(2 * self._rest_reads + 1, _REST_READS_MAX)
+                break
+            self._rest_reads = 0
+            decoder.skip_to(taken.end)
+            connection.frames_handled += taken.request_count
+            replies.append(taken.answers)
+            reply_bytes += len(taken.answers)
+            if reply_bytes > self._settings.write_high_water_bytes:
+                self._flush(replies)
+                reply_bytes = 0
+            if not taken.more:
+                break
+            now_ns = clock()
+            turn_ends_ns = turn_ends_ns or now_ns + _TURN_NS
+            if now_ns > turn_ends_ns:
+                return decoder.buffered_bytes > 0
         return False
 
     def _flush(self, replies: list[bytes]) -> None:

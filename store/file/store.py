@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.kernels import QueueRun
 from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
 from lockstep.remoting.host.storage import Storage
 from lockstep.remoting.logs import EventLog
@@ -149,6 +150,24 @@ class FileStore(FileLookup):
             else:
                 queue.append(commit_log_offset, len(piece), code)
         return places
+
+    def next_offset(self, topic: str, queue_id: int) -> int | None:
+        queue = self.queues.get((topic, queue_id))
+        return None if queue is None else queue.next_offset
+
+    def append_encoded(self, log: bytes, queues: Sequence[QueueRun], now_ms: int) -> bool:
+        if self.refusal or self._deferred or not self.log.has_room(len(log)):
+            return False
+        try:
+            self.log.append_run(log)
+        except OSError:
+            return False
+        if self._full:
+            self._on_write_works()
+        self.last_timestamp = now_ms
+        for topic, queue_id, _, entries in queues:
+            self.queues[topic, queue_id].append_entries(entries)
+        return True
 
     def _next_of(self, topic: str, queue_id: int) -> tuple[bytes, int]:
         """The encoded topic, and the offset of the next message of its queue, which is made if needed."""

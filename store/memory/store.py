@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.kernels import ENTRY, QueueRun
 from lockstep.protocol.messages.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message, text_bytes
 from lockstep.store.base import (
     AppendResult,
@@ -94,6 +95,22 @@ class MemoryStore:
         if self._untrimmed:
             self._trim_some()
         return places
+
+    def next_offset(self, topic: str, queue_id: int) -> int | None:
+        queue = self._queues.get((topic, queue_id))
+        return None if queue is None else queue.max_offset
+
+    def append_encoded(self, log: bytes, queues: Sequence[QueueRun], now_ms: int) -> bool:
+        if not self._log.has_room(len(log)):
+            return False
+        self._log.append(log)
+        for topic, queue_id, _, entries in queues:
+            append = self._queues[topic, queue_id].append
+            for entry in ENTRY.iter_unpack(entries):
+                append(*entry)
+        if self._untrimmed:
+            self._trim_some()
+        return True
 
     def _append_each(self, pieces: Sequence[bytes]) -> None:
         """Write the messages of a batch to several segments: all, or none. Raises StoreFull."""

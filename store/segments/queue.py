@@ -61,6 +61,12 @@ class FileQueue:
         self._tail += ENTRY.pack(commit_log_offset, size_bytes, tags_code)
         self.max_offset += 1
 
+    def append_entries(self, entries: bytes) -> None:
+        """Add entries from `max_offset` on, which is the next offset, in memory."""
+        self._tail += entries
+        self.max_offset += len(entries) // ENTRY_BYTES
+        self.next_offset = self.max_offset
+
     def drop_last(self, count: int) -> None:
         """Remove the last entries, which still wait in memory."""
         del self._tail[-count * ENTRY_BYTES :]

@@ -99,6 +99,8 @@ BEYOND_WORLDS: Final = {
     "beyond-the-span-started": "no queue of a world is as long as the span of its keys",
     "unreadable-envelope-refused": "it is of the command `lockstep produce`, which no world runs",
     "sequence-of-present-connection": "no producer of a world pauses for ten minutes, and then sends what is old",
+    "plain-sends-without-a-delay": "a world's producers speak MSGPACK",
+    "plain-sends-after-their-topic": "a world's producers speak MSGPACK",
     "kept-with-new-topic": "the topics of a world are there before the first send",
     "group-kept-before-answer": "no world has an administrator who makes a group",
     "hold-of-others": "one group of a world pulls a queue",

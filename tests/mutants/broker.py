@@ -19,6 +19,8 @@ DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
 BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
 HELD_PULLS: Final = "lockstep.broker.messages.held_pulls"
 LOCKS: Final = "lockstep.broker.ownership.rocketmq_locks"
+KERNELS: Final = "lockstep.protocol.kernels"
+PLAIN_SENDS: Final = "lockstep.broker.fronts.remoting.plain_sends"
 MEMBERS: Final = "lockstep.broker.catalog.members"
 SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 
@@ -38,6 +40,18 @@ BROKER: Final = (
         "The broker forgets the send sequence of a producer that has connected again.",
         edited(SEND_SEQUENCES, "SendSequences.refusal", "entry.connection = connection", ""),
         ("tests/broker/messages/test_send_sequences.py",),
+    ),
+    Protection(
+        "plain-sends-without-a-delay",
+        "A delayed message, or a half message of a transaction, can be read at once.",
+        edited(KERNELS, "_stored_properties", "name in _REFUSED_NAMES", "False"),
+        ("tests/broker/fronts/test_plain_sends.py",),
+    ),
+    Protection(
+        "plain-sends-after-their-topic",
+        "A message is acknowledged while the file of its topic is being written.",
+        edited(PLAIN_SENDS, "PlainSendLane.__call__", "self._topics_are_kept()", "True"),
+        ("tests/broker/fronts/test_plain_sends.py",),
     ),
     Protection(
         "kept-with-new-topic",

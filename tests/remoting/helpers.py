@@ -9,7 +9,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.remoting.connections.byte_budget import ConnectionBounds
-from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, TakesBytes
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 
 __all__ = [
@@ -184,6 +184,7 @@ class Peer:
         offer: SerializeType | None = None,
         runtime: SteppedRuntime | None = None,
         bounds: ConnectionBounds | None = None,
+        on_bytes: TakesBytes | None = None,
         **settings: Any,
     ) -> None:
         self.log = RecordingLog()
@@ -194,7 +195,7 @@ class Peer:
         self.endpoint = Endpoint(
             self.runtime,
             EndpointSettings(server=server, offer=offer, **settings),
-            EndpointCallbacks(on_request, None, self.closed.append, self._count_read),
+            EndpointCallbacks(on_request, None, self.closed.append, self._count_read, on_bytes),
             self.log,
             bounds,
         )

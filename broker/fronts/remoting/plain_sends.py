@@ -1,0 +1,92 @@
+"""Plain sends, from the bytes of a read to the bytes of their answers (lockstep.protocol.kernels)."""
+
+from typing import Final
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core.broker import Broker
+from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, Permission
+from lockstep.protocol.kernels import SendSettings, may_be_plain_send, plain_sends
+from lockstep.protocol.messages.properties import CLUSTER, NAME_END
+from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX
+from lockstep.remoting.connections.endpoint import Endpoint, Taken
+
+__all__ = ["PlainSendLane"]
+
+# Some 0.5 ms. Then other connections may have their turn.
+_COUNT_MAX: Final = 64
+_WRITE: Final = int(Permission.WRITE)
+_IPV4_BYTES: Final = 4
+
+
+class PlainSendLane:
+    """Handles the plain sends at the front of a read. All others, and whatever follows them, go the usual way.
+
+    Not for a broker that looks at each request or waits before it answers: with access rules, a limit of requests,
+    --flush sync, or an interceptor.
+
+    Attributes:
+        taken: Sends that were handled here.
+        refused: Reads that began with a send which looked plain and was not.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._config: BrokerConfig | None = None
+        self._settings: SendSettings | None = None  # None: no send is plain
+        self.taken = 0
+        self.refused = 0
+
+    def __call__(self, endpoint: Endpoint, data: bytes, start: int) -> Taken | None:
+        broker = self._broker
+        # A look at a few bytes first: most requests are no sends.
+        if not may_be_plain_send(data, start):
+            return None
+        if broker.config is not self._config:
+            self._config, self._settings = broker.config, self._new_settings(broker.config)
+        born = broker.members.born_host(endpoint)
+        store = broker.messages.store
+        sends = None
+        # A send is answered after the file of its topic is written, so while it is being written no send is plain.
+        if self._settings is not None and len(born[0]) == _IPV4_BYTES and self._topics_are_kept():
+            sends = plain_sends(
+                data,
+                start,
+                self._settings,
+                self._next_offset,
+                endpoint.read_at_ms,
+                born,
+                store.max_commit_log_offset,
+            )
+        if sends is None or not broker.messages.put_encoded(sends, endpoint.read_at_ms):
+            self.refused += 1
+            return Taken(start, 0, b"", more=False)
+        self.taken += sends.send_count
+        return Taken(sends.end, sends.send_count, sends.answers, sends.send_count == _COUNT_MAX)
+
+    def _new_settings(self, config: BrokerConfig) -> SendSettings | None:
+        messages = self._broker.messages
+        store = messages.store
+        if not config.broker_permission & _WRITE or len(store.store_host) != _IPV4_BYTES:
+            return None
+        return SendSettings(
+            f"{CLUSTER}{NAME_END}{config.cluster}",
+            messages.message_id_prefix.encode(),
+            store.store_host,
+            store.store_port,
+            min(config.max_message_bytes, FRAME_BYTES_MAX // 2),
+            min(config.header_bytes_max, HEADER_BYTES_MAX),
+            _COUNT_MAX,
+        )
+
+    def _topics_are_kept(self) -> bool:
+        durable = self._broker.durable
+        return durable is None or durable.tables.topics.is_written
+
+    def _next_offset(self, topic: str, queue_id: int) -> int | None:
+        """As `send_target`, for sends that have no rule of their own."""
+        config = self._broker.catalog.topics.get(topic)
+        if config is None or topic in RESERVED_TOPICS or topic.startswith(RETRY_PREFIX):
+            return None
+        if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
+            return None
+        return self._broker.messages.store.next_offset(topic, queue_id)

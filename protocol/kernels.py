@@ -1,0 +1,245 @@
+"""Kernels: pure functions from bytes to bytes, each one flat loop. What a kernel does not know it refuses.
+
+The usual way makes a command, a header and a record of each send, and those objects are what a send costs. A kernel
+goes from the bytes of a read to the bytes of the log and of the answers. It keeps nothing and changes nothing, so a
+refusal costs nothing: the same bytes then go the usual way. Its results are those of the usual way, byte by byte.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import orjson
+
+from lockstep.protocol.codecs.json_text import SHALLOW_BYTES, is_too_deep
+from lockstep.protocol.codes import (
+    PROPERTIES_BYTES_MAX,
+    PROTOCOL_VERSION,
+    LanguageCode,
+    RequestCode,
+    SysFlag,
+)
+from lockstep.protocol.filter import tags_code
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+
+__all__ = ["ENTRY", "PlainSends", "QueueRun", "SendSettings", "may_be_plain_send", "plain_sends"]
+
+ENTRY: Final = struct.Struct(">qiq")  # of a consume queue: commit log offset, size, tag hash
+_LENGTHS: Final = struct.Struct(">II")
+_FIXED: Final = struct.Struct(">iIiiiqqiq4siq4siiqi")
+_PROPERTIES_LENGTH: Final = struct.Struct(">h")
+_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+# Every client writes the code first. Other frames are not looked at.
+_BEGINNING: Final = b'{"code":%d,' % _SEND
+_CPP: Final = LanguageCode.CPP.name
+_FIELDS: Final = frozenset("abcdefghijklmn")
+_TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
+_IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_NUMBERS: Final = itemgetter("d", "e", "f", "g", "h")
+_NO_BATCH: Final = ("false", "0")  # "0" is C++'s word for it
+_PIECES_MAX: Final = 17
+_REFUSED_NAMES: Final = frozenset((names.CLUSTER, names.DELAY, names.TRAN_MSG))
+# A number of so many digits fits 32 bits.
+_DIGITS_MAX: Final = 9
+_UNUSUAL: Final = (KeyError, TypeError, ValueError, AttributeError, struct.error)
+_ANSWER: Final = (
+    b'{"code":0,"extFields":{"msgId":"%s%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":"DefaultRegion",'
+    b'"TRACE_ON":"true"},"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":'
+) + (b"%d}" % PROTOCOL_VERSION)
+# Of few tags, because a tag may have 32 KB.
+_tags_code = lru_cache(maxsize=512)(tags_code)
+
+
+class SendSettings(NamedTuple):
+    """What is the same for all sends of a broker.
+
+    Attributes:
+        cluster_pair: The property CLUSTER of each stored message, with its name.
+        message_id_prefix: An offset message id without its last 16 hex digits.
+        store_host: The broker's address, 4 bytes.
+        store_port: Its port.
+        body_bytes_max, header_bytes_max: A longer one is refused.
+        count_max: So many frames are taken at once; more would keep other connections waiting.
+    """
+
+    cluster_pair: str
+    message_id_prefix: bytes
+    store_host: bytes
+    store_port: int
+    body_bytes_max: int
+    header_bytes_max: int
+    count_max: int
+
+
+class QueueRun(NamedTuple):
+    """Consume queue entries of one queue, ENTRY each, from `first_offset` on."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    entries: bytes
+
+
+class PlainSends(NamedTuple):
+    """What becomes of some frames.
+
+    Attributes:
+        end: Where the first frame begins that was not taken.
+        send_count: How many were taken.
+        log: Their messages in the stored layout.
+        answers: The frames of their answers.
+        queues: Their queue entries.
+    """
+
+    end: int
+    send_count: int
+    log: bytes
+    answers: bytes
+    queues: list[QueueRun]
+
+
+class _Queue:
+    """A queue of the sends that are taken."""
+
+    __slots__ = ("entries", "first_offset", "next_offset", "topic")
+
+    def __init__(self, topic: str, next_offset: int) -> None:
+        self.topic = topic.encode()
+        self.first_offset = self.next_offset = next_offset
+        self.entries: list[bytes] = []
+
+
+def may_be_plain_send(data: bytes, start: int) -> bool:
+    """Whether a frame in JSON with the code of a send begins here; a look at a few bytes."""
+    return data.startswith(_BEGINNING, start + 8) and data[start + 4] == 0
+
+
+def plain_sends(
+    data: bytes,
+    start: int,
+    settings: SendSettings,
+    next_offset: Callable[[str, int], int | None],
+    now_ms: int,
+    born: tuple[bytes, int],
+    log_offset: int,
+) -> PlainSends | None:
+    """Take the frames from `start` to the first that is no plain send.
+
+    A plain send has a JSON header, code 310, texts as fields, no field of ours, no flag, and is not C++'s. It is no
+    batch, no delayed message and no part of a transaction.
+
+    Args:
+        next_offset: The offset of the next message of a topic's queue; None when a send to it is not plain.
+        now_ms: When the messages are stored, epoch ms.
+        born: The peer's address, 4 bytes, and port.
+        log_offset: The commit log offset of the first message.
+
+    Returns:
+        None: the first frame is not taken.
+
+    Source: wire.md 1.1, 1.2, 4.1, 5
+    """
+    cluster_pair, prefix, store_host, store_port, body_bytes_max, header_bytes_max, count_max = settings
+    queues: dict[tuple[str, int], _Queue] = {}
+    log, answers = list[bytes](), list[bytes]()
+    position, data_end, count = start, len(data), 0
+    try:
+        while count < count_max and data_end - position >= 8:
+            total, header_bytes = _LENGTHS.unpack_from(data, position)  # a header of another type seems too long
+            body_start, end = position + 8 + header_bytes, position + 4 + total
+            body_bytes = end - body_start
+            if header_bytes > header_bytes_max or end > data_end or not 0 <= body_bytes <= body_bytes_max:
+                break
+            opaque, fields = _plain_header(data[position + 8 : body_start])
+            body = data[body_start:end]
+            text, code = _stored_properties(fields.get("i", ""), cluster_pair)
+            queue_key = fields["b"], int(fields["e"])
+            queue = queues.get(queue_key) or _begin_queue(queues, queue_key, next_offset)
+            topic, queue_offset = queue.topic, queue.next_offset
+            size = MESSAGE_OVERHEAD_BYTES + body_bytes + len(topic) + len(text)
+            fixed = _FIXED.pack(
+                size, MESSAGE_MAGIC, zlib.crc32(body) & 0x7FFFFFFF, queue_key[1], int(fields["h"]), queue_offset,
+                log_offset, int(fields["f"]) & _IPV4_HOSTS, int(fields["g"]), *born, now_ms, store_host,
+                store_port, int(fields.get("j", "0")), 0, body_bytes,
+            )  # fmt: skip
+            answer = _ANSWER % (prefix, log_offset, queue_key[1], queue_offset, opaque)
+            # Nothing below fails: a frame is taken as a whole or not at all.
+            log += (fixed, body, bytes((len(topic),)), topic, _PROPERTIES_LENGTH.pack(len(text)), text)
+            answers += (_LENGTHS.pack(len(answer) + 4, len(answer)), answer)
+            queue.entries.append(ENTRY.pack(log_offset, size, code))
+            queue.next_offset += 1
+            log_offset, position, count = log_offset + size, end, count + 1
+    except _UNUSUAL:
+        pass  # the usual way says what is wrong
+    runs = [QueueRun(*key, one.first_offset, b"".join(one.entries)) for key, one in queues.items() if one.entries]
+    return PlainSends(position, count, b"".join(log), b"".join(answers), runs) if count else None
+
+
+def _begin_queue(
+    queues: dict[tuple[str, int], _Queue], key: tuple[str, int], next_offset: Callable[[str, int], int | None]
+) -> _Queue:
+    """Raises ValueError when a send to this queue is not plain."""
+    first_offset = next_offset(*key)
+    if first_offset is None:
+        raise ValueError
+    queue = queues[key] = _Queue(key[0], first_offset)
+    return queue
+
+
+def _plain_header(header: bytes) -> tuple[int, dict[str, str]]:
+    """The opaque and the fields of a plain send. Raises one of `_UNUSUAL` for any other request."""
+    parts = orjson.loads(header)
+    fields, opaque, code, flag = parts["extFields"], parts["opaque"], parts["code"], parts.get("flag", 0)
+    if not (type(code) is type(opaque) is type(flag) is type(parts.get("version", 0)) is int):
+        raise ValueError
+    if code != _SEND or flag or parts.get("language") == _CPP or not fields.keys() <= _FIELDS:
+        raise ValueError
+    if len(header) > SHALLOW_BYTES and is_too_deep(header):
+        raise ValueError
+    "".join(fields.values())  # TypeError unless all are texts
+    numbers = _NUMBERS(fields)
+    if "j" in fields:
+        numbers += (fields["j"],)
+    if "l" in fields:
+        numbers += (fields["l"],)
+    digits = "".join(numbers)
+    if not (digits.isdecimal() and digits.isascii()) or "" in numbers:
+        raise ValueError
+    # A number of nine digits fits 32 bits; `_FIXED` checks the others. They are stored; these two are only checked.
+    if len(fields["d"]) > _DIGITS_MAX or len(fields.get("l", "")) > _DIGITS_MAX:
+        raise ValueError
+    if int(fields["f"]) & _TRANSACTION or fields.get("m", "false") not in _NO_BATCH:
+        raise ValueError
+    if not ("a" in fields and "c" in fields):
+        raise ValueError
+    return opaque, fields
+
+
+def _stored_properties(text: str, cluster_pair: str) -> tuple[bytes, int]:
+    """The properties without WAIT, which is for this broker, with CLUSTER; and the hash of the tag.
+
+    Raises ValueError when they are too long, or a name comes twice or makes the send another kind.
+    """
+    pieces = text.split(names.PAIR_END)
+    if len(pieces) > _PIECES_MAX:
+        raise ValueError
+    kept, seen, code = list[str](), set[str](), 0
+    for piece in pieces:
+        name, _, value = piece.partition(names.NAME_END)
+        if name and value:
+            if name in seen or name in _REFUSED_NAMES:
+                raise ValueError
+            seen.add(name)
+            if name == names.TAGS:
+                code = _tags_code(value)
+            if name != names.WAIT:
+                kept.append(piece)
+    kept.append(cluster_pair)
+    stored = names.PAIR_END.join(kept).encode()
+    if len(stored) > PROPERTIES_BYTES_MAX:
+        raise ValueError
+    return stored, code
