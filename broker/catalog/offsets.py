@@ -10,9 +10,13 @@ _LOOKED_AT_A_STEP: Final = 512
 
 
 class ConsumerOffsetManager:
-    """The table of committed offsets."""
+    """The table of committed offsets.
+
+    `when_committed`: called with group, topic, queue id and offset before each commit is stored.
+    """
 
     def __init__(self) -> None:
+        self.when_committed: list[Callable[[str, str, int, int], object]] = []
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._topics_of: dict[str, dict[str, None]] = {}  # group -> topics
         self._groups_of: dict[str, dict[str, None]] = {}  # topic -> groups
@@ -59,6 +63,8 @@ class ConsumerOffsetManager:
 
     def commit(self, consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
         """Store any value, also a lower one. Returns the previous value; -1 for none."""
+        for callback in self.when_committed:
+            callback(consumer_group, topic, queue_id, committed_offset)
         before = self.stored(consumer_group, topic, queue_id)
         if before == committed_offset:
             # Most commits repeat the last one: nothing to copy or to write.

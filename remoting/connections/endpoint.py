@@ -105,7 +105,8 @@ class Endpoint(asyncio.Protocol):
     """`read_at_ms` is the time of the read whose requests are being handled, `host` the peer's address alone.
 
     `is_local`: the peer is on this machine. `when_lost`: called once, when the connection is gone and its requests have
-    failed. `late_count`: its requests that are answered later, if `bounds` count them.
+    failed. `when_replied`: called with each answer that `reply` gets, before it leaves. `late_count`: its requests that
+    are answered later, if `bounds` count them.
 
     Args:
         runtime: Its clock, timers and event loop.
@@ -141,6 +142,7 @@ class Endpoint(asyncio.Protocol):
         self._inbound_bytes = 0
         self._drained: asyncio.Future[None] | None = None
         self.when_lost: list[Callable[[], object]] = []
+        self.when_replied: list[Callable[[RemotingCommand], object]] = []
         # The requests of a read are being handled. Their replies leave together, with one write.
         self._working = False
         self.is_local = False
@@ -262,6 +264,8 @@ class Endpoint(asyncio.Protocol):
 
     def reply(self, reply: RemotingCommand) -> None:
         """Answer a request after `on_request` returned None. On a closed connection the reply is dropped."""
+        for callback in self.when_replied:
+            callback(reply)
         if self._transport is not None and not self._transport.is_closing():
             if self._under_way is not None:
                 self._under_way.add(self, -1)

@@ -184,15 +184,11 @@ class Hosts:
     def _watch_commits(self, name: str, server: BrokerServer) -> None:
         """Commits are sent one-way: only the broker knows which of them arrived."""
         assert server.broker is not None
-        offsets = server.broker.catalog.offsets
-        store = offsets.commit
 
-        def commit(consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
-            queue = MessageQueue(topic, name, queue_id)
-            self.on_commit(consumer_group, queue, committed_offset)
-            return store(consumer_group, topic, queue_id, committed_offset)
+        def committed(consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> None:
+            self.on_commit(consumer_group, MessageQueue(topic, name, queue_id), committed_offset)
 
-        offsets.commit = commit  # type: ignore[method-assign]
+        server.broker.catalog.offsets.when_committed.append(committed)
 
     def on_commit(self, consumer_group: str, queue: MessageQueue, committed_offset: int) -> None:
         """A broker stores an offset."""

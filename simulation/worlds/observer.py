@@ -115,20 +115,15 @@ class Observer:
 
         def make() -> Endpoint:
             endpoint = factory()
-            send, lost = endpoint.reply, endpoint.connection_lost
 
             def noted(reply: RemotingCommand) -> None:
                 asked, later = self._waiting.pop((endpoint, reply.opaque), (None, None))
                 if asked is not None and endpoint.is_open:
                     self._answered(asked, reply, late=True, later=later)
-                send(reply)
 
-            def ended(exc: Exception | None) -> None:
-                self._owners.connection_ended(endpoint)
-                lost(exc)
-
-            endpoint.reply = noted  # type: ignore[method-assign]
-            endpoint.connection_lost = ended  # type: ignore[method-assign]
+            endpoint.when_replied.append(noted)
+            # Before the broker's own, which may answer others.
+            endpoint.when_lost.insert(0, lambda: self._owners.connection_ended(endpoint))
             return endpoint
 
         return make

@@ -112,15 +112,13 @@ class PowerCuts:
         self._mend_disk()
         server = await self.cluster.broker(queues=QUEUES, **FILES)
         assert server.broker is not None
-        offsets = server.broker.catalog.offsets
-        commit, world = offsets.commit, self.cluster.world
+        world = self.cluster.world
 
-        def noted(consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
+        def noted(consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> None:
             if (consumer_group, topic) == (GROUP, TOPIC):
                 self._commits.setdefault(queue_id, []).append((world.elapsed_ms, committed_offset))
-            return commit(consumer_group, topic, queue_id, committed_offset)
 
-        offsets.commit = noted  # type: ignore[method-assign]
+        server.broker.catalog.offsets.when_committed.append(noted)
 
     # Sending -------------------------------------------------------------------------------------------------
 
