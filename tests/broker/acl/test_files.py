@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.broker.acl import files as rule_files
 from lockstep.broker.acl.changes import delete_account, put_account, set_white_addresses
 from lockstep.broker.acl.errors import RuleError
 from lockstep.broker.acl.files import AclFiles
@@ -26,6 +27,38 @@ def test_folder_beside(tmp_path: Path) -> None:
     assert list(found.rules.accounts) == ["account3", "account2", "adminadmin", "account1"]
     assert found.rules.accounts["account2"].secret_key == "secret-5678"
     assert [event for _, event, _ in log.events] == ["acl_key_repeated"]
+
+
+def test_what_is_said_of_doubtful_rules(tmp_path: Path) -> None:
+    """A key that comes twice in one file or in two, and a field that is none."""
+    log = RecordingLog()
+    twice = OTHER.replace("}]", "}, {accessKey: account2, secretKey: secret-other, role: x}]")
+    found = files(tmp_path, twice, log)
+    assert found.rules.accounts["account2"].secret_key == "secret-5678"
+    assert sorted(event for _, event, _ in log.events) == ["acl_key_repeated", "acl_rule_doubtful"]
+
+
+def test_a_long_file_and_a_deep_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file over the limit is refused before it is parsed; folders are followed eight deep, so that a circle ends."""
+    monkeypatch.setattr(rule_files, "_FILE_BYTES_MAX", len(OTHER))
+    files(tmp_path, OTHER)
+    with pytest.raises(RuleError, match=rf"{len(OTHER) + 1} bytes; at most {len(OTHER)} are allowed"):
+        files(tmp_path, OTHER + "#")
+    folder = tmp_path / "acl"
+    for depth in range(11):
+        folder.mkdir()
+        (folder / "one.yml").write_text(OTHER.replace("account2", f"account-{depth:02}"))
+        folder /= "in"
+    monkeypatch.setattr(rule_files, "_FILE_BYTES_MAX", 1000)
+    assert sorted(files(tmp_path, OTHER).rules.accounts) == [*(f"account-{depth:02}" for depth in range(9)), "account2"]
+
+
+def test_white_addresses_make_the_main_file(tmp_path: Path) -> None:
+    """It need not be there before."""
+    found = AclFiles(OsStorage(), str(tmp_path / "plain_acl.yml"), RecordingLog())
+    assert set_white_addresses(found, ["10.1.1.1"], None, 4)
+    put_account(found, {"accessKey": "account8", "secretKey": "secret-8888"}, 5)
+    assert [fits("10.1.1.1") for fits in found.rules.white_addresses] == [True]
 
 
 def test_reload(tmp_path: Path) -> None:
