@@ -15,7 +15,7 @@ PERIOD: Final = "lockstep.broker.ownership.fenced.period"
 STATES: Final = "lockstep.broker.ownership.fenced.states"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
 DURABLE_ANSWER: Final = "lockstep.broker.fronts.remoting.durable_answer"
-OFFSET: Final = "lockstep.broker.fronts.remoting.offset"
+COMMIT: Final = "lockstep.broker.core.commit"
 PULL: Final = "lockstep.broker.fronts.remoting.pull"
 APPEND: Final = "lockstep.broker.core.append"
 BROKER_OWNERSHIP: Final = "lockstep.broker.ownership.fenced.ownership"
@@ -343,7 +343,7 @@ FENCED: Final = (
     Protection(
         "fence-reset-owner",
         "A reset of a period that another has followed is stored.",
-        edited(OFFSET, "reset_own_offset", "refuse_if(ownership.deny_reset(connection, header, now_ms))", ""),
+        edited(COMMIT, "begin_at", "_refuse_if(ownership.deny_reset(peer, claim, now_ms))", ""),
         ("tests/broker/ownership/test_fence_epochs.py",),
     ),
     Protection(

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.offset import commit_with_pull
+from lockstep.broker.core.commit import commit_of_reader
 from lockstep.broker.fronts.remoting.refusal import Refusal, check_filters_by
 from lockstep.broker.messages.filters import compiled
 from lockstep.broker.messages.held_pulls import HeldPull
@@ -91,7 +91,7 @@ def pull_message(
         return broker.messages.refused_pulls.refuse(held, may_wait=_may_wait(header, command))
     # First the commit, then the read: a pull that is held has committed too (wire.md 6.4).
     if header.sys_flag & _COMMIT:
-        commit_with_pull(broker, connection, header, now_ms)
+        commit_of_reader(broker, connection, header, header.commit_offset, now_ms)
     result, code = _read(broker, pull)
     # Only PULL_NOT_FOUND may wait: every other answer changes what the client does next (wire.md 6.4).
     if code == _NOT_FOUND and _may_wait(header, command):

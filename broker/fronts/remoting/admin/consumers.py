@@ -5,8 +5,8 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.commit import check_capacity
 from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
-from lockstep.broker.fronts.remoting.offset import check_capacity
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.protocol.bodies.admin import ConsumeStats, OffsetWrapper, QueueTimeSpan
 from lockstep.protocol.bodies.broker import TopicConfig
