@@ -1,7 +1,7 @@
 """The commands of `lockstep context`."""
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -10,7 +10,7 @@ import typer
 from lockstep.cli.access import TlsMode
 from lockstep.cli.context.contexts import LOCK_MODES, Context, ContextFile, Contexts, check_name
 from lockstep.cli.option_values import duration_option
-from lockstep.cli.options import Output, Work
+from lockstep.cli.options import Output, Work, command
 from lockstep.cli.output import CliError, OutputFormat, UsageError, json_line, note, print_rows, write_out
 from lockstep.remoting.host.os_storage import OsStorage
 
@@ -26,54 +26,57 @@ context = typer.Typer(
 )
 
 
-@context.command(name="add")
-def _add(
-    name: _Name,
+@dataclass(frozen=True, kw_only=True)
+class _AddOptions:
+    name: _Name
     name_server: Annotated[
         str, typer.Option("--name-server", "-n", metavar="HOST:PORT", help="Name servers, with ';' between several.")
-    ],
+    ]
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="Of commands that look at a group or join it.")
-    ] = None,
+    ] = None
     lock_mode: Annotated[
         str | None, typer.Option(metavar="|".join(LOCK_MODES), help="The brokers' --lock-mode: fenced is for consume.")
-    ] = None,
+    ] = None
     lock_live_ms: Annotated[
         int | None, duration_option("--lock-live-ms", "The brokers' --lock-live-ms.", bare="ms")
-    ] = None,
-    output: Annotated[OutputFormat | None, typer.Option("--output", "-o", help="A table, or JSON.")] = None,
+    ] = None
+    output: Annotated[OutputFormat | None, typer.Option("--output", "-o", help="A table, or JSON.")] = None
     account: Annotated[
         bool, typer.Option("--account", help="Keep the account of LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY too.")
-    ] = False,
-    tls: Annotated[TlsMode | None, typer.Option(help="TLS to all servers; unverified believes any server.")] = None,
-    tls_ca: Annotated[str | None, typer.Option(metavar="FILE", help="Certificates that sign servers.")] = None,
-    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="The client's own certificate.")] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key, if it is in a file of its own.")] = None,
-    replace_it: Annotated[bool, typer.Option("--replace", help="Also when there is one of this name.")] = False,
-) -> Work:
+    ] = False
+    tls: Annotated[TlsMode | None, typer.Option(help="TLS to all servers; unverified believes any server.")] = None
+    tls_ca: Annotated[str | None, typer.Option(metavar="FILE", help="Certificates that sign servers.")] = None
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="The client's own certificate.")] = None
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key, if it is in a file of its own.")] = None
+    replace_it: Annotated[bool, typer.Option("--replace", help="Also when there is one of this name.")] = False
+
+
+@command(context, "add")
+def _add(options: _AddOptions) -> Work:
     """Keep a cluster under a name. The first one becomes the current one."""
     from lockstep.client.credentials import credentials_of_environment  # imported here: slow
 
-    keys = credentials_of_environment() if account else None
-    if account and keys is None:
+    keys = credentials_of_environment() if options.account else None
+    if options.account and keys is None:
         raise UsageError("--account: set LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY, from which it is taken")
     try:
         made = Context(
-            name_server=name_server,
-            group=group,
-            lock_mode=lock_mode,
-            lock_live_ms=lock_live_ms,
-            output=None if output is None else output.value,
+            name_server=options.name_server,
+            group=options.group,
+            lock_mode=options.lock_mode,
+            lock_live_ms=options.lock_live_ms,
+            output=None if options.output is None else options.output.value,
             access_key=None if keys is None else keys.access_key,
             secret_key=None if keys is None else keys.secret_key,
-            tls=None if tls is None else tls.value,
-            tls_ca=_absolute(tls_ca),
-            tls_cert=_absolute(tls_cert),
-            tls_key=_absolute(tls_key),
+            tls=None if options.tls is None else options.tls.value,
+            tls_ca=_absolute(options.tls_ca),
+            tls_cert=_absolute(options.tls_cert),
+            tls_key=_absolute(options.tls_key),
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return partial(_keep, check_name(name), made, replace_it=replace_it)
+    return partial(_keep, check_name(options.name), made, replace_it=options.replace_it)
 
 
 def _absolute(path: str | None) -> str | None:
