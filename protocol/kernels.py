@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -18,25 +18,35 @@ from lockstep.protocol.codecs.json_text import SHALLOW_BYTES, is_too_deep
 from lockstep.protocol.codes import (
     PROPERTIES_BYTES_MAX,
     PROTOCOL_VERSION,
-    LanguageCode,
     RequestCode,
     SysFlag,
 )
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.native import NATIVE
+from lockstep.protocol.tuples import new_tuple
 
-__all__ = ["ENTRY", "PlainSends", "QueueRun", "SendSettings", "may_be_plain_send", "plain_sends"]
+__all__ = ["ENTRY", "PlainSends", "QueueRun", "SendSettings", "may_be_plain_send", "plain_sends", "take_sends"]
 
 ENTRY: Final = struct.Struct(">qiq")  # of a consume queue: commit log offset, size, tag hash
 _LENGTHS: Final = struct.Struct(">II")
 _FIXED: Final = struct.Struct(">iIiiiqqiq4siq4siiqi")
 _PROPERTIES_LENGTH: Final = struct.Struct(">h")
-_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+_SEND: Final = int(RequestCode.SEND_MESSAGE)
+_SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
 # Every client writes the code first. Other frames are not looked at.
-_BEGINNING: Final = b'{"code":%d,' % _SEND
-_CPP: Final = LanguageCode.CPP.name
+_BEGINNINGS: Final = (b'{"code":%d,' % _SEND, b'{"code":%d,' % _SEND_V2)
+# SEND_MESSAGE has long names, SEND_MESSAGE_V2 their letters (wire.md 4.1).
+_LETTERS: Final = {
+    "producerGroup": "a", "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e",
+    "sysFlag": "f", "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j", "unitMode": "k",
+    "maxReconsumeTimes": "l", "batch": "m",
+}  # fmt: skip
+# librocketmq signs each request, also for a broker that checks no signature.
+_SIGNATURE: Final = frozenset(("AccessKey", "OnsChannel", "Signature"))
 _FIELDS: Final = frozenset("abcdefghijklmn")
+_MAY_BE_NUMBERS: Final = frozenset("defghjklm")
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _NUMBERS: Final = itemgetter("d", "e", "f", "g", "h")
@@ -45,6 +55,7 @@ _PIECES_MAX: Final = 17
 _REFUSED_NAMES: Final = frozenset((names.CLUSTER, names.DELAY, names.TRAN_MSG))
 # A number of so many digits fits 32 bits.
 _DIGITS_MAX: Final = 9
+_TEXTS_ALONE: Final = frozenset((str,))
 _UNUSUAL: Final = (KeyError, TypeError, ValueError, AttributeError, struct.error)
 _ANSWER: Final = (
     b'{"code":0,"extFields":{"msgId":"%s%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":"DefaultRegion",'
@@ -115,7 +126,7 @@ class _Queue:
 
 def may_be_plain_send(data: bytes, start: int) -> bool:
     """Whether a frame in JSON with the code of a send begins here; a look at a few bytes."""
-    return data.startswith(_BEGINNING, start + 8) and data[start + 4] == 0
+    return data.startswith(_BEGINNINGS, start + 8) and data[start + 4] == 0
 
 
 def plain_sends(
@@ -129,8 +140,8 @@ def plain_sends(
 ) -> PlainSends | None:
     """Take the frames from `start` to the first that is no plain send.
 
-    A plain send has a JSON header, code 310, texts as fields, no field of ours, no flag, and is not C++'s. It is no
-    batch, no delayed message and no part of a transaction.
+    A plain send has a JSON header, code 10 or 310, no field of ours and no flag. It is no batch, no delayed message and
+    no part of a transaction.
 
     Args:
         next_offset: The offset of the next message of a topic's queue; None when a send to it is not plain.
@@ -196,11 +207,14 @@ def _plain_header(header: bytes) -> tuple[int, dict[str, str]]:
     fields, opaque, code, flag = parts["extFields"], parts["opaque"], parts["code"], parts.get("flag", 0)
     if not (type(code) is type(opaque) is type(flag) is type(parts.get("version", 0)) is int):
         raise ValueError
-    if code != _SEND or flag or parts.get("language") == _CPP or not fields.keys() <= _FIELDS:
+    if code not in (_SEND, _SEND_V2) or flag:
         raise ValueError
+    if code == _SEND or not fields.keys() <= _FIELDS:
+        fields = _by_letter(fields, long_names=code == _SEND)
     if len(header) > SHALLOW_BYTES and is_too_deep(header):
         raise ValueError
-    "".join(fields.values())  # TypeError unless all are texts
+    if not _TEXTS_ALONE.issuperset(map(type, fields.values())):
+        fields = {name: _as_text(name, value) for name, value in fields.items()}
     numbers = _NUMBERS(fields)
     if "j" in fields:
         numbers += (fields["j"],)
@@ -217,6 +231,22 @@ def _plain_header(header: bytes) -> tuple[int, dict[str, str]]:
     if not ("a" in fields and "c" in fields):
         raise ValueError
     return opaque, fields
+
+
+def _by_letter(fields: dict[str, Any], *, long_names: bool) -> dict[str, Any]:
+    """The fields by the letters of SEND_MESSAGE_V2, without a signature. Raises KeyError for others."""
+    known = _LETTERS if long_names else dict.fromkeys(_FIELDS)
+    letters = {name: known[name] or name for name in fields if name not in _SIGNATURE}
+    return {letter: fields[name] for name, letter in letters.items()}
+
+
+def _as_text(name: str, value: object) -> str:
+    """ali-ons sends numbers and booleans. Raises TypeError where no other client than ours would."""
+    if type(value) is str:
+        return value
+    if type(value) not in (int, bool) or name not in _MAY_BE_NUMBERS:
+        raise TypeError
+    return str(value).lower()
 
 
 def _stored_properties(text: str, cluster_pair: str) -> tuple[bytes, int]:
@@ -243,3 +273,13 @@ def _stored_properties(text: str, cluster_pair: str) -> tuple[bytes, int]:
     if len(stored) > PROPERTIES_BYTES_MAX:
         raise ValueError
     return stored, code
+
+
+def _natively(*arguments: Any) -> PlainSends | None:
+    assert NATIVE is not None
+    sends = NATIVE.plain_sends(*arguments)
+    return None if sends is None else new_tuple(PlainSends, sends)
+
+
+take_sends = plain_sends if NATIVE is None else _natively
+"""`plain_sends` by the arm of this process."""

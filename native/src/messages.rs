@@ -92,21 +92,32 @@ impl StoredMessage {
 
     fn stored_topic<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
         let tail = self.layout.tail;
-        let length = self.buffer.as_bytes(py).get(tail).copied().unwrap_or_default() as usize;
+        let length = self
+            .buffer
+            .as_bytes(py)
+            .get(tail)
+            .copied()
+            .unwrap_or_default() as usize;
         self.slice(py, tail + 1, tail + 1 + length)
     }
 
     fn stored_properties<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
-        self.slice(py, self.layout.tail + 3 + self.stored_topic(py).len(), self.layout.end)
+        self.slice(
+            py,
+            self.layout.tail + 3 + self.stored_topic(py).len(),
+            self.layout.end,
+        )
     }
 
     /// The pairs that `decode_properties` would return, in order: a later one of the same name replaces an earlier one.
     fn pairs<'a>(&'a self, py: Python<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        self.stored_properties(py).split(|&byte| byte == PAIR_END).filter_map(|piece| {
-            let middle = piece.iter().position(|&byte| byte == NAME_END)?;
-            let (name, value) = (&piece[..middle], &piece[middle + 1..]);
-            (!name.is_empty() && !value.is_empty()).then_some((name, value))
-        })
+        self.stored_properties(py)
+            .split(|&byte| byte == PAIR_END)
+            .filter_map(|piece| {
+                let middle = piece.iter().position(|&byte| byte == NAME_END)?;
+                let (name, value) = (&piece[..middle], &piece[middle + 1..]);
+                (!name.is_empty() && !value.is_empty()).then_some((name, value))
+            })
     }
 
     /// One property, without decoding all.
@@ -114,7 +125,10 @@ impl StoredMessage {
         if let Some(properties) = &self.properties {
             return properties.bind(py).get_item(name);
         }
-        let last = self.pairs(py).filter(|(found, _)| *found == name.as_bytes()).last();
+        let last = self
+            .pairs(py)
+            .filter(|(found, _)| *found == name.as_bytes())
+            .last();
         Ok(last.map(|(_, value)| PyString::new(py, &text(value)).into_any()))
     }
 
@@ -129,7 +143,8 @@ impl StoredMessage {
             body_bytes: self.layout.tail - self.layout.body,
             bounds: None,
             broker_name: self.broker_name.clone_ref(py),
-            queue_offset: int64(self.buffer.as_bytes(py), self.layout.start + 20).unwrap_or_default(),
+            queue_offset: int64(self.buffer.as_bytes(py), self.layout.start + 20)
+                .unwrap_or_default(),
             reconsume_times: i64::from(self.int(py, self.layout.after_hosts())),
         }
     }
@@ -143,7 +158,10 @@ impl StoredMessage {
             let stored = PyBytes::new(py, self.slice(py, self.layout.body, self.layout.tail));
             self.changed_body = Some(stored.into_any().unbind());
         }
-        self.changed_body.as_ref().map(|body| body.bind(py).clone()).unwrap_or_else(|| py.None().into_bound(py))
+        self.changed_body
+            .as_ref()
+            .map(|body| body.bind(py).clone())
+            .unwrap_or_else(|| py.None().into_bound(py))
     }
 
     #[setter]
@@ -241,7 +259,10 @@ impl StoredMessage {
     #[getter]
     fn born_host<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, i32) {
         let (at, length) = (self.layout.born_host(), self.layout.born_bytes);
-        (PyBytes::new(py, self.slice(py, at, at + length)), self.int(py, at + length))
+        (
+            PyBytes::new(py, self.slice(py, at, at + length)),
+            self.int(py, at + length),
+        )
     }
 
     #[getter]
@@ -252,7 +273,10 @@ impl StoredMessage {
     #[getter]
     fn store_host<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, i32) {
         let (at, length) = (self.layout.store_host(), self.layout.store_bytes);
-        (PyBytes::new(py, self.slice(py, at, at + length)), self.int(py, at + length))
+        (
+            PyBytes::new(py, self.slice(py, at, at + length)),
+            self.int(py, at + length),
+        )
     }
 
     #[getter]
@@ -263,8 +287,16 @@ impl StoredMessage {
     #[getter]
     fn offset_message_id(&self, py: Python<'_>) -> String {
         let (at, length) = (self.layout.store_host(), self.layout.store_bytes);
-        let host: String = self.slice(py, at, at + length).iter().map(|byte| format!("{byte:02X}")).collect();
-        format!("{host}{:08X}{:016X}", self.int(py, at + length), self.commit_log_offset(py))
+        let host: String = self
+            .slice(py, at, at + length)
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        format!(
+            "{host}{:08X}{:016X}",
+            self.int(py, at + length),
+            self.commit_log_offset(py)
+        )
     }
 
     #[getter]
@@ -277,7 +309,9 @@ impl StoredMessage {
 
     #[getter]
     fn transaction_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(self.property(py, "UNIQ_KEY")?.unwrap_or_else(|| PyString::new(py, "").into_any()))
+        Ok(self
+            .property(py, "UNIQ_KEY")?
+            .unwrap_or_else(|| PyString::new(py, "").into_any()))
     }
 
     #[getter]
@@ -317,7 +351,11 @@ impl StoredMessage {
         let topic = slf.topic(py);
         let body_bytes = slf.body(py).len()?;
         let id = slf.msg_id(py)?;
-        Ok(format!("<MessageExt {topic}:{}@{} {id} {body_bytes}B>", slf.queue_id(py), slf.queue_offset))
+        Ok(format!(
+            "<MessageExt {topic}:{}@{} {id} {body_bytes}B>",
+            slf.queue_id(py),
+            slf.queue_offset
+        ))
     }
 }
 
@@ -337,9 +375,15 @@ fn layout_at(buffer: &[u8], position: usize) -> Result<(Layout, bool), String> {
     if position + FIXED_BYTES > length {
         return Err(short_of(position, position, FIXED_BYTES, length));
     }
-    let (size, magic, sys_flag) = (i64::from(field(position)), field(position + 4) as u32, field(position + 36));
+    let (size, magic, sys_flag) = (
+        i64::from(field(position)),
+        field(position + 4) as u32,
+        field(position + 36),
+    );
     if magic != MAGIC {
-        return Err(format!("byte {position}: magic {magic:#x} is not a message's {MAGIC:#x}"));
+        return Err(format!(
+            "byte {position}: magic {magic:#x} is not a message's {MAGIC:#x}"
+        ));
     }
     let born_bytes = if sys_flag & BORN_V6 != 0 { 16 } else { 4 };
     let store_bytes = if sys_flag & STORE_V6 != 0 { 16 } else { 4 };
@@ -352,7 +396,9 @@ fn layout_at(buffer: &[u8], position: usize) -> Result<(Layout, bool), String> {
     let (tail, end) = (body as i64 + body_bytes, position as i64 + size);
     let fits = size >= OVERHEAD_BYTES && body_bytes >= 0 && tail < end && end <= length as i64;
     if !fits {
-        return Err(format!("byte {position}: a message of {size} bytes with a body of {body_bytes} does not fit"));
+        return Err(format!(
+            "byte {position}: a message of {size} bytes with a body of {body_bytes} does not fit"
+        ));
     }
     let (tail, end) = (tail as usize, end as usize);
     let texts = tail + 3 + buffer.get(tail).copied().unwrap_or_default() as usize;
@@ -364,7 +410,17 @@ fn layout_at(buffer: &[u8], position: usize) -> Result<(Layout, bool), String> {
             "byte {position}: topic and properties do not end where the message of {size} bytes does"
         ));
     }
-    Ok((Layout { start: position, born_bytes, store_bytes, body, tail, end }, sys_flag & COMPRESSED != 0))
+    Ok((
+        Layout {
+            start: position,
+            born_bytes,
+            store_bytes,
+            body,
+            tail,
+            end,
+        },
+        sys_flag & COMPRESSED != 0,
+    ))
 }
 
 /// Append the messages of the buffer; add the indexes of compressed ones to `packed`. The twin: `decode_into`.

@@ -5,7 +5,7 @@ from typing import Final
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, Permission
-from lockstep.protocol.kernels import SendSettings, may_be_plain_send, plain_sends
+from lockstep.protocol.kernels import SendSettings, may_be_plain_send, take_sends
 from lockstep.protocol.messages.properties import CLUSTER, NAME_END
 from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX
 from lockstep.remoting.connections.endpoint import Endpoint, Taken
@@ -48,7 +48,7 @@ class PlainSendLane:
         sends = None
         # A send is answered after the file of its topic is written, so while it is being written no send is plain.
         if self._settings is not None and len(born[0]) == _IPV4_BYTES and self._topics_are_kept():
-            sends = plain_sends(
+            sends = take_sends(
                 data,
                 start,
                 self._settings,

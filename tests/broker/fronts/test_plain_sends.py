@@ -21,7 +21,7 @@ from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.fronts.test_one_read import in_memory, send
 from tests.broker.helpers import NOW_MS, RecordingLog, pull_header
 from tests.broker.persistence.kept_broker import Kept, kept, until
-from tests.protocol.recorded import JAVA, NODE, frames_of
+from tests.protocol.recorded import CPP, JAVA, NODE, frames_of
 from tests.remoting import helpers
 
 
@@ -163,9 +163,9 @@ def sends_of(client: str) -> list[bytes]:
     return [frame for frame in frames if may_be_plain_send(frame, 0)]
 
 
-@pytest.mark.parametrize(("client", "plain"), [(JAVA, 5), (NODE, 0)])
+@pytest.mark.parametrize(("client", "plain"), [(JAVA, 5), (CPP, 4), (NODE, 4)])
 async def test_recorded_sends_are_taken(client: str, plain: int) -> None:
-    """Java's but a one-way, a delayed and a sent back one; none of Node's, whose numbers are no texts."""
+    """All but Java's one-way, delayed and sent back ones, and one of C++'s whose topic is not there."""
     broker, _ = in_memory()
     for topic in ("OrderTopic", "T"):
         broker.catalog.topics.put(TopicConfig(topic, 16, 16), NOW_MS)
