@@ -39,6 +39,7 @@ class Messages:
         halves: Messages of transactions that are not decided.
         dropped: Messages that the store dropped before they were consumed.
         on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
+        plain_sends: How many sends were handled from their bytes, and how many reads began with one that was not.
         message_id_prefix: An offset message id without its last 16 hex digits, the commit log offset.
     """
 
@@ -76,6 +77,7 @@ class Messages:
         self.dropped = DroppedMessages(catalog.offsets, self.delays, work, log, why)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
         self.message_id_prefix = ""
+        self.plain_sends = {"taken": 0, "refused": 0}
         self.set_port(config.port)
 
     def set_port(self, port: int) -> None:

@@ -66,6 +66,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "lockstep_oldest_unhandled_seconds": Family(
         _G, (*_NODE, "topic", "consumer_group"), "The age of the oldest message behind the committed offsets."
     ),
+    "lockstep_plain_sends_total": Family(
+        _C, (*_NODE, "outcome"), "Sends that were handled from their bytes: taken; reads that looked so: refused."
+    ),
     "lockstep_held_pulls": Family(_G, _NODE, "Pulls that wait for messages."),
     "lockstep_limits_met_total": Family(_C, (*_NODE, "setting"), "How often a limit was reached, by its setting."),
     "lockstep_limit_used": Family(

@@ -81,7 +81,7 @@ def _frames(draw: st.DrawFn) -> bytes:
         fields["i"] = draw(_PROPERTIES)
     parts: dict[str, Any] = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": 1}
     parts["opaque"] = draw(st.integers(1, 9))
-    kind = draw(st.sampled_from(["plain"] * 10 + ["long", "numbers", "field", "dropped", "part", "text", "bytes"]))
+    kind = draw(st.sampled_from(["plain"] * 16 + ["long", "numbers", "field", "dropped", "part", "text", "bytes"]))
     if kind == "field":
         name, value = draw(_ODD)
         fields[name] = value

@@ -59,8 +59,10 @@ class PlainSendLane:
             )
         if sends is None or not broker.messages.put_encoded(sends, endpoint.read_at_ms):
             self.refused += 1
+            broker.messages.plain_sends["refused"] += 1
             return Taken(start, 0, b"", more=False)
         self.taken += sends.send_count
+        broker.messages.plain_sends["taken"] += sends.send_count
         return Taken(sends.end, sends.send_count, sends.answers, sends.send_count == _COUNT_MAX)
 
     def _new_settings(self, config: BrokerConfig) -> SendSettings | None:
