@@ -133,7 +133,8 @@ def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
 def _broker(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
     samples.set("rocketmq_half_messages", (), len(broker.messages.halves))
     for outcome, count in broker.messages.plain_sends.items():
-        samples.set("lockstep_plain_sends_total", (outcome,), count)
+        if count:
+            samples.set("lockstep_plain_sends_total", (outcome,), count)
     samples.set("lockstep_held_pulls", (), len(broker.messages.hold))
     for setting, count in broker.limits.counts.items():
         samples.set("lockstep_limits_met_total", (setting,), count)
