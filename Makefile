@@ -41,6 +41,8 @@ pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent
 	@$(BIN)/python -m scripts.pipeline.java --needed
 	$(BIN)/python -m scripts.pipeline
 
+# The reference is the Python of each kernel, so it is what the tests prove; with LOCKSTEP_NATIVE=1 they prove the other.
+test test-all nightly: export LOCKSTEP_NATIVE := $(or $(LOCKSTEP_NATIVE),0)
 test: $(VENV)/.test $(VENV)/.java $(TYPES) ## prove the product in a few minutes (ARGS="-k lock -x" goes to pytest)
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=quick $(ARGS)
 
@@ -87,6 +89,7 @@ hostile: $(VENV)/.test ## attacks of hostile peers, each beside a quiet probe; f
 	$(BIN)/python -m scripts.hostile $(ARGS)
 
 native: $(VENV)/.native ## build the native part in place; needs cargo. LOCKSTEP_NATIVE=0 leaves it alone
+	cargo clippy --quiet --release --locked --manifest-path native/Cargo.toml -- --deny warnings
 	@$(BIN)/lockstep-broker --version
 
 wheel: $(VENV)/.test ## the wheel of this platform and the pure one, in dist/; needs cargo
