@@ -35,8 +35,8 @@ class Kind(StrEnum):
 
 
 PROVED_WITH_GAPS: Final = frozenset({
-    Kind.STALE_REPEAT, Kind.OVERLAP, Kind.STALE_OWNER, Kind.CONCURRENT_CALLS, Kind.ENDS_BEFORE_BEGIN, Kind.TWO_GRANTS,
-    Kind.STALE_EPOCH, Kind.SHARED_CLIENT_ID, Kind.WRONG_MESSAGE, Kind.KEY_IN_TWO_QUEUES,
+    Kind.STALE_REPEAT, Kind.OVERLAP, Kind.STALE_OWNER, Kind.CONCURRENT_CALLS, Kind.ENDS_BEFORE_BEGIN,
+    Kind.SHARED_CLIENT_ID, Kind.KEY_IN_TWO_QUEUES,
 })  # fmt: skip
 """Kinds that the records of a finding prove alone. Another kind may be explained by a record that could not be read."""
 

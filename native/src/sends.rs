@@ -31,6 +31,7 @@ const MAGIC: u32 = 0xDAA3_20A7;
 const OVERHEAD_BYTES: usize = 91;
 const PROPERTIES_BYTES_MAX: usize = 32767;
 const PIECES_MAX: usize = 17;
+const TOPIC_BYTES_MAX: usize = 255;
 const PROTOCOL_VERSION: i32 = 409;
 const TRANSACTION: i32 = 0xC;
 const V6_HOSTS: i32 = 0x30;
@@ -316,6 +317,10 @@ pub fn plain_sends<'py>(
             break;
         };
         let (topic, body) = (field(b'b').unwrap_or(""), &bytes[body_start..end]);
+        // A longer one has no place in the stored layout.
+        if topic.len() > TOPIC_BYTES_MAX {
+            break;
+        }
         let known = runs
             .iter()
             .rposition(|run| run.queue_id == queue_id && run.name == topic.as_bytes());

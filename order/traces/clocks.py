@@ -302,7 +302,8 @@ class Causes:
         self.read: dict[tuple[Place, int], int] = {}  # the earliest time in each stretch
         self.lowest: dict[tuple[str, str, str, int], int] = {}  # of the positions in each queue
         self.reset_to: set[Place] = set()
-        self._position: dict[tuple[str, str, str, int], int] = {}  # the last one in each queue
+        # The last one in each queue, by period: a part that was delivered again stands behind later periods.
+        self._position: dict[tuple[tuple[str, str, str, int], int | None], int] = {}
 
     def note(self, record: Record, stretch: int, time_ns: int) -> None:
         """Take a record. Only `committed`, `reset`, `positioned` and `stored` matter."""
@@ -312,13 +313,13 @@ class Causes:
             if event in ("positioned", "stored"):
                 _keep_least(self.read, (place, stretch), time_ns)
                 if event == "positioned":
-                    self._position[place[:4]] = place[4]
+                    self._position[place[:4], record.get("period")] = place[4]
                     self.lowest[place[:4]] = min(place[4], self.lowest.get(place[:4], place[4]))
             elif event == "reset" and "client_id" in record:
                 # A broker's record only repeats a written offset.
                 self.reset_to.add(place)
                 _keep_least(self.written, (place, stretch), time_ns)
-            elif event == "committed" and self._position.get(place[:4]) != place[4]:
+            elif event == "committed" and self._position.get((place[:4], record.get("period"))) != place[4]:
                 # Else it repeats what it read. Of a fenced commit the record is written after the broker's answer.
                 _keep_least(self.written, (place, stretch), record.get("begin_mono_ns", time_ns))
 

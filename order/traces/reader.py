@@ -118,8 +118,9 @@ class TraceLines:
             else:
                 self.refused(number, line)
                 self._broken(number, why)
-        # A killed process tears its last line. A first line that cannot be read is no end of anything.
-        if no_json == number > 1 and (_may_be_torn(last) or not last.strip()):
+        # A killed process tears its last line, before its end. A first line that cannot be read is no end of anything.
+        is_cut = not last.endswith(b"\n") and _may_be_torn(last)
+        if no_json == number > 1 and (is_cut or not last.strip()):
             self.broken_lines -= 1
             self.broken = [line for line in self.broken if line.number != number]
             if last.strip():

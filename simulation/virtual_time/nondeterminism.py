@@ -6,6 +6,7 @@ skipping modules of the standard library that only pass calls on (random, uuid, 
 pytest are allowed. Not detected: C code, other threads, and names that third-party modules imported.
 """
 
+import asyncio
 import builtins
 import datetime as dt
 import io
@@ -28,6 +29,7 @@ from lockstep.simulation.virtual_time.callers import PASSES_ON, caller_of, modul
 from lockstep.simulation.virtual_time.cures import (
     CLOCK,
     DISK,
+    DRIVE,
     IDENTITY,
     NETWORK,
     PROCESSES,
@@ -90,6 +92,8 @@ def _watched() -> list[_Watch]:
         _Watch(threading.Thread, "start", THREADS, _always),
         _Watch(threading.Condition, "wait", WAITS, _always),  # also of Event.wait(), Queue.get() and Future.result()
         _Watch(select, "select", WAITS, _always),
+        # Before it is made: a loop that is half made cannot be closed.
+        _Watch(asyncio.events, "new_event_loop", DRIVE, _always),
         _Watch(subprocess.Popen, "__init__", PROCESSES, _always),
         *(_Watch(os, name, PROCESSES, _always) for name in ("system", "fork")),
         _Watch(socket.socket, "__init__", NETWORK, _always),

@@ -4,7 +4,7 @@ from typing import Final
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, Permission
+from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, TOPIC_LENGTH_MAX, Permission
 from lockstep.protocol.kernels import SendSettings, may_be_plain_send, take_sends
 from lockstep.protocol.messages.properties import CLUSTER, NAME_END
 from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX
@@ -88,6 +88,8 @@ class PlainSendLane:
         """As `send_target`, for sends that have no rule of their own."""
         config = self._broker.catalog.topics.get(topic)
         if config is None or topic in RESERVED_TOPICS or topic.startswith(RETRY_PREFIX):
+            return None
+        if len(topic) > TOPIC_LENGTH_MAX:
             return None
         if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
             return None

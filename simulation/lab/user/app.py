@@ -110,7 +110,13 @@ def _check_listener(listener: Any) -> None:
 
 
 def _message_of(message: Callable[..., Message], number: int, failed: Mapping[int, Exception]) -> Message:
-    takes_failed = len(inspect.signature(message).parameters) > 1
+    needed = [
+        parameter
+        for parameter in inspect.signature(message).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    takes_failed = len(needed) > 1
     return message(number, failed) if takes_failed else message(number)
 
 
