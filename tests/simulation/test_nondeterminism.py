@@ -26,6 +26,8 @@ from time import time as imported_time
 import pytest
 
 from lockstep.simulation import NondeterminismError, World, simulate
+from lockstep.simulation.virtual_time.callers import Caller
+from lockstep.simulation.virtual_time.cures import NETWORK
 from tests.rows import by_row
 
 nap = vars(time)["sleep"]
@@ -145,6 +147,12 @@ def test_a_violation_names_what_was_written(name: str) -> None:
     text = str(caught.value)
     assert text.startswith(f"{name.partition(' ')[0]}() at test_nondeterminism.py:"), text
     assert cure in text
+
+
+def test_a_loop_of_its_own_is_refused_as_what_it_is() -> None:
+    """Not as the connection that asyncio makes first. Told without a run: asyncio never closes a loop half made."""
+    text = Caller("shop.py:3", "asyncio.run", "asyncio.runners", is_ours=False).refusal("socket.socketpair", NETWORK)
+    assert text.endswith("the loop runs already; write an async def, and await the coroutine")
 
 
 def test_asyncio_to_thread_is_a_violation() -> None:

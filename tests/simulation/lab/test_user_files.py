@@ -75,12 +75,6 @@ def raises(messages, context):
     raise KeyError("no such dish")
 
 
-def runs_a_loop(messages, context):
-    work = asyncio.sleep(1)
-    try: asyncio.run(work)
-    finally: work.close()
-
-
 def strange(x):
     pass
 
@@ -259,10 +253,6 @@ def test_a_plain_listener_takes_virtual_time(shop: Path) -> None:
             "subprocess.run() at shop.py:53 bypasses the simulation: other processes do not run here; call",
         ),
         ("opens_pages", "urllib.request.urlopen() at shop.py:59 bypasses the simulation: the network is simulated; "),
-        (
-            "runs_a_loop",
-            "asyncio.run() at shop.py:68 bypasses the simulation: the loop runs already; write an async def",
-        ),
         ("reads_clock", "time.time() at shop.py:47 bypasses the simulation: time is simulated; use message"),
     ],
 )
