@@ -13,7 +13,7 @@ from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.protocol.filter import java_string_hash, parse_tags
 from lockstep.protocol.messages.batch import BatchRecord, decode_batch, encode_batch
 from lockstep.protocol.messages.ids import decode_offset_message_id, encode_offset_message_id
-from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.message import MessageExt, PyMessageExt, decode_messages
 from lockstep.protocol.messages.properties import check_user_properties, decode_properties, encode_properties
 from lockstep.protocol.messages.together import decode_rows, decode_sends, encode_rows
 from tests.fuzz.strategies import (
@@ -159,7 +159,7 @@ def _trusting(blob: bytes) -> list[MessageExt]:
         if fixed[1] != 0xDAA320A7 or fixed[0] <= 0:
             raise BodyError("no message")
         tail = position + 88 + fixed[16]
-        messages.append(MessageExt(blob, fixed, blob[position + 88 : tail], tail, ""))
+        messages.append(PyMessageExt(blob, fixed, blob[position + 88 : tail], tail, ""))
         position += fixed[0]
     return messages
 
