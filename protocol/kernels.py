@@ -29,7 +29,8 @@ from lockstep.protocol.tuples import new_tuple
 
 __all__ = ["ENTRY", "PlainSends", "QueueRun", "SendSettings", "may_be_plain_send", "plain_sends", "take_sends"]
 
-ENTRY: Final = struct.Struct(">qiq")  # of a consume queue: commit log offset, size, tag hash
+# Of a consume queue (wire.md 5): commit log offset, size in bytes, tag hash or time of delivery.
+ENTRY: Final = struct.Struct(">qiq")
 _LENGTHS: Final = struct.Struct(">II")
 _FIXED: Final = struct.Struct(">iIiiiqqiq4siq4siiqi")
 _PROPERTIES_LENGTH: Final = struct.Struct(">h")
@@ -241,7 +242,7 @@ def _by_letter(fields: dict[str, Any], *, long_names: bool) -> dict[str, Any]:
 
 
 def _as_text(name: str, value: object) -> str:
-    """ali-ons sends numbers and booleans. Raises TypeError where no other client than ours would."""
+    """ali-ons sends numbers and booleans in some fields. Raises TypeError for any other value."""
     if type(value) is str:
         return value
     if type(value) not in (int, bool) or name not in _MAY_BE_NUMBERS:

@@ -84,7 +84,7 @@ class QueryResult(NamedTuple):
 
 
 class GetStatus(Enum):
-    """The result of a read, by RocketMQ's names (wire.md 6.3). fronts/remoting/pull.py has the answer to each."""
+    """The result of a read, by RocketMQ's names (wire.md 6.3); broker/fronts/remoting/pull.py answers each."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1

@@ -16,6 +16,8 @@ import struct
 import zlib
 from typing import Final, NamedTuple
 
+from lockstep.protocol.kernels import ENTRY
+
 __all__ = [
     "ABORT",
     "BLANK_SIZE",
@@ -57,7 +59,6 @@ RULES: Final = "conf"
 RULES_FILE: Final = f"{RULES}/plain_acl.yml"
 
 _NAME_DIGITS: Final = 20
-ENTRY: Final = struct.Struct(">qiq")  # commit log offset, size in bytes, tag hash or time of delivery
 ENTRY_BYTES: Final = ENTRY.size
 BLANK_SIZE: Final = 0x7FFFFFFF
 PRE_BLANK: Final = ENTRY.pack(0, BLANK_SIZE, 0)  # fills a queue's first file before its first entry

@@ -26,7 +26,8 @@ class PlainSendLane:
 
     Attributes:
         taken: Sends that were handled here.
-        refused: Reads that began with a send which looked plain and was not.
+        refused: Reads that began with a send and were left to the usual way: it is not plain, not whole yet, or
+            may not be stored now.
     """
 
     def __init__(self, broker: Broker) -> None:
