@@ -4,6 +4,7 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.query import message_by_offset
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.protocol.bodies.admin import ConsumeQueueData, QueryConsumeQueueResponseBody
@@ -21,7 +22,7 @@ from lockstep.protocol.headers.admin import (
 from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.store.base import KeyQuery
 
-__all__ = ["message_by_id", "message_by_offset", "query_consume_queue", "query_message", "view_message"]
+__all__ = ["message_by_id", "query_consume_queue", "query_message", "view_message"]
 
 _UNIQUE_KEY_MAX_NUM: Final = 32  # defaultQueryMaxNum
 _QUERY_MAX_NUM: Final = 64  # maxMsgsNumBatch
@@ -66,17 +67,8 @@ def view_message(broker: Broker, connection: Connection, command: RemotingComman
     return command.reply(ResponseCode.SUCCESS, body=message_by_offset(broker, offset))
 
 
-def message_by_offset(broker: Broker, commit_log_offset: int) -> bytes:
-    """A message in its stored layout. Raises Refusal when the store has none there."""
-    message = broker.messages.store.message_at(commit_log_offset)
-    if message is None:
-        remark = f"no message begins at commit log offset {commit_log_offset}; it may have been dropped"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    return message
-
-
 def message_by_id(broker: Broker, message_id: str | None) -> bytes:
-    """As `message_by_offset`, for an offset message id. Raises Refusal also for a text that is no such id."""
+    """As `message_by_offset`, for an offset message id. Raises Refusal for a text that is no such id."""
     try:
         offset = decode_offset_message_id(message_id or "").commit_log_offset
     except ValueError as error:

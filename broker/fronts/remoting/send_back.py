@@ -5,7 +5,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.owner import check_owner
-from lockstep.broker.fronts.remoting.message import message_by_offset
+from lockstep.broker.core.query import message_by_offset
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.broker.fronts.remoting.send import limit_of_retries
 from lockstep.broker.messages.delays.service import record_of

@@ -4,7 +4,8 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.message import message_by_id, message_by_offset
+from lockstep.broker.core.query import message_by_offset
+from lockstep.broker.fronts.remoting.message import message_by_id
 from lockstep.broker.fronts.remoting.notices import connection_of
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.broker.messages.delays.service import record_of
