@@ -1,12 +1,14 @@
-"""Functions that a user gives: looked at when they are given, because a wrong one would fail in each call."""
+"""Functions that a user gives: checked when they are given, and what becomes of their exceptions."""
 
+import asyncio
 import inspect
 from functools import partial
 from typing import Any
 
 from lockstep.client.errors import ConsumerError
+from lockstep.remoting.logs import EventLog, log_exception
 
-__all__ = ["check_function", "why_no_function"]
+__all__ = ["check_function", "log_or_raise", "must_propagate", "why_no_function"]
 
 
 def why_no_function(function: Any, *parameters: str) -> str | None:
@@ -35,7 +37,38 @@ def why_no_function(function: Any, *parameters: str) -> str | None:
 
 
 def check_function(what: str, function: Any, *parameters: str) -> None:
-    """Raise ConsumerError for an object that is no function of these parameters."""
+    """Raise ConsumerError for an object that is no function of these parameters: it would fail in each call."""
     if why := why_no_function(function, *parameters):
         name = getattr(function, "__qualname__", None) or type(function).__name__
         raise ConsumerError(f"{what} {name}: {why}")
+
+
+def must_propagate(error: BaseException) -> bool:
+    """Return whether an exception out of the user's code ends the program, or the task that called this code.
+
+    All others are failures of that code only: also a CancelledError of its own making, and errors that are no
+    Exception, such as a panic in a library that is written in Rust. A task that would end by one of them would leave
+    its queue standing.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task() if _loop_runs() else None
+        return task is not None and task.cancelling() > 0
+    if isinstance(error, GeneratorExit):
+        # Python closes a coroutine of a loop that ended. While a loop runs, the user's code raised it.
+        return not _loop_runs()
+    return isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def log_or_raise(log: EventLog, event: str, error: BaseException, **fields: Any) -> None:
+    """Log an exception out of the user's code, or raise it again if it `must_propagate`. Called where it is caught."""
+    if must_propagate(error):
+        raise error
+    log_exception(log, event, error, **fields)

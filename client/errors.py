@@ -18,12 +18,9 @@
 An error about what the caller gave is a ValueError too: LocalProtocolError, FilterError, SettingError.
 """
 
-import asyncio
 from enum import Enum
-from typing import Any
 
 from lockstep.protocol.errors import ClientError
-from lockstep.remoting.logs import EventLog, log_exception
 
 __all__ = [
     "ClientError",
@@ -38,8 +35,6 @@ __all__ = [
     "SendForbiddenError",
     "SendOutcome",
     "TopicNotFoundError",
-    "log_or_raise",
-    "must_propagate",
 ]
 
 
@@ -106,34 +101,3 @@ class SendError(ClientError):
             return self
         reason = f"{self.reason} (after an attempt without an answer)"
         return SendError(reason, SendOutcome.UNKNOWN, msg_id=self.msg_id, code=self.code)
-
-
-def must_propagate(error: BaseException) -> bool:
-    """Return whether an exception out of the user's code ends the program, or the task that called this code.
-
-    All others are failures of that code only: also a CancelledError of its own making, and errors that are no
-    Exception, such as a panic in a library that is written in Rust. A task that would end by one of them would leave
-    its queue standing.
-    """
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task() if _loop_runs() else None
-        return task is not None and task.cancelling() > 0
-    if isinstance(error, GeneratorExit):
-        # Python closes a coroutine of a loop that ended. While a loop runs, the user's code raised it.
-        return not _loop_runs()
-    return isinstance(error, KeyboardInterrupt | SystemExit)
-
-
-def _loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def log_or_raise(log: EventLog, event: str, error: BaseException, **fields: Any) -> None:
-    """Log an exception out of the user's code, or raise it again if it `must_propagate`. Called where it is caught."""
-    if must_propagate(error):
-        raise error
-    log_exception(log, event, error, **fields)

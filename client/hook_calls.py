@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lockstep.client.errors import SendForbiddenError, log_or_raise, must_propagate
+from lockstep.client.callables import log_or_raise, must_propagate
+from lockstep.client.errors import SendForbiddenError
 from lockstep.client.hooks import (
     CheckForbiddenHook,
     CommunicationMode,

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lockstep.client.callables import must_propagate
 from lockstep.client.config import ClientConfig
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.ownership.explained import PROPERTY as EXPLAINED
 from lockstep.client.consumer.ownership.membership import Membership
-from lockstep.client.errors import must_propagate
 from lockstep.client.instance.client import BrokerCall
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body

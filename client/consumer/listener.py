@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from lockstep.client.callables import must_propagate
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.left_work import LeftWork, Look
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.errors import must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
 from lockstep.protocol.messages.message import MessageExt

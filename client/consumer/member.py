@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lockstep.client.admin.queues import QueueQueries
+from lockstep.client.callables import log_or_raise, must_propagate
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
 from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumerStatsManager
@@ -22,7 +23,6 @@ from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
-from lockstep.client.errors import log_or_raise, must_propagate
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import ClientRole, MQClientInstance
 from lockstep.client.instance.registry import claim_group

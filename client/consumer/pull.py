@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from lockstep.client.admin.queues import QueueQueries
-from lockstep.client.callables import check_function
+from lockstep.client.callables import check_function, log_or_raise
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.offsets.store import ReadOffsetType
@@ -11,7 +11,7 @@ from lockstep.client.consumer.ownership.hold import NoHold
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullStatus
 from lockstep.client.consumer.send_back import SendBack
-from lockstep.client.errors import ConsumerError, log_or_raise
+from lockstep.client.errors import ConsumerError
 from lockstep.client.hooks import ConsumeMessageHook
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import PullConsumerConfig

@@ -6,13 +6,14 @@ PullLoop does what every consumer does with the answer of a broker; a PullOwner 
 import asyncio
 from typing import Protocol
 
+from lockstep.client.callables import must_propagate
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullSource, PullStatus
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.client.errors import ClientError, must_propagate
+from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.errors import ProtocolError

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any
 
-from lockstep.client.errors import ClientError, log_or_raise
+from lockstep.client.callables import log_or_raise
+from lockstep.client.errors import ClientError
 from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.logs import EventLog
 

@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.config import ProducerConfig
 from lockstep.client.credentials import with_credentials
-from lockstep.client.errors import ClientError, log_or_raise
+from lockstep.client.errors import ClientError
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
 from lockstep.client.instance.client import BrokerCall, ClientRole, MQClientInstance, name_server_addresses

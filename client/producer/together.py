@@ -12,8 +12,9 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from lockstep.client.callables import must_propagate
 from lockstep.client.config import ProducerConfig
-from lockstep.client.errors import SendError, SendOutcome, must_propagate
+from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.producer.answers import new_send_error
 from lockstep.client.producer.batches import Batch
 from lockstep.client.producer.outgoing import OneSend, Outgoing, SentFuture

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Unpack
 
-from lockstep.client.errors import NoRouteError, log_or_raise
+from lockstep.client.callables import log_or_raise
+from lockstep.client.errors import NoRouteError
 from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, LocalTransactionState
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.producer.producer import Producer, ProducerOptions, ProducerParts

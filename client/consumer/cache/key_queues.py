@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.cache.message_cache import MessageCache
-from lockstep.client.errors import ConsumerError, log_or_raise
+from lockstep.client.errors import ConsumerError
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.cache.key_queues import KeyedCache, KeyQueue
 from lockstep.client.consumer.dispatch.base import YIELD_AFTER, OrderedService, ServiceParts, restore_topics
 from lockstep.client.consumer.dispatch.call_start import CallStart
@@ -19,7 +20,6 @@ from lockstep.client.consumer.flow_control import most_bytes
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.client.errors import log_or_raise
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.dispatch.base import YIELD_AFTER, ConsumeService, ServiceParts, restore_topics
 from lockstep.client.consumer.dispatch.call_start import CallStart
 from lockstep.client.consumer.dispatch.workers import Workers
 from lockstep.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
-from lockstep.client.errors import log_or_raise
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.dispatch.base import YIELD_AFTER, OrderedService, ServiceParts, restore_topics
 from lockstep.client.consumer.dispatch.call_start import CallStart
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
@@ -10,7 +11,6 @@ from lockstep.client.consumer.dispatch.stats import TopicTotals
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.client.errors import log_or_raise
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.host.loop_watch import LOOP_KEPT_MS

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
+from lockstep.client.callables import must_propagate
 from lockstep.client.consumer.offsets.store import NO_OFFSET, BeforeSending, OffsetStore
-from lockstep.client.errors import ConsumerError, must_propagate
+from lockstep.client.errors import ConsumerError
 from lockstep.protocol.bodies.codec import as_object, decode_body, encode_body
 from lockstep.protocol.bodies.queue_tables import as_queue_offsets, queue_table
 from lockstep.protocol.codes import SerializeType

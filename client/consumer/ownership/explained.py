@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from lockstep.client.callables import must_propagate
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.lock_port import Refused
 from lockstep.client.consumer.ownership.membership import Membership
-from lockstep.client.errors import must_propagate
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["PROPERTY", "Did", "Explanations"]

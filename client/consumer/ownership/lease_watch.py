@@ -7,9 +7,9 @@ the event loop do not count it, so the leases are looked at again at least each 
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.errors import log_or_raise
 from lockstep.remoting.host.runtime import TimerHandle
 
 __all__ = ["LeaseWatch"]

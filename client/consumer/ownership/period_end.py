@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.errors import log_or_raise
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.model import MessageQueue

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.explained import Did, Explanations
 from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.client.consumer.ownership.lock_port import Grant, Locks, Refused
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.errors import ConsumerError, NoRouteError, log_or_raise
+from lockstep.client.errors import ConsumerError, NoRouteError
 from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode

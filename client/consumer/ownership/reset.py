@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.lock_port import Locks
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.rebalance import Rebalance
-from lockstep.client.errors import log_or_raise
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["OffsetReset"]

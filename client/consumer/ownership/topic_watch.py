@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from lockstep.client.admin.queues import QueueQueries
-from lockstep.client.errors import ClientError, TopicNotFoundError, log_or_raise
+from lockstep.client.callables import log_or_raise
+from lockstep.client.errors import ClientError, TopicNotFoundError
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog

@@ -5,9 +5,9 @@ import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.errors import log_or_raise
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 
