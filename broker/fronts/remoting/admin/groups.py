@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from lockstep.broker.catalog.members import ClientChannel
-from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX
 from lockstep.broker.connection import Connection
+from lockstep.broker.core import groups as core
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
@@ -19,14 +19,12 @@ from lockstep.protocol.bodies.rows import BodySteps, encode_table
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.admin import (
     ConsumerGroupRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
     ProducerGroupRequestHeader,
 )
-from lockstep.protocol.names import check_group
 
 __all__ = [
     "consumer_connections",
@@ -46,41 +44,8 @@ _LANGUAGES: Final = {int(language): language for language in LanguageCode}
 
 def put_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     config = read_body(SubscriptionGroupConfig, command)._replace(consume_message_orderly=None)  # 4.9 drops it
-    try:
-        check_group(config.group_name)
-    except LocalProtocolError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    if config.retry_queue_nums > QUEUE_NUMS_MAX:
-        # Its retry topic has as many; 0 or less means no retries.
-        remark = f"retryQueueNums must be at most {QUEUE_NUMS_MAX}, not {config.retry_queue_nums}"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    if not broker.catalog.groups.has_capacity(config.group_name, now_ms):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, broker.catalog.groups.why_absent(config.group_name))
-    _check_retry_queues(broker, config, now_ms)
-    broker.catalog.groups.put(config, now_ms)
-    broker.log.info("group_changed", group=config.group_name, peer=connection.address)
+    core.put_group(broker, connection, config, now_ms)
     return command.reply(ResponseCode.SUCCESS)
-
-
-def _check_retry_queues(broker: Broker, config: SubscriptionGroupConfig, now_ms: int) -> None:
-    """A group that an administrator gives more retry queues than others must find room for them in `queues_max`.
-
-    Its retry topic is created later, and then is not refused: those of other groups may still come too.
-    """
-    usual = broker.config.retry_queue_nums
-    if config.retry_queue_nums <= usual:
-        return
-    others = sum(
-        max(group.retry_queue_nums - usual, 0)
-        for group in broker.catalog.groups.groups
-        if group.group_name != config.group_name
-    )
-    if not broker.catalog.topics.has_room_for(others + config.retry_queue_nums, now_ms):
-        queues_max = broker.config.queues_max
-        remark = (
-            f"{config.retry_queue_nums} retry queues would be too many: the broker's setting queues_max is {queues_max}"
-        )
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def group_configs(
@@ -103,12 +68,8 @@ def group_config(broker: Broker, connection: Connection, command: RemotingComman
 
 
 def delete_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Delete a group, and its offsets if the request says so. An unknown group is no error."""
     header = command.decode_header(DeleteSubscriptionGroupRequestHeader)
-    if broker.catalog.groups.delete(header.group_name, now_ms):
-        broker.log.info("group_deleted", group=header.group_name, peer=connection.address)
-    if header.remove_offset:
-        broker.catalog.offsets.remove_group(header.group_name)
+    core.delete_group(broker, connection, header.group_name, header.remove_offset, now_ms)
     return command.reply(ResponseCode.SUCCESS)
 
 

@@ -1,14 +1,13 @@
 """Topics: create, list, measure, delete: codes 17, 21, 202, 215, 300, 305, 351 (wire.md 2.4)."""
 
-from collections import deque
-from collections.abc import Generator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.core import topics as core
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
-from lockstep.broker.sliced_work import Steps, Wait
+from lockstep.broker.sliced_work import Wait
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import TopicConfig, TopicList
 from lockstep.protocol.bodies.codec import encode_body
@@ -18,11 +17,9 @@ from lockstep.protocol.bodies.records import record_to_wire
 from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps, encode_names
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.protocol.model import MessageQueue
-from lockstep.store.base import TakenTopic
 
 __all__ = [
     "create_topic",
@@ -34,8 +31,6 @@ __all__ = [
     "topic_stats",
 ]
 
-# Queues that one step frees; of each files may be read and deleted.
-_FREED_A_STEP: Final = 2
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
@@ -52,19 +47,7 @@ def create_topic(
     config = TopicConfig(
         header.topic, header.read_queue_nums, header.write_queue_nums, header.perm, header.topic_sys_flag
     )
-    try:
-        broker.catalog.topics.check_put(config, now_ms)
-    except LocalProtocolError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    changed = broker.catalog.topics.put(config, now_ms)
-    if changed:
-        broker.log.info(
-            "topic_changed",
-            topic=config.topic_name,
-            read_queues=config.read_queue_nums,
-            write_queues=config.write_queue_nums,
-            peer=connection.address,
-        )
+    changed = core.put_topic(broker, connection, config, now_ms)
     reply = command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested")  # RocketMQ has one too
     if not changed or broker.catalog.topics_registered is None or broker.durable is not None:
         # A store in files waits for the disk and the name servers together.
@@ -78,43 +61,9 @@ def _when_registered(registered: Wait, reply: RemotingCommand) -> AnswerSteps:
 
 
 def delete_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Delete a topic with its messages and the offsets that groups have of it. An unknown topic is no error.
-
-    RocketMQ 4.9 keeps the offsets; 5 removes them too. With them a group would skip messages of a new topic.
-    """
     (topic,) = command.decode_header(DeleteTopicRequestHeader)
-    try:
-        broker.catalog.topics.check_name(topic)
-    except LocalProtocolError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    if broker.catalog.topics.delete(topic, now_ms):
-        taken = broker.messages.store.take_topic(topic)
-        steps = _free(broker, topic, taken, broker.stats.forget_topic(topic))
-        if broker.catalog.offsets.groups_of(topic):
-            forgetting = _forget_offsets(broker.catalog.offsets.forget_topic(topic))
-            broker.work.start(forgetting, forgetting)
-        if taken.is_apart:
-            broker.work.start(steps, steps)
-        else:
-            # Now, whatever else is under way.
-            deque(steps, 0)
-        broker.log.info("topic_deleted", topic=topic, peer=connection.address)
+    core.delete_topic(broker, connection, topic, now_ms)
     return command.reply(ResponseCode.SUCCESS)
-
-
-def _forget_offsets(steps: Generator[None, None, int]) -> Steps:
-    yield from steps
-
-
-def _free(broker: Broker, topic: str, taken: TakenTopic[Any], counted: Mapping[int, int]) -> Steps:
-    """Count what the queues of a deleted topic had, and delete their files. Nothing finds them any more."""
-    for number, (queue_id, queue) in enumerate(taken.queues, 1):
-        broker.stats.count_deleted(topic, queue_id, counted.get(queue_id, 0), queue)
-        broker.messages.store.free(queue)
-        if taken.is_apart and number % _FREED_A_STEP == 0:
-            yield None
-    if taken.is_apart:
-        broker.messages.store.end_free()
 
 
 def topic_configs(
