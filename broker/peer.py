@@ -32,9 +32,13 @@ class Notices(Protocol):
     def queues_free(self, peer: Peer, consumer_group: str, queues: tuple[MessageQueue, ...]) -> None:
         """Queues are free that the peer asked for in vain."""
 
+    def transaction_undecided(self, peer: Peer, message: bytes) -> None:
+        """It is time to commit or to roll back a half message, here in its stored layout, as it was sent."""
+
 
 class NobodyHears:
     """A broker without a front."""
 
     def members_changed(self, peer: Peer, consumer_group: str) -> None: ...
     def queues_free(self, peer: Peer, consumer_group: str, queues: tuple[MessageQueue, ...]) -> None: ...
+    def transaction_undecided(self, peer: Peer, message: bytes) -> None: ...

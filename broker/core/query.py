@@ -2,8 +2,9 @@
 
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Reason, Refused
+from lockstep.protocol.messages.ids import decode_offset_message_id
 
-__all__ = ["message_by_offset"]
+__all__ = ["message_by_id", "message_by_offset"]
 
 
 def message_by_offset(broker: Broker, commit_log_offset: int) -> bytes:
@@ -13,3 +14,12 @@ def message_by_offset(broker: Broker, commit_log_offset: int) -> bytes:
         remark = f"no message begins at commit log offset {commit_log_offset}; it may have been dropped"
         raise Refused(Reason.INVALID, remark)
     return message
+
+
+def message_by_id(broker: Broker, message_id: str | None) -> bytes:
+    """As `message_by_offset`, for an offset message id. Raises Refused also for a text that is no such id."""
+    try:
+        offset = decode_offset_message_id(message_id or "").commit_log_offset
+    except ValueError as error:
+        raise Refused(Reason.INVALID, f"{message_id} is no message id: {error}") from None
+    return message_by_offset(broker, offset)

@@ -6,7 +6,6 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.query import message_by_offset
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
-from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.protocol.bodies.admin import ConsumeQueueData, QueryConsumeQueueResponseBody
 from lockstep.protocol.bodies.records import record_to_wire
 from lockstep.protocol.bodies.rows import BodySteps, encode_list
@@ -19,10 +18,9 @@ from lockstep.protocol.headers.admin import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
-from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.store.base import KeyQuery
 
-__all__ = ["message_by_id", "query_consume_queue", "query_message", "view_message"]
+__all__ = ["query_consume_queue", "query_message", "view_message"]
 
 _UNIQUE_KEY_MAX_NUM: Final = 32  # defaultQueryMaxNum
 _QUERY_MAX_NUM: Final = 64  # maxMsgsNumBatch
@@ -65,15 +63,6 @@ def _newest_that_fit(messages: list[bytes]) -> list[bytes]:
 def view_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     offset = command.decode_header(ViewMessageRequestHeader).offset
     return command.reply(ResponseCode.SUCCESS, body=message_by_offset(broker, offset))
-
-
-def message_by_id(broker: Broker, message_id: str | None) -> bytes:
-    """As `message_by_offset`, for an offset message id. Raises Refusal for a text that is no such id."""
-    try:
-        offset = decode_offset_message_id(message_id or "").commit_log_offset
-    except ValueError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{message_id} is no message id: {error}") from None
-    return message_by_offset(broker, offset)
 
 
 def query_consume_queue(

@@ -10,6 +10,7 @@ from lockstep.broker.core.refused import Denied, Reason, Refused
 from lockstep.broker.ownership.denial import Denial
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import short_text
+from lockstep.store import StoreFull
 
 __all__ = ["REFUSALS", "Refusal", "check_filters_by", "check_limit", "code_of", "refuse_if"]
 
@@ -22,7 +23,7 @@ class Refusal(Exception):
         self.code = code
 
 
-REFUSALS: Final = (Refusal, Refused)
+REFUSALS: Final = (Refusal, Refused, StoreFull)
 _CODES: Final[Mapping[Reason, ResponseCode]] = {
     Reason.INVALID: ResponseCode.SYSTEM_ERROR,
     Reason.NOT_PERMITTED: ResponseCode.NO_PERMISSION,
@@ -33,10 +34,12 @@ _CODES: Final[Mapping[Reason, ResponseCode]] = {
 }
 
 
-def code_of(refused: Refusal | Refused) -> ResponseCode:
-    """The code of the reply."""
+def code_of(refused: Refusal | Refused | StoreFull) -> ResponseCode:
+    """The code of the reply. Of a full store it is that of all requests but sends, which have one of their own."""
     if isinstance(refused, Refusal):
         return refused.code
+    if isinstance(refused, StoreFull):
+        return ResponseCode.SYSTEM_ERROR
     return refused.denial.code if isinstance(refused, Denied) else _CODES[refused.reason]
 
 

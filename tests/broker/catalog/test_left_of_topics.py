@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.broker.catalog.offsets import ConsumerOffsetManager
-from lockstep.broker.fronts.remoting.transaction import check_transactions
+from lockstep.broker.core.transaction import check_transactions
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
 from lockstep.protocol.messages.ids import encode_offset_message_id

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.fronts.remoting.transaction import check_transactions
+from lockstep.broker.core.transaction import check_transactions
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from lockstep.broker.catalog.members import ClientChannel
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.message import message_by_id
+from lockstep.broker.core.query import message_by_id
 from lockstep.broker.fronts.remoting.notices import connection_of
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.broker.peer import Peer
