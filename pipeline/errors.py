@@ -1,14 +1,14 @@
 """Errors of the data source. Spark shows their text inside an error of its own.
 
 - `OptionError`: a wrong option; the text names it and says what is allowed.
-- `TopicError`: a topic or a queue that does not exist, or may not be read or written.
+- `TopicError`: a topic or a queue that does not exist, or may not be read or written; a `NoRouteError` of the client.
 - `DataLossError`: offsets to read were deleted; the text names them.
 - `ColumnError`: a DataFrame that cannot be sent; the text names the column and the types it may have.
 - `RowError`: a row that cannot be sent; the text says which and why.
 - `OrderError`: rows or messages that are out of order.
 - `SendFailed`: a broker refused messages, or they may or may not be stored.
 
-All are `PipelineError`. Network failures are in `lockstep.remoting.errors`.
+All are `PipelineError`. Beside them come those of the client, such as `RemotingError` for failures of the network.
 """
 
 import os
@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.settings import SettingError
+from lockstep.client.errors import ClientError, NoRouteError
 
 __all__ = [
     "ColumnError",
@@ -42,7 +41,7 @@ class OptionError(PipelineError, ValueError):
     pass
 
 
-class TopicError(PipelineError):
+class TopicError(PipelineError, NoRouteError):
     pass
 
 
@@ -71,7 +70,7 @@ def errors_in_one_line() -> Iterator[None]:
     """Keep our stack out of what Spark shows of an expected error. With LOCKSTEP_DEBUG=1 the stack is shown."""
     try:
         yield
-    except (PipelineError, RemotingError, SettingError):
+    except (PipelineError, ClientError):
         if not os.environ.get("LOCKSTEP_DEBUG"):
             os.environ[_HIDE_TRACEBACK] = "1"
         raise

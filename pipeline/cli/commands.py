@@ -4,8 +4,8 @@ import typer
 
 from lockstep.cli.options import command, pairs
 from lockstep.cli.output import UsageError, print_rows
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.cli.options import AuditOptions, LagOptions, PublishOptions, SweepOptions
-from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.jobs.publish import EventColumns
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.settings import parse_addresses

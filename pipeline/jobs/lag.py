@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient
-from lockstep.pipeline.errors import PipelineError
+from lockstep.client.blocking import Addresses, BlockingClient
+from lockstep.client.errors import NoRouteError
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
@@ -79,7 +79,7 @@ def look(client: BlockingClient, watched: Watched, now_ms: int) -> Iterator[tupl
     for topic in watched.topics:
         try:
             queues = client.readable_queues(topic)
-        except (RemotingError, PipelineError) as error:
+        except (RemotingError, NoRouteError) as error:
             yield _error_row(now_ms, watched.group, topic, str(error))
             continue
         if not queues:
@@ -97,7 +97,7 @@ def _numbers(client: BlockingClient, queue: MessageQueue, watched: Watched) -> t
     try:
         offset = _consumer_offset(client, watched.group, queue)
         least, most = client.min_offset(queue), client.max_offset(queue)
-    except (RemotingError, PipelineError) as error:
+    except (RemotingError, NoRouteError) as error:
         return (*(None,) * 4, str(error))
     begin = least if offset is None else max(offset, least)
     return least, most, offset, max(most - begin, 0), None

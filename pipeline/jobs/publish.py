@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from lockstep.client.blocking import Addresses, BlockingClient
 from lockstep.client.credentials import credentials_of_environment
+from lockstep.client.errors import NoRouteError
 from lockstep.client.tls import tls_of_environment
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient
-from lockstep.pipeline.errors import ColumnError, TopicError
+from lockstep.pipeline.errors import ColumnError
 from lockstep.pipeline.sink.ordering import ordered
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.settings import parse_addresses
@@ -182,5 +183,5 @@ class SentCount:
         """None when the topic does not exist yet, or no broker answers."""
         try:
             return sum(map(self._client.max_offset, self._client.readable_queues(self._topic)))
-        except (TopicError, RemotingError):
+        except (NoRouteError, RemotingError):
             return None

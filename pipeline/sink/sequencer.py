@@ -9,8 +9,9 @@ import time
 from collections import deque
 from typing import Final
 
-from lockstep.pipeline.client.blocking import BlockingClient, Ticket, send_command
-from lockstep.pipeline.errors import SendFailed, TopicError
+from lockstep.client.blocking import BlockingClient, Ticket, send_command
+from lockstep.client.errors import NoRouteError
+from lockstep.pipeline.errors import SendFailed
 from lockstep.pipeline.sink.dedup import ROW_PROPERTY
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -94,7 +95,7 @@ class Sender:
         sends.chunk, sends.records, sends.size_bytes = sends.records, [], 0
         try:
             sends.ticket = self._start(sends, sends.chunk)
-        except (RemotingError, TopicError):
+        except (RemotingError, NoRouteError):
             sends.ticket = None  # sent again when it is settled
         self._under_way.append(sends)
 
@@ -131,7 +132,7 @@ class Sender:
                 if error.code not in _BUSY:
                     raise SendFailed(f"{_counted(chunk)} for queue {sends.queue}: {error}") from None
                 failure, in_doubt = error, in_doubt or error.code in _DOUBTFUL
-            except (RemotingError, TopicError) as error:
+            except (RemotingError, NoRouteError) as error:
                 failure, in_doubt = error, True
             ticket = None
             sends.generation += 1
@@ -149,7 +150,7 @@ class Sender:
             self._store(sends, chunk[:middle], None)
             self._store(sends, chunk[middle:], None)
         else:
-            raise RequestRefused(ticket.wire.address, "a send", reply.code, reply.remark)
+            raise RequestRefused(ticket.endpoint.address, "a send", reply.code, reply.remark)
 
     def _is_stored(self, sends: QueueSends, chunk: Chunk) -> bool:
         """Ask for an earlier attempt. Only a Lockstep broker knows the question."""
@@ -163,7 +164,7 @@ class Sender:
         ticket = self._client.start(queue, RemotingCommand(RequestCode.FIND_SENT, header))
         reply = self._client.finish(ticket)
         if reply.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
-            raise RequestRefused(ticket.wire.address, "a search for a send", reply.code, reply.remark)
+            raise RequestRefused(ticket.endpoint.address, "a search for a send", reply.code, reply.remark)
         return reply.code == ResponseCode.SUCCESS
 
     def _pause(self, attempt: int) -> None:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lockstep.pipeline.client.blocking import BlockingClient
+from lockstep.client.blocking import BlockingClient
 from lockstep.pipeline.errors import OptionError, OrderError, RowError
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.sink.columns import SinkColumns, bodies, order_values, texts

@@ -3,7 +3,8 @@
 import time
 from typing import Final
 
-from lockstep.pipeline.client.blocking import BlockingClient
+from lockstep.client.blocking import BlockingClient
+from lockstep.client.errors import NoRouteError
 from lockstep.pipeline.errors import SendFailed, TopicError
 from lockstep.protocol.codes import Permission, RequestCode, ResponseCode, response_name
 from lockstep.protocol.command import RemotingCommand
@@ -37,7 +38,7 @@ def writable_queues(client: BlockingClient, topic: str) -> tuple[MessageQueue, .
         raise TopicError(f"topic {topic!r} is reserved by RocketMQ; it takes no messages")
     try:
         queues = client.writable_queues(topic)
-    except TopicError:
+    except NoRouteError:
         queues = _made(client, topic)
     if not queues:
         raise TopicError(f"topic {topic!r} may not be written to: no queue of it has permission to be, at a broker")
@@ -47,7 +48,7 @@ def writable_queues(client: BlockingClient, topic: str) -> tuple[MessageQueue, .
 def _made(client: BlockingClient, topic: str) -> list[MessageQueue]:
     try:
         route = client.route(DEFAULT_TOPIC, fresh=True)
-    except TopicError:
+    except NoRouteError:
         raise TopicError(
             f"topic {topic!r} does not exist, and no broker makes topics by sending (autoCreateTopicEnable):"
             " create it first"
@@ -77,7 +78,7 @@ def _seen(client: BlockingClient, topic: str, wanted: int) -> list[MessageQueue]
     while True:
         try:
             queues = client.writable_queues(topic)
-        except TopicError:
+        except NoRouteError:
             queues = []
         if len(queues) >= wanted or time.monotonic() >= deadline:
             return queues

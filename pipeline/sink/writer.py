@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lockstep.pipeline.client.blocking import Addresses
-from lockstep.pipeline.errors import OptionError, OrderError, TopicError, errors_in_one_line
+from lockstep.client.blocking import Addresses
+from lockstep.client.errors import NoRouteError
+from lockstep.pipeline.errors import OptionError, OrderError, errors_in_one_line
 from lockstep.pipeline.options import Options, Use, parse_options
 from lockstep.pipeline.sink.columns import SinkColumns, check_columns
 from lockstep.pipeline.sink.keys import KeyEvidence, key_evidence, keys_in_two
@@ -69,7 +70,7 @@ def sink_plan(schema: StructType, given: Mapping[str, str], use: Use, *, overwri
     try:
         with plan.addresses.open() as client:
             return replace(plan, queues=writable_queues(client, options.topic))
-    except (TopicError, RemotingError):
+    except (NoRouteError, RemotingError):
         if use is Use.WRITE:
             raise
         return plan

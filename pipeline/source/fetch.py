@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullReply, Ticket
+from lockstep.client.blocking import Addresses, BlockingClient, PullReply, Ticket
 from lockstep.pipeline.errors import DataLossError, errors_in_one_line
 from lockstep.pipeline.source.planning import QueueSlice, addresses_of, lost_text
 from lockstep.protocol.codes import ResponseCode

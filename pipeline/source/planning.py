@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient
+from lockstep.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
 from lockstep.pipeline.offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, OffsetSpec
 from lockstep.pipeline.options import Options

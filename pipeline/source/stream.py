@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lockstep.pipeline.client.blocking import BlockingClient
+from lockstep.client.blocking import BlockingClient
 from lockstep.pipeline.errors import DataLossError, PipelineError, TopicError, errors_in_one_line
 from lockstep.pipeline.offsets import Offsets, OffsetSpec, from_checkpoint, share, to_checkpoint
 from lockstep.pipeline.options import Options

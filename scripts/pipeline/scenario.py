@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.jobs.lag import Watched, lag_stream, start
 from lockstep.pipeline.jobs.publish import publish
 from lockstep.pipeline.spark.session import use_here

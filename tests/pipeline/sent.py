@@ -1,6 +1,6 @@
 """What a topic holds, read without Spark; and what is true of rows that a sink sent."""
 
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.sink.dedup import ROW_PROPERTY, TASK_PROPERTY
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 

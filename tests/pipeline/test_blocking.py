@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient, Ticket
-from lockstep.pipeline.client.connection import Wire
-from lockstep.pipeline.errors import DataLossError, TopicError
+from lockstep.client.blocking import Addresses, BlockingClient, Ticket
+from lockstep.client.errors import NoRouteError, TopicNotFoundError
+from lockstep.pipeline.errors import DataLossError
 from lockstep.pipeline.source.fetch import Fetcher
 from lockstep.pipeline.source.planning import first_offset_at
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
@@ -21,6 +21,7 @@ from lockstep.protocol.headers.messaging import QueueRequestHeader
 from lockstep.protocol.messages.batch import BatchRecord
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.connections.blocking_endpoint import BlockingEndpoint
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused
 from tests.integration.harness.processes import Broker
 from tests.pipeline.conftest import Brokers
@@ -52,12 +53,12 @@ def test_msgpack_is_spoken_only_where_it_is_agreed(topic: Topic) -> None:
     """Our broker agrees, and a client that is told JSON does not ask."""
     header = QueueRequestHeader(topic.name, 0)
     for asked, agreed in ((SerializeType.MSGPACK, True), (SerializeType.JSON, False)):
-        wire = Wire(topic.broker.address, 60_000, asked)
-        reply = wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)
-        assert (reply.code, wire.agreed) == (0, agreed)
-        reply = wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)
+        endpoint = BlockingEndpoint(topic.broker.address, 60_000, asked)
+        reply = endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)
+        assert (reply.code, endpoint.agreed) == (0, agreed)
+        reply = endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)
         assert reply.serialize_type == asked
-        wire.close()
+        endpoint.close()
 
 
 def _same(record: BatchRecord, _queue_id: int, _number: int) -> BatchRecord:
@@ -171,10 +172,10 @@ def test_times_are_found_exactly(topic: Topic) -> None:
 def test_what_nobody_knows_is_told(broker: Broker) -> None:
     """A topic without a route, a broker that is none, a queue that the topic has not."""
     with Addresses((broker.name_server,)).open() as client:
-        with pytest.raises(TopicError, match=f"no topic 'none': the name servers {broker.name_server}"):
+        with pytest.raises(TopicNotFoundError, match=f"no topic 'none': the name servers {broker.name_server}"):
             client.route("none")
         topic = Topic.create(broker, "known")
-        with pytest.raises(TopicError, match="no master of broker broker-z"):
+        with pytest.raises(NoRouteError, match="no master of broker broker-z"):
             client.max_offset(MessageQueue("known", "broker-z", 0))
         with pytest.raises(RequestRefused, match="PULL_MESSAGE"):
             client.pull(topic.queue(7), 0, 1)
@@ -196,27 +197,25 @@ def test_nobody_waits_for_ever() -> None:
     """A port that refuses, and a peer that speaks another protocol or hangs up: an error of its own each."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        wire = Wire(address, 1000)
+        endpoint = BlockingEndpoint(address, 1000)
         peer, _ = server.accept()
         with peer:
             peer.sendall(struct.pack(">II", 2**31, 0))
             with pytest.raises(ConnectionLost, match="no frame"):
-                wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 1000)
-        wire = Wire(address, 1000)
+                endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 1000)
+        endpoint = BlockingEndpoint(address, 1000)
         server.accept()[0].close()
         with pytest.raises(ConnectionLost):
-            wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 1000)
-        wire.close()
+            endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 1000)
+        endpoint.close()
     with pytest.raises(ConnectFailed, match=address):
-        Wire(address, 1000)
+        BlockingEndpoint(address, 1000)
 
 
 def test_an_executor_needs_little() -> None:
     """Addresses pickle, and a client costs no import of asyncio, Spark or Arrow."""
     addresses = Addresses(("h:1",), "g")
     assert pickle.loads(pickle.dumps(addresses)) == addresses
-    text = (
-        "import sys, lockstep.pipeline.client.blocking; print(sys.modules.keys() & {'asyncio', 'pyspark', 'pyarrow'})"
-    )
+    text = "import sys, lockstep.client.blocking; print(sys.modules.keys() & {'asyncio', 'pyspark', 'pyarrow'})"
     shown = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert shown.stdout == "set()\n"

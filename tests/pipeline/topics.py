@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient
-from lockstep.pipeline.client.connection import Wire
+from lockstep.client.blocking import Addresses, BlockingClient
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.batch import BatchRecord
 from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.connections.blocking_endpoint import BlockingEndpoint
 from tests.integration.harness.processes import Broker
 
 __all__ = ["BORN_MS", "Topic", "plain_record"]
@@ -56,9 +56,9 @@ class Topic:
         places = {RequestCode.DELETE_TOPIC_IN_BROKER: self.broker.address}
         places[RequestCode.DELETE_TOPIC_IN_NAMESRV] = self.broker.name_server
         for code, address in places.items():
-            wire = Wire(address, 3000)
-            reply = wire.request(RemotingCommand(code, ext_fields={"topic": self.name}), 3000)
-            wire.close()
+            endpoint = BlockingEndpoint(address, 3000)
+            reply = endpoint.request(RemotingCommand(code, ext_fields={"topic": self.name}), 3000)
+            endpoint.close()
             assert reply.code == ResponseCode.SUCCESS, reply
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient
+from lockstep.client.blocking import Addresses, BlockingClient
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.model import MessageQueue
 from tests.integration.harness.processes import until

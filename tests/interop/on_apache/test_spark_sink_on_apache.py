@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.sink.columns import SinkColumns
 from lockstep.pipeline.sink.task import Task, TaskWriter

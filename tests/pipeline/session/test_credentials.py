@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.errors import OptionError
 from lockstep.pipeline.options import Use, parse_options
 from lockstep.pipeline.source.planning import addresses_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.errors import OptionError
 from lockstep.pipeline.jobs.publish import SentCount
 from lockstep.pipeline.options import Use, parse_options

@@ -14,8 +14,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.audit import read_traces, transform
-from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.sink.dedup import drop_repeats
 from lockstep.pipeline.sink.ordering import ordered
 from lockstep.remoting.errors import RemotingError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.sink.ordering import ordered
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient, Ticket
+from lockstep.client.blocking import Addresses, BlockingClient, Ticket
 from lockstep.pipeline.errors import SendFailed
 from lockstep.pipeline.sink.sequencer import Sender
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -46,7 +46,7 @@ class Broker:
     def start(self, queue: MessageQueue, command: RemotingCommand) -> Ticket:
         if command.code == RequestCode.FIND_SENT:
             self.asked.append(cast("FindSentRequestHeader", command.header))
-            return Ticket(cast("Any", type("Wire", (), {"address": "a:1", "sent": None})), 1, 0)
+            return Ticket(cast("Any", type("Endpoint", (), {"address": "a:1", "sent": None})), 1, 0)
         header = cast("SendMessageRequestHeaderV2", command.header)
         self.headers.append(header)
         self.under_way[queue] = self.under_way.get(queue, 0) + 1
@@ -55,15 +55,15 @@ class Broker:
         assert header.batch == (command.code == RequestCode.SEND_BATCH_MESSAGE)
         bodies = [r.body for r in decode_batch(command.body)] if header.batch else [command.body]
         return Ticket(
-            cast("Any", type("Wire", (), {"address": "a:1", "sent": (queue, [b.decode() for b in bodies])})), 1, 0
+            cast("Any", type("Endpoint", (), {"address": "a:1", "sent": (queue, [b.decode() for b in bodies])})), 1, 0
         )
 
     def finish(self, ticket: Ticket) -> RemotingCommand:
-        if cast("Any", ticket.wire).sent is None:
+        if cast("Any", ticket.endpoint).sent is None:
             asked = self.asked[-1]
             is_there = asked.message_id.removeprefix("id-") in self.stored.get(QUEUES[asked.queue_id], ())
             return RemotingCommand(ResponseCode.SUCCESS if is_there else ResponseCode.QUERY_NOT_FOUND)
-        queue, bodies = cast("Any", ticket.wire).sent
+        queue, bodies = cast("Any", ticket.endpoint).sent
         self.under_way[queue] -= 1
         result = self._fate(bodies)
         if result is ONLY_ANSWER_LOST:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient
+from lockstep.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import SendFailed
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.sink.columns import SinkColumns

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 from pyspark.sql.types import StructType
 
-from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullReply
+from lockstep.client.blocking import Addresses, BlockingClient, PullReply
 from lockstep.pipeline.errors import DataLossError
 from lockstep.pipeline.options import Use, parse_options
 from lockstep.pipeline.schema import source_schema

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.client import AdminClient, Message, MessageQueue, Producer
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.jobs.lag import Watched, lag_once, lag_stream, look, start
 from tests.pipeline.conftest import Brokers
 

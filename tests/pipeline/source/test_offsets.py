@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.client.blocking import Addresses
 from lockstep.pipeline.errors import OptionError
 from lockstep.pipeline.offsets import Offsets, from_checkpoint, parse_offsets, share, to_checkpoint
 from lockstep.pipeline.source.planning import resolve, split_slices

@@ -1,6 +1,7 @@
-"""One connection on a plain socket: requests, their replies in any order, and a deadline for each.
+"""An endpoint for a thread without a loop: requests, their replies in any order, and a deadline for each.
 
-It moves bytes between the socket and a `RemotingConnection`, as `Endpoint` does on asyncio.
+It moves bytes between a plain socket and a `RemotingConnection`, as `Endpoint` does on asyncio. It has no Runtime: a
+thread that waits in a socket cannot be simulated.
 """
 
 import secrets
@@ -18,7 +19,7 @@ from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeo
 from lockstep.remoting.settings import SettingError, parse_address
 from lockstep.remoting.tls.session import ENDED_EARLY, reason_of
 
-__all__ = ["Wire"]
+__all__ = ["BlockingEndpoint", "pause"]
 
 _READ_BYTES: Final = 1 << 20
 _NO_TIME_MS: Final = 0  # the deadlines are those of the socket
@@ -26,7 +27,7 @@ _NS_PER_MS: Final = 1_000_000
 _SESSION_BYTES: Final = 12
 
 
-class Wire:
+class BlockingEndpoint:
     """A connection for one thread; `address` is "host:port". After any RemotingError it is closed: make another one."""
 
     def __init__(
@@ -128,6 +129,11 @@ class Wire:
         except RemoteProtocolError as error:
             self.close()
             raise ConnectionLost(self.address, f"what came is no frame: {error}") from None
+
+
+def pause(ms: int) -> None:
+    """Let this thread wait, between two attempts."""
+    time.sleep(ms / 1000)
 
 
 def _secured(plain: socket.socket, tls: ssl.SSLContext, host: str, address: str) -> socket.socket:

@@ -1,14 +1,12 @@
-"""A blocking client on plain sockets: routes, offsets, pulls and sends. It imports little, for Spark's executors.
+"""A blocking client without a loop: routes, offsets, pulls and sends. It imports little, for Spark's executors.
 
 It works with our broker and with Apache RocketMQ 4.9. A `BlockingClient` does not pickle: send its `Addresses` to an
 executor, and open one there.
 """
 
-import time
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from lockstep.pipeline.client.connection import Wire
-from lockstep.pipeline.errors import TopicError
+from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.protocol.bodies.broker import TopicList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType, request_name
@@ -26,6 +24,7 @@ from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.signature import Credentials
+from lockstep.remoting.connections.blocking_endpoint import BlockingEndpoint, pause
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused
 from lockstep.remoting.tls.options import TlsOptions, client_context, text_of_failure
 
@@ -97,7 +96,7 @@ class SendReply(NamedTuple):
 class Ticket(NamedTuple):
     """A request in flight."""
 
-    wire: Wire
+    endpoint: BlockingEndpoint
     number: int
     code: int
 
@@ -146,13 +145,14 @@ class BlockingClient:
 
     Raises (all calls):
         RemotingError: Cannot connect, connection lost, timeout, or refused.
-        TopicError: The name servers do not know the topic or the broker.
+        TopicNotFoundError: The name servers do not know the topic.
+        NoRouteError: They do not know the broker.
     """
 
     def __init__(self, addresses: Addresses) -> None:
         self.addresses = addresses
         self._tls = None if addresses.tls is None else client_context(addresses.tls)
-        self._wires: dict[str, Wire] = {}
+        self._endpoints: dict[str, BlockingEndpoint] = {}
         self._routes: dict[str, TopicRouteData] = {}
 
     def __enter__(self) -> Self:
@@ -162,9 +162,9 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        for wire in self._wires.values():
-            wire.close()
-        self._wires.clear()
+        for endpoint in self._endpoints.values():
+            endpoint.close()
+        self._endpoints.clear()
 
     # Name servers --------------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class BlockingClient:
             return known
         reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic))
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise TopicError(f"no topic {topic!r}: the name servers {self._named()} have no route for it")
+            raise TopicNotFoundError(f"no topic {topic!r}: the name servers {self._named()} have no route for it")
         self._demand(reply, RequestCode.GET_ROUTEINFO_BY_TOPIC, self._named())
         route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
         self._routes[topic] = route
@@ -202,13 +202,13 @@ class BlockingClient:
     def _ask_name_servers(self, code: RequestCode, header: tuple[Any, ...] | None) -> RemotingCommand:
         failures: dict[str, None] = {}
         for attempt in range(self.addresses.retries + 1):
-            self._wait(attempt)
+            self._pause(attempt)
             refusal: RemotingCommand | None = None
             for address in self.addresses.name_servers:
                 try:
                     # only our name servers would answer an offer of MSGPACK, and JSON is enough for all
-                    wire = self._wire(address, SerializeType.JSON)
-                    reply = wire.request(RemotingCommand(code, header), self.addresses.timeout_ms)
+                    endpoint = self._endpoint(address, SerializeType.JSON)
+                    reply = endpoint.request(RemotingCommand(code, header), self.addresses.timeout_ms)
                 except RemotingError as error:
                     failures[text_of_failure(error, self.addresses.tls)] = None
                     continue
@@ -222,11 +222,11 @@ class BlockingClient:
     # Brokers -------------------------------------------------------------------------------------------------
 
     def address_of(self, queue: MessageQueue) -> str:
-        """Address of a broker's master. Raises TopicError when the route has none."""
+        """Address of a broker's master. Raises NoRouteError when the route has none."""
         for data in self.route(queue.topic).broker_datas:
             if data.broker_name == queue.broker_name and data.master_addr:
                 return data.master_addr
-        raise TopicError(
+        raise NoRouteError(
             f"queue {queue}: the name servers {self._named()} know no master of broker {queue.broker_name}"
         )
 
@@ -239,15 +239,15 @@ class BlockingClient:
         return self._offset(queue, RequestCode.GET_MAX_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
 
     def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
-        reply, wire = self._call(queue, code, header)
-        self._demand(reply, code, wire.address)
+        reply, endpoint = self._call(queue, code, header)
+        self._demand(reply, code, endpoint.address)
         return reply.decode_header(OffsetResponseHeader).offset
 
     def pull(self, queue: MessageQueue, offset: int, max_messages: int, tags: str = "*") -> PullReply:
         """Stored messages from `offset` on, without waiting for new ones. Brokers limit it (32 messages, 256 KiB)."""
         header = self._pull_header(queue, offset, max_messages, tags)
-        reply, wire = self._call(queue, RequestCode.PULL_MESSAGE, header)
-        return self._pull_reply(reply, wire.address)
+        reply, endpoint = self._call(queue, RequestCode.PULL_MESSAGE, header)
+        return self._pull_reply(reply, endpoint.address)
 
     def start_pull(self, queue: MessageQueue, offset: int, max_messages: int, tags: str = "*") -> Ticket:
         """Start a pull; `finish_pull` takes its reply, other pulls may start before. Neither is repeated.
@@ -260,7 +260,7 @@ class BlockingClient:
         return self.start(queue, RemotingCommand(RequestCode.PULL_MESSAGE, header))
 
     def finish_pull(self, ticket: Ticket) -> PullReply:
-        return self._pull_reply(self.finish(ticket), ticket.wire.address)
+        return self._pull_reply(self.finish(ticket), ticket.endpoint.address)
 
     def _pull_header(self, queue: MessageQueue, offset: int, max_messages: int, tags: str) -> PullMessageRequestHeader:
         group = self.addresses.group
@@ -298,7 +298,7 @@ class BlockingClient:
     def finish_send(self, ticket: Ticket) -> SendReply:
         reply = self.finish(ticket)
         if reply.code not in _SEND_CODES:
-            self._demand(reply, RequestCode(ticket.code), ticket.wire.address)
+            self._demand(reply, RequestCode(ticket.code), ticket.endpoint.address)
         header = reply.decode_header(SendMessageResponseHeader)
         return SendReply(reply.code, header.queue_offset, header.msg_id)
 
@@ -306,46 +306,48 @@ class BlockingClient:
 
     def start(self, queue: MessageQueue, command: RemotingCommand) -> Ticket:
         """Send a request to the broker of a queue. `finish` the tickets of one broker in the order of their starts."""
-        wire = self._wire(self.address_of(queue), self.addresses.serialize_type, agree=True)
-        return Ticket(wire, wire.start(command, self.addresses.timeout_ms), command.code)
+        endpoint = self._endpoint(self.address_of(queue), self.addresses.serialize_type, agree=True)
+        return Ticket(endpoint, endpoint.start(command, self.addresses.timeout_ms), command.code)
 
     def agrees(self, queue: MessageQueue) -> bool:
         """Whether the broker of a queue agreed to our encoding, and so to requests that RocketMQ does not have."""
-        return self._wire(self.address_of(queue), self.addresses.serialize_type, agree=True).agreed
+        return self._endpoint(self.address_of(queue), self.addresses.serialize_type, agree=True).agreed
 
     def finish(self, ticket: Ticket) -> RemotingCommand:
         """The reply, with any code."""
-        return ticket.wire.finish(ticket.number, self.addresses.timeout_ms)
+        return ticket.endpoint.finish(ticket.number, self.addresses.timeout_ms)
 
-    def _call(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> tuple[RemotingCommand, Wire]:
+    def _call(
+        self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]
+    ) -> tuple[RemotingCommand, BlockingEndpoint]:
         """A request, repeated after a network failure with a fresh route: the broker may have moved."""
         for attempt in range(self.addresses.retries + 1):
-            self._wait(attempt)
+            self._pause(attempt)
             try:
                 if attempt:
                     self.route(queue.topic, fresh=True)
                 ticket = self.start(queue, RemotingCommand(code, header))
-                return self.finish(ticket), ticket.wire
+                return self.finish(ticket), ticket.endpoint
             except RemotingError as error:
                 if attempt == self.addresses.retries or not error.retriable:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _wait(self, attempt: int) -> None:
+    def _pause(self, attempt: int) -> None:
         if attempt:
-            time.sleep(self.addresses.retry_interval_ms / 1000)
+            pause(self.addresses.retry_interval_ms)
 
-    def _wire(self, address: str, serialize_type: SerializeType, *, agree: bool = False) -> Wire:
-        wire = self._wires.get(address)
-        if wire is None or wire.closed:
-            wire = self._wires[address] = Wire(
+    def _endpoint(self, address: str, serialize_type: SerializeType, *, agree: bool = False) -> BlockingEndpoint:
+        endpoint = self._endpoints.get(address)
+        if endpoint is None or endpoint.closed:
+            endpoint = self._endpoints[address] = BlockingEndpoint(
                 address, self.addresses.timeout_ms, serialize_type, self.addresses.credentials, self._tls
             )
             if agree and serialize_type is SerializeType.MSGPACK:
                 # a cheap request that every broker knows: after it, pulls and sends may overlap
                 header = QueueRequestHeader(DEFAULT_TOPIC, 0)
-                wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), self.addresses.timeout_ms)
-        return wire
+                endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), self.addresses.timeout_ms)
+        return endpoint
 
     def _demand(self, reply: RemotingCommand, code: int, address: str) -> None:
         """Raises RequestRefused for a reply that is not a success."""

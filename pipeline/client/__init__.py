@@ -1,1 +1,0 @@
-"""A blocking client for Spark's tasks."""
