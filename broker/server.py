@@ -36,7 +36,7 @@ from lockstep.remoting.settings import Address
 
 if TYPE_CHECKING:
     from lockstep.broker.fronts.remoting.acl_gate import AclGate
-    from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
+    from lockstep.broker.persistence.disk_writers import DiskWriters
     from lockstep.broker.tls import ServerTls
 
 __all__ = ["BrokerServer", "Interceptor"]
@@ -119,7 +119,7 @@ class BrokerServer:
         if self.name_server is not None:
             self.name_server.work.soon = self._call_soon
         self.broker: Broker | None = None
-        self._durable: DurableReplies | None = None
+        self._writers: DiskWriters | None = None
         self._registration: Registration | None = None
         if config.serve_broker:
             self.broker = self._open_broker(on_progress)
@@ -137,11 +137,14 @@ class BrokerServer:
         broker.work.soon = self._call_soon
         if broker.durable is not None:
             # Imported here: a broker in memory does not need it.
-            from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
+            from lockstep.broker.persistence.disk_writers import DiskWriters
             from lockstep.broker.persistence.restart_trace import leave_resets
 
             leave_resets(self._config, broker.catalog, broker.durable, runtime)
-            self._durable = DurableReplies(runtime, broker, broker.durable, partial(self._after_read, broker))
+            self._writers = DiskWriters(
+                runtime, lambda: broker.config, broker.durable, partial(self._after_read, broker)
+            )
+            broker.ownership.persistence = self._writers.lock_persistence
         return broker
 
     def _open_acl(self) -> "AclGate":
@@ -193,10 +196,9 @@ class BrokerServer:
 
     async def _start_broker(self, broker: Broker) -> None:
         config = self._config
-        if self._durable is not None:
-            await self._durable.start()
-        # With files, an answer waits until what it promises is on the disk; in memory it leaves at once.
-        answer = self._durable.answer if self._durable is not None else partial(answer_at_once, broker)
+        if self._writers is not None:
+            await self._writers.start()
+        answer = self._answers(broker)
         factory = self._endpoint_factory(
             answer if self._acl is None else self._acl.before_broker(answer),
             on_closed=partial(self._on_broker_connection_closed, broker),
@@ -226,6 +228,14 @@ class BrokerServer:
         vip_port = self._broker_port - _VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
+
+    def _answers(self, broker: Broker) -> Callable[[Endpoint, RemotingCommand], RemotingCommand | None]:
+        """With files, an answer waits until what it promises is on the disk; in memory it leaves at once."""
+        if broker.durable is None or self._writers is None:
+            return partial(answer_at_once, broker)
+        from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
+
+        return DurableReplies(broker, broker.durable, self._writers).answer
 
     def _plain_sends(self, broker: Broker) -> PlainSendLane | None:
         """None where each request must be looked at, or its answer waits."""
@@ -308,16 +318,16 @@ class BrokerServer:
         # First unregister: clients that are disconnected ask the name server at once, and must not be sent back here.
         if self._registration is not None:
             await self._registration.stop()
-        if self._durable is not None:
+        if self._writers is not None:
             # First the flush, then the close: replies that wait for the disk leave before their connections end.
-            await self._durable.flush()
+            await self._writers.flush()
         await self._close_connections()
         if self._acl is not None:
             self._acl.close()
         for _, listening in self._listening:
             await listening.wait_closed()
-        if self._durable is not None:
-            await self._durable.stop()
+        if self._writers is not None:
+            await self._writers.stop()
         elif self.broker is not None:
             self.broker.messages.store.close()
 
@@ -417,8 +427,8 @@ class BrokerServer:
         if broker.messages.hold.has_arrivals:
             wake_held_pulls(broker, self._runtime.now_ms())
         self._check_due_timers()
-        if self._durable is not None:
-            self._durable.flusher.after_read()
+        if self._writers is not None:
+            self._writers.flusher.after_read()
 
     def _check_due_timers(self) -> None:
         for timer in self._due_timers:
@@ -434,5 +444,5 @@ class BrokerServer:
 
     def _after_timer(self, broker: Broker, now_ms: int) -> None:
         wake_held_pulls(broker, now_ms)
-        if self._durable is not None:
-            self._durable.flusher.check()
+        if self._writers is not None:
+            self._writers.flusher.check()

@@ -85,6 +85,7 @@ class DurableStore:
         self.store = store
         self.data_dir = store.data_dir
         self.tables = ConfigFiles(tables, store)
+        self.offsets = tables.offsets
         self.log_synced: Wait | None = None
         self.lock_file: LockTableFile | None = None
         if tables.locks is not None:

@@ -59,7 +59,7 @@ BROKER: Final = (
         edited(
             DURABLE_REPLIES,
             "DurableReplies._after_tables",
-            ("self._after_log(connection, command, reply)\nself.flusher.check()"),
+            ("self._after_log(connection, command, reply)\nself._flusher.check()"),
             "_send(connection, command, reply)",
         ),
         WRITTEN,

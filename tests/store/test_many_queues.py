@@ -50,7 +50,7 @@ def opened(folder: Path) -> tuple[Kept, CountingDisk]:
 async def test_a_checkpoint_of_many_queues_opens_few_files_at_once(tmp_path: Path) -> None:
     """It covers the entries of all of them; so the next start reads nothing again, and opens few at once too."""
     first, disk = opened(tmp_path)
-    await first.durable.start()
+    await first.writers.start()
     first.broker.catalog.topics.put(TopicConfig("T", QUEUES, QUEUES), NOW_MS)
     for queue_id in range(QUEUES):
         first.store.append(record(b"x", queue_id))
@@ -60,7 +60,7 @@ async def test_a_checkpoint_of_many_queues_opens_few_files_at_once(tmp_path: Pat
     for queue_id in range(QUEUES):
         assert first.store.get("T", queue_id, 0, 1, None).message_count == 1
     assert disk.most <= OPEN_MAX
-    await first.durable.stop()
+    await first.writers.stop()
     assert not disk.open_files
 
     second, disk = opened(tmp_path)
@@ -68,8 +68,8 @@ async def test_a_checkpoint_of_many_queues_opens_few_files_at_once(tmp_path: Pat
     assert sum(second.store.max_offsets().values()) == QUEUES
     assert disk.most <= OPEN_MAX
     assert "queue_entries_missing" not in second.log.names()
-    await second.durable.start()
-    await second.durable.stop()
+    await second.writers.start()
+    await second.writers.stop()
 
 
 def test_a_start_after_a_crash_opens_few_files_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

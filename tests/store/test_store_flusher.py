@@ -220,7 +220,7 @@ async def test_an_unreadable_table_falls_back_to_its_older_copy(tmp_path: Path) 
     """The log names the file; the last changes are missing and none is invented."""
     async with kept(tmp_path) as opened:
         opened.broker.catalog.topics.put(TopicConfig("Older", 1, 1), NOW_MS)
-        await opened.durable.flush()
+        await opened.writers.flush()
         opened.broker.catalog.topics.put(TopicConfig("Newest", 1, 1), NOW_MS)
     (tmp_path / "config" / "topics.json").write_text('{"dataVersion":')
     async with kept(tmp_path) as again:

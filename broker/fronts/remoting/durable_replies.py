@@ -1,6 +1,5 @@
 """Holds replies until the data that they acknowledge is durable."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -8,20 +7,15 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.send_together import as_unsafe
-from lockstep.broker.persistence.config_writer import TableWriter
+from lockstep.broker.persistence.disk_writers import DiskWriters
 from lockstep.broker.persistence.durable_store import DurableStore
-from lockstep.broker.persistence.lock_table import DiskLockPersistence
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.host.runtime import Runtime
-from lockstep.store.durability.flusher import FlushSettings, StoreFlusher
-from lockstep.store.file.retention import Retention, RetentionLimits
 
 __all__ = ["DurableReplies"]
 
-_MS_PER_HOUR: Final = 3_600_000
 _SENDS: Final[dict[int, type[SendMessageRequestHeader]]] = {
     RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
     RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
@@ -46,61 +40,17 @@ _CHANGES: Final = frozenset(  # requests for a change of a table; others change 
 
 
 class DurableReplies:
-    """The answers of a broker with files. `on_visible` is called after messages have become readable."""
+    """The answers of a broker with files."""
 
-    def __init__(self, runtime: Runtime, broker: Broker, kept: DurableStore, on_visible: Callable[[], None]) -> None:
-        config = broker.config
+    def __init__(self, broker: Broker, kept: DurableStore, writers: DiskWriters) -> None:
         self._broker = broker
-        self._flush_sync = config.flush_sync
+        self._flush_sync = broker.config.flush_sync
         self._log = kept.store.log
         self._topics = kept.tables.topics
         self._groups = kept.tables.groups
-        settings = FlushSettings(
-            config.flush_sync, config.flush_interval_ms, config.flush_offsets_interval_ms, config.checkpoint_interval_ms
-        )
-        self._topic_writer = TableWriter(runtime, self._topics, broker.log)
-        self._group_writer = TableWriter(runtime, self._groups, broker.log)
-        self._writers = [self._topic_writer, self._group_writer]
-        self._lock_file = kept.lock_file
-        if kept.lock_file is not None:
-            lock_writer = TableWriter(runtime, kept.lock_file.table, broker.log)
-            self._writers.append(lock_writer)
-            broker.ownership.persistence = DiskLockPersistence(kept.lock_file, broker.catalog.offsets, lock_writer)
-        writings, retention = kept.tables.writings, Retention(self._limits)
-        self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
-        if config.flush_sync:
-            kept.log_synced = self._when_synced
-
-    def _limits(self) -> RetentionLimits:
-        # Limits may change at run time.
-        config = self._broker.config
-        hours = tuple(int(hour) for hour in config.delete_when.split(";"))
-        reserved_ms = config.reserved_hours * _MS_PER_HOUR
-        return RetentionLimits(reserved_ms, hours, config.data_bytes_max, config.disk_used_ratio_max)
-
-    # Start and end -------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Write the present state of the tables before the first request is served."""
-        self.flusher.start()
-        for writer in self._writers:
-            await writer.start()
-
-    async def flush(self) -> None:
-        """Wait until no reply waits for the disk."""
-        for writer in self._writers:
-            await writer.flush()
-        await self.flusher.flush()
-
-    async def stop(self) -> None:
-        """Write everything, release the folder and close the store."""
-        for writer in self._writers:
-            await writer.stop()
-        if self._lock_file is not None:
-            self._lock_file.close()
-        await self.flusher.stop()
-
-    # Answers -------------------------------------------------------------------------------------------------
+        self._topic_writer = writers.topics
+        self._group_writer = writers.groups
+        self._flusher = writers.flusher
 
     def answer(self, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
         return self.answer_when_safe(endpoint, command, endpoint.read_at_ms)
@@ -147,7 +97,7 @@ class DurableReplies:
                 _send(connection, command, command.reply(ResponseCode.SYSTEM_ERROR, remark=reason))
             elif self._flush_sync and stored and self._log.synced_offset < self._log.max_offset:
                 self._after_log(connection, command, reply)
-                self.flusher.check()
+                self._flusher.check()
             elif (
                 self._broker.catalog.topics_registered is not None
                 and command.code == RequestCode.UPDATE_AND_CREATE_TOPIC
@@ -158,11 +108,8 @@ class DurableReplies:
 
         self._group_writer.when_written(groups_written)
 
-    def _when_synced(self, then: Callable[[], None]) -> None:
-        self.flusher.when_safe(lambda _: then())
-
     def _after_log(self, connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:
-        self.flusher.when_safe(partial(_answer, self._broker, connection, command, reply))
+        self._flusher.when_safe(partial(_answer, self._broker, connection, command, reply))
 
 
 def _send(connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:

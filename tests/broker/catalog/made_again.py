@@ -53,10 +53,10 @@ def max_offsets(opened: Kept, topic: str = NEW, queues: int = 2) -> list[int]:
 
 async def disk_is_idle(opened: Kept, folder: Path) -> None:
     """All that was stored is on the disk, and a checkpoint says so."""
-    await opened.durable.flush()
+    await opened.writers.flush()
     end = opened.store.max_commit_log_offset
     await until(lambda: opened.store.data_dir.read_checkpoint().log_offset == end, "a checkpoint of all")
-    await opened.durable.flush()
+    await opened.writers.flush()
 
 
 def copy(folder: Path, to: Path) -> None:
@@ -80,7 +80,7 @@ def delayed(opened: Kept, body: bytes, topic: str = NEW) -> None:
 async def send_half(opened: Kept) -> EndTransactionRequestHeader:
     """Send a half message. Returns what commits it."""
     opened.send(b"half", topic=NEW, properties="TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01u", sys_flag=4)
-    await opened.durable.flush()
+    await opened.writers.flush()
     offset = opened.store.max_offset(HALF_TOPIC, 0) - 1
     (entry,) = opened.store.entries(HALF_TOPIC, 0, offset, 1)
     return EndTransactionRequestHeader("PG", offset, entry.commit_log_offset, 8, "u")

@@ -21,13 +21,13 @@ async def interrupted(opened: Kept, folder: Path) -> None:
     """A topic with a message is deleted; the files of its queues are there still when the broker dies."""
     opened.broker.catalog.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
     opened.broker.messages.put(record(b"old", topic="Gone"))
-    await opened.durable.flush()
+    await opened.writers.flush()
     queue = folder / "consumequeue" / "Gone" / "0"
     await until(queue.exists, "the queue's entries are written")
     await until((folder / "checkpoint").exists, "a checkpoint says so")
     opened.store.take_topic = lambda topic: TakenTopic([], is_apart=True)  # type: ignore[method-assign]
     opened.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("Gone"))
-    await opened.durable.flush()
+    await opened.writers.flush()
 
 
 async def test_queues_of_a_deleted_topic_go_with_the_crash(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ async def test_queues_of_a_deleted_topic_go_with_the_crash(tmp_path: Path) -> No
         again.broker.catalog.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
         assert again.store.max_offset("Gone", 0) == 0
         again.broker.messages.put(record(b"new", topic="Gone"))
-        await again.durable.flush()
+        await again.writers.flush()
         assert again.store.max_offset("Gone", 0) == 1
     (tmp_path / "abort").touch()
     async with kept(tmp_path) as last:
@@ -108,7 +108,7 @@ async def test_a_wide_topic_that_was_being_deleted_is_gone_after_a_crash(tmp_pat
         delete_wide(opened)
         opened.broker.catalog.topics.put(TopicConfig("Wide", WIDE, WIDE), NOW_MS)
         opened.broker.messages.put(record(b"new", 7, topic="Wide"))
-        await opened.durable.flush()
+        await opened.writers.flush()
         opened.broker.work.soon = None
     assert (tmp_path / "dropped-1").exists()
     assert not [path for path in open_files() if path.startswith(str(tmp_path))]

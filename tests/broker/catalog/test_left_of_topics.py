@@ -62,14 +62,14 @@ async def test_offsets_that_a_crash_brings_back_are_not_those_of_the_new_topic(t
         opened.broker.catalog.offsets.commit("g", NEW, 0, 1)
         path = folder / "config" / "consumerOffset.json"
         await until(lambda: path.exists() and NEW in path.read_text(), "the offset is written")
-        await opened.durable.flush()
+        await opened.writers.flush()
         before = path.read_bytes()
         delete(opened)
         create(opened)
         for made_again in (False, True):
             if made_again:
                 put(opened, b"new", b"newer")
-            await opened.durable.flush()
+            await opened.writers.flush()
             crashed = tmp_path / f"crashed-{made_again}"
             copy(folder, crashed)
             (crashed / "abort").touch()
@@ -100,7 +100,7 @@ async def test_delayed_messages_for_a_deleted_topic_are_not_delivered(
         if again:
             create(opened)
             delayed(opened, b"new")
-        await opened.durable.flush()
+        await opened.writers.flush()
         if not restart:
             await deliver(opened, again)
     if restart:
@@ -111,7 +111,7 @@ async def test_delayed_messages_for_a_deleted_topic_are_not_delivered(
 
 async def deliver(opened: Kept, again: bool) -> None:
     opened.broker.messages.deliver_delayed(NOW_MS + 10_000)
-    await opened.durable.flush()
+    await opened.writers.flush()
     assert opened.log.names("info").count("delayed_message_of_deleted_topic") == 1
     assert max_offsets(opened) == [int(again), 0]
     assert opened.store.max_offset("T", 0) == 1
@@ -124,13 +124,13 @@ async def test_delayed_messages_that_were_delivered_before_a_kill_stay_so(tmp_pa
         create(opened)
         delayed(opened, b"old")
         delayed(opened, b"kept", "T")
-        await opened.durable.flush()
+        await opened.writers.flush()
         path = folder / "config" / "delayOffset.json"
         await until(path.exists, "the offsets of delays are written")
         before = path.read_bytes()
         delete(opened)
         opened.broker.messages.deliver_delayed(NOW_MS + 10_000)
-        await opened.durable.flush()
+        await opened.writers.flush()
         copy(folder, tmp_path / "crashed")
     crashed = tmp_path / "crashed"
     (crashed / "abort").touch()
@@ -164,7 +164,7 @@ async def test_a_half_message_is_not_committed_to_a_deleted_topic(tmp_path: Path
         if again:
             create(opened)
         opened.ask(RequestCode.END_TRANSACTION, header)
-        await opened.durable.flush()
+        await opened.writers.flush()
         assert "half_message_of_deleted_topic" in opened.log.names("info")
         assert (max_offsets(opened), len(opened.broker.messages.halves)) == ([0, 0], 0)
         message_id = encode_offset_message_id(opened.store.store_host, 10911, header.commit_log_offset)

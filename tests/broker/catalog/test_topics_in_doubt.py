@@ -57,13 +57,13 @@ async def test_a_topic_that_the_table_lacks_keeps_its_messages(tmp_path: Path, d
         put(opened, b"mine", queue_id=1)
         await disk_is_idle(opened, folder)
         delayed(opened, b"waits")
-        await opened.durable.flush()
+        await opened.writers.flush()
     bring_doubt(folder, doubt)
     async with kept(folder) as first:
         assert max_offsets(first) == [1, 1]
         assert first.log.names("warning").count("topic_brought_back") == 1
         if crashed:
-            await first.durable.flush()
+            await first.writers.flush()
             copy(folder, tmp_path / "crashed")
             folder = tmp_path / "crashed"
             (folder / "abort").touch()
@@ -73,7 +73,7 @@ async def test_a_topic_that_the_table_lacks_keeps_its_messages(tmp_path: Path, d
         assert (topic.write_queue_nums, max_offsets(second)) == (2, [1, 1])
         assert second.broker.catalog.topics.get("Gone") is None
         second.broker.messages.deliver_delayed(NOW_MS + 10_000)
-        await second.durable.flush()
+        await second.writers.flush()
         assert max_offsets(second) == [2, 1]
         delete(second)
         create(second)
@@ -88,7 +88,7 @@ async def test_messages_behind_the_checkpoint_are_found_though_the_table_lacks_t
     async with kept(folder, checkpoint_interval_ms=10**9) as opened:
         create(opened)
         put(opened, b"mine")
-        await opened.durable.flush()
+        await opened.writers.flush()
         copy(folder, tmp_path / "crashed")
     folder = tmp_path / "crashed"
     (folder / "abort").touch()
@@ -118,7 +118,7 @@ async def test_a_topic_is_brought_back_by_what_waits_for_it_alone(tmp_path: Path
         else:
             answer = second.ask(RequestCode.END_TRANSACTION, header)
             assert answer is None or answer.code == ResponseCode.SUCCESS
-        await second.durable.flush()
+        await second.writers.flush()
         assert max_offsets(second) == [1, 0]
 
 
@@ -164,7 +164,7 @@ async def test_topics_that_rocketmq_has_written_begin_with_the_log(tmp_path: Pat
         put(opened, b"first", topic="T")
         create(opened)
         put(opened, b"its own")
-        await opened.durable.flush()
+        await opened.writers.flush()
     path = tmp_path / "config" / "topics.json"
     table = json.loads(path.read_text())
     begin = table["topicConfigTable"][NEW].pop("logOffset")

@@ -39,7 +39,7 @@ async def test_recovery_gives_a_new_topic_no_old_messages(tmp_path: Path, rebuil
         delete(opened)
         create(opened)
         put(opened, b"new", queue_id=queue_id)
-        await opened.durable.flush()
+        await opened.writers.flush()
         if rebuilt == "whole log":
             opened.store.write_tails()
             (folder / "checkpoint").unlink(missing_ok=True)
@@ -58,7 +58,7 @@ async def test_a_recovery_of_queues_that_lack_entries_gives_no_old_messages(tmp_
         delete(opened)
         create(opened)
         put(opened, b"kept", topic="T")
-        await opened.durable.flush()
+        await opened.writers.flush()
     shutil.rmtree(tmp_path / "consumequeue" / "T")
     async with kept(tmp_path) as again:
         assert "queue_entries_missing" in again.log.names("error")
@@ -160,12 +160,12 @@ async def test_a_crash_that_cuts_the_log_does_not_hide_what_is_sent_later(tmp_pa
     async with kept(folder) as opened:
         create(opened)
         put(opened, b"old")
-        await opened.durable.flush()
+        await opened.writers.flush()
         end = opened.store.max_commit_log_offset
         put(opened, *[b"lost" * 100] * 3)
         delete(opened)
         create(opened)
-        await opened.durable.flush()
+        await opened.writers.flush()
         copy(folder, tmp_path / "crashed")
     (tmp_path / "crashed" / "abort").touch()
     (tmp_path / "crashed" / "checkpoint").unlink(missing_ok=True)
@@ -176,7 +176,7 @@ async def test_a_crash_that_cuts_the_log_does_not_hide_what_is_sent_later(tmp_pa
         assert cut.store.max_commit_log_offset == end
         assert max_offsets(cut) == [0, 0]
         put(cut, b"new")
-        await cut.durable.flush()
+        await cut.writers.flush()
         async with copied(tmp_path / "crashed", tmp_path / "again") as again:
             assert max_offsets(again) == [1, 0]
 
@@ -189,7 +189,7 @@ async def test_an_entry_is_not_repaired_with_a_message_of_the_deleted_topic(tmp_
         delete(opened)
         create(opened)
         put(opened, b"new")
-        await opened.durable.flush()
+        await opened.writers.flush()
         (entry,) = opened.store.entries(NEW, 0, 0, 1)
     with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as log:
         log.seek(entry.commit_log_offset + 30)
@@ -205,13 +205,13 @@ async def test_a_key_query_finds_nothing_of_a_deleted_topic(tmp_path: Path, agai
     async with kept(tmp_path) as opened:
         create(opened)
         opened.broker.messages.put(record(b"old", topic=NEW)._replace(properties=b"KEYS\x01k"))
-        await opened.durable.flush()
+        await opened.writers.flush()
         assert queried(opened.store, NEW, "k", 10, 0, LATER_MS).messages
         delete(opened)
         if again:
             create(opened)
             opened.broker.messages.put(record(b"new", topic=NEW)._replace(properties=b"KEYS\x01other"))
-            await opened.durable.flush()
+            await opened.writers.flush()
         assert not queried(opened.store, NEW, "k", 10, 0, LATER_MS).messages
     (tmp_path / "abort").touch()
     async with kept(tmp_path) as restarted:
@@ -236,7 +236,7 @@ async def test_turns_of_the_loop_pass_while_a_new_topic_gets_messages(tmp_path: 
             turns.popleft()()
             number += 1
             if number % 8 == 0:
-                await opened.durable.flush()
+                await opened.writers.flush()
                 async with copied(folder, tmp_path / str(number), flush_sync=False) as again:
                     assert [i for i, end in enumerate(max_offsets(again, NEW, queues)) if end] == [7]
         opened.broker.work.soon = None

@@ -89,7 +89,7 @@ async def test_sends_before_an_unreadable_frame_are_stored_and_answered() -> Non
 
 
 def of(opened: Kept) -> helpers.Peer:
-    return helpers.Peer(opened.durable.answer)
+    return helpers.Peer(opened.replies.answer)
 
 
 async def answers(peer: helpers.Peer, count: int) -> list[RemotingCommand]:

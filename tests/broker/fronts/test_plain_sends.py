@@ -28,7 +28,7 @@ from tests.remoting import helpers
 def with_lane(opened: Kept) -> tuple[PlainSendLane, helpers.Peer]:
     """A lane and a connection to it; queue 0 of topic T has a message, so that later sends may be plain."""
     lane = PlainSendLane(opened.broker)
-    peer = helpers.Peer(opened.durable.answer, on_bytes=lane)
+    peer = helpers.Peer(opened.replies.answer, on_bytes=lane)
     peer.send(send(1))
     assert codes(peer) == [ResponseCode.SUCCESS]
     rest(peer)

@@ -78,7 +78,7 @@ async def test_sends_of_one_frame_that_may_not_be_on_the_disk(tmp_path: Path) ->
     header = SendTogetherRequestHeader("PG", "TBW102", 4, 3, sender_id="p")
     async with kept(tmp_path) as opened:
         opened.send(b"first")
-        await opened.durable.flush()
+        await opened.writers.flush()
         reply = over_the_wire(await unsafe_reply(opened, RequestCode.SEND_TOGETHER, header, body))
         rows, remarks = decode_rows(reply.body, 3)
         unsafe = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -97,10 +97,10 @@ async def test_a_message_sent_back_that_may_not_be_on_the_disk(tmp_path: Path) -
     async with kept(tmp_path) as opened:
         opened.broker.catalog.groups.find("G", NOW_MS)
         opened.send(b"poison")
-        await opened.durable.flush()
+        await opened.writers.flush()
         header = SendMessageBackRequestHeader(0, "G", 0)
         opened.broker.catalog.topics.ensure_retry_topic("G", 1, NOW_MS)
-        await opened.durable.flush()
+        await opened.writers.flush()
         reply = await unsafe_reply(opened, RequestCode.CONSUMER_SEND_MSG_BACK, header, b"")
         assert (reply.code, "Input/output error" in (reply.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
 
@@ -111,7 +111,7 @@ async def test_one_way_sends_are_answered_nothing(tmp_path: Path) -> None:
         opened.disk.sync_error = errno.EIO
         command = over_the_wire(RemotingCommand(SEND, send_header(), b"x"))
         command.flag |= 2
-        assert opened.durable.answer_when_safe(opened.connection, command, NOW_MS) is None
+        assert opened.replies.answer_when_safe(opened.connection, command, NOW_MS) is None
         opened.flusher.check()
         await until(lambda: opened.store.refusal, "the sync has failed")
         assert opened.connection.replies == []
@@ -121,6 +121,6 @@ async def test_what_is_stored_by_the_way_changes_no_answer(tmp_path: Path) -> No
     """A pull with an illegal offset stores an event in a topic; a failing disk does not change its answer."""
     async with kept(tmp_path) as opened:
         opened.send(b"x")
-        await opened.durable.flush()
+        await opened.writers.flush()
         reply = await unsafe_reply(opened, RequestCode.PULL_MESSAGE, pull_header(7, topic="T", queue_id=0), b"")
         assert reply.code == ResponseCode.PULL_OFFSET_MOVED

@@ -9,6 +9,7 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.ownership.fenced.locks import FencedLocks
+from lockstep.broker.persistence.disk_writers import DiskWriters
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
@@ -59,11 +60,13 @@ class KeptFences:
         self.broker.front = RemotingNotices()
         assert self.broker.durable is not None
         self._connections.clear()
-        self._durable = DurableReplies(runtime, self.broker, self.broker.durable, lambda: None)
-        await self._durable.start()
+        self._writers = DiskWriters(runtime, lambda: self.config, self.broker.durable, lambda: None)
+        self.broker.ownership.persistence = self._writers.lock_persistence
+        self._replies = DurableReplies(self.broker, self.broker.durable, self._writers)
+        await self._writers.start()
 
     async def stop(self) -> None:
-        await self.runtime.run(self._durable.stop())
+        await self.runtime.run(self._writers.stop())
 
     async def die(self, *, power_cut: bool = True) -> None:
         """And start again."""
@@ -91,8 +94,8 @@ class KeptFences:
         data = body if isinstance(body, bytes) else encode_body(body, SerializeType.MSGPACK)
         command = over_the_wire(RemotingCommand(code, header, data, serialize_type=SerializeType.MSGPACK))
         before = len(connection.replies)
-        at_once = self._durable.answer_when_safe(connection, command, self.now_ms)
-        self._durable.flusher.check()
+        at_once = self._replies.answer_when_safe(connection, command, self.now_ms)
+        self._writers.flusher.check()
         return lambda: at_once or next(iter(connection.replies[before:]), None)
 
     async def ask(self, name: str, code: int, header: Any, body: bytes | WireBody = b"") -> RemotingCommand:

@@ -14,6 +14,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
+from lockstep.broker.persistence.disk_writers import DiskWriters
 from lockstep.broker.persistence.durable_store import FileStore
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode
@@ -134,8 +135,11 @@ class Kept:
         self.broker.front = RemotingNotices()
         assert self.broker.durable is not None
         self.visible = 0
-        self.durable = DurableReplies(runtime, self.broker, self.broker.durable, self._on_visible)
-        self.flusher = self.durable.flusher
+        kept = self.broker.durable
+        self.writers = DiskWriters(runtime, lambda: self.broker.config, kept, self._on_visible)
+        self.broker.ownership.persistence = self.writers.lock_persistence
+        self.flusher = self.writers.flusher
+        self.replies = DurableReplies(self.broker, kept, self.writers)
         self.connection = FakeConnection()
 
     def _on_visible(self) -> None:
@@ -153,7 +157,7 @@ class Kept:
     def ask(self, code: RequestCode, header: Any, body: bytes = b"") -> RemotingCommand | None:
         """The reply, unless it is to come later: to `connection`."""
         command = over_the_wire(RemotingCommand(code, header, body))
-        return self.durable.answer_when_safe(self.connection, command, NOW_MS)
+        return self.replies.answer_when_safe(self.connection, command, NOW_MS)
 
     def bodies(self) -> list[bytes]:
         return [message.body for message in decode_messages(self.store.get("T", 0, 0, 100, None).body)]
@@ -162,14 +166,14 @@ class Kept:
 @asynccontextmanager
 async def kept(folder: Path, *, flush_sync: bool = True, **settings: Any) -> AsyncIterator[Kept]:
     opened = Kept(folder, Disk(), flush_sync=flush_sync, **settings)
-    await opened.durable.start()
+    await opened.writers.start()
     if opened.broker.catalog.topics.get("T") is None:
         opened.broker.catalog.topics.put(TopicConfig("T", 4, 4), NOW_MS)
-    await opened.durable.flush()
+    await opened.writers.flush()
     try:
         yield opened
     finally:
-        await opened.durable.stop()
+        await opened.writers.stop()
 
 
 async def until(condition: Callable[[], object], what: str) -> None:

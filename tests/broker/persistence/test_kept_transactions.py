@@ -25,7 +25,7 @@ async def send_half(opened: Kept, body: bytes = b"half") -> EndTransactionReques
     text = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01" + body.decode()
     before = opened.store.max_commit_log_offset
     opened.send(body, properties=text, sys_flag=4)
-    await opened.durable.flush()
+    await opened.writers.flush()
     offset = opened.store.max_offset(HALF, 0) - 1
     assert opened.store.max_commit_log_offset > before
     (entry,) = opened.store.entries(HALF, 0, offset, 1)
@@ -74,7 +74,7 @@ async def test_a_commit_without_room_for_its_mark_did_not_happen(
         assert len(opened.broker.messages.halves) == 1
         assert (opened.store.max_offset("T", 0), opened.store.max_offset(OP, 0)) == (0, 0)
         done = end(opened, header)
-        await opened.durable.flush()
+        await opened.writers.flush()
         assert (done or opened.connection.replies[0]).code == ResponseCode.SUCCESS
         assert len(opened.broker.messages.halves) == 0
         assert opened.bodies() == [b"half"] * (decision == COMMIT)
@@ -90,12 +90,12 @@ async def test_a_commit_whose_mark_a_crash_took_is_not_open_again(tmp_path: Path
         put_all = opened.broker.messages.put_all
         opened.broker.messages.put_all = lambda records: put_all(records[:1])  # type: ignore[method-assign]
         end(opened, committed)
-        await opened.durable.flush()
+        await opened.writers.flush()
         assert opened.store.max_offset(OP, 0) == 0
     for life in range(3):
         (tmp_path / "abort").touch()
         async with kept(tmp_path, flush_sync=flush_sync) as again:
-            await again.durable.flush()
+            await again.writers.flush()
             assert again.bodies()[:1] == [b"done"]
             assert again.store.max_offset(OP, 0) == 1
             assert [half.queue_offset for half in open_halves(again.store)] == [1]

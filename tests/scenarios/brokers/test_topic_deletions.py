@@ -54,10 +54,10 @@ class Deletions:
             self.server.create_topic(WIDE, QUEUES)
         sent = range(self.rng.randrange(2), QUEUES, self.rng.choice((1, 1, 1, 40)))
         runtime.call_later_ms(0, partial(self._put, self.broker, sent))
-        durable = self.server._durable
-        assert durable is not None
+        writers = self.server._writers
+        assert writers is not None
         await world.sleep_ms(1)
-        await runtime.run(durable.flush())
+        await runtime.run(writers.flush())
         self.kept |= set(sent)
         await world.sleep_ms(self.rng.choice((0, 3000, 3000)))
 
