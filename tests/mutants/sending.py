@@ -9,6 +9,7 @@ __all__ = ["SENDING"]
 
 # Modules
 BROKER_FIND_SENT: Final = "lockstep.broker.fronts.remoting.find_sent"
+CORE_FIND_SENT: Final = "lockstep.broker.core.find_sent"
 APPEND: Final = "lockstep.broker.core.append"
 SEND_TOGETHER: Final = "lockstep.broker.core.append_together"
 SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
@@ -231,10 +232,9 @@ SENDING: Final = (
         "question-ends-generation",
         "An attempt that arrives after the producer asked for it is stored beside its repeat.",
         edited(
-            BROKER_FIND_SENT,
+            CORE_FIND_SENT,
             "find_sent",
-            "broker.messages.send_sequences.refusal(key, header.send_generation, header.send_sequence, "
-            "connection, now_ms)",
+            "broker.messages.send_sequences.refusal(key, asked.send_generation, asked.send_sequence, peer, now_ms)",
             "None",
         ),
         FIND_SENT,

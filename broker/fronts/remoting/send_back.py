@@ -1,113 +1,18 @@
-"""CONSUMER_SEND_MSG_BACK: a failed message is retried later, or becomes a dead letter (wire.md 10.1)."""
-
-from typing import Final
+"""CONSUMER_SEND_MSG_BACK (wire.md 10.1)."""
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.core import send_back as core
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.core.owner import check_owner
-from lockstep.broker.core.query import message_by_offset
-from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.broker.fronts.remoting.send import limit_of_retries
-from lockstep.broker.messages.delays.service import record_of
-from lockstep.broker.ownership.claim import Claim
-from lockstep.broker.ownership.denial import Act
-from lockstep.protocol.bodies.broker import TopicConfig
-from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
-from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, Permission, ResponseCode
+from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
-from lockstep.protocol.messages import properties as names
-from lockstep.protocol.messages.message import MessageExt, decode_messages
-from lockstep.protocol.names import SCHEDULE_TOPIC
-from lockstep.store import Record, StoreFull
 
 __all__ = ["send_back"]
 
-_WRITE: Final = int(Permission.WRITE)
-# The field of a stored message has 32 bits, with a sign (wire.md 5).
-_TIMES_MAX: Final = (1 << 31) - 1
-# Level 3 is 10 s; each further retry has the next level (wire.md 10.1, 10.2).
-_FIRST_RETRY_LEVEL: Final = 3
-
 
 def send_back(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Check in RocketMQ's order, and store the message again: in %RETRY%group after a delay, or in %DLQ%group."""
     header = command.decode_header(SendMessageBackRequestHeader)
-    # Steps 1 to 8 of wire.md 10.1, in RocketMQ's order, because the first failing check decides the answer.
-    group = _group(broker, header.group, now_ms)
-    if group.retry_queue_nums <= 0:
-        return command.reply(ResponseCode.SUCCESS)  # this group has no retries
-    retry_topic = broker.catalog.topics.ensure_retry_topic(group.group_name, group.retry_queue_nums, now_ms)
-    _check_writable(retry_topic)
-    message = decode_messages(message_by_offset(broker, header.offset), unzip=False)[0]
-    check_owner(broker, connection, _claim(header, message), Act.SEND_BACK, now_ms)
-    properties = dict(message.properties)
-    # A message that was sent back before keeps the topic of its first incarnation.
-    properties.setdefault(names.RETRY_TOPIC, message.topic)
-    # Step 4: as in RocketMQ, the text says that nobody waits for this copy.
-    properties[names.WAIT] = "false"
-    properties[names.ORIGIN_MESSAGE_ID] = properties.get(names.ORIGIN_MESSAGE_ID) or message.offset_message_id
-    # Step 5: the limit is in the request of newer clients, or else in the group.
-    asked = limit_of_retries(command, header.max_reconsume_times)
-    limit = group.retry_max_times if asked is None else asked
-    if message.reconsume_times >= limit or header.delay_level < 0:
-        topic = broker.catalog.topics.ensure_dead_letter_topic(group.group_name, now_ms).topic_name
-        # A dead-letter topic has one queue.
-        queue_id = 0
-        # A dead letter appears at once. Without this the delay of the last retry would stay in the text.
-        properties[names.DELAY] = "0"
-        broker.log.info("dead_letter", group=group.group_name, topic=topic, reconsume_times=message.reconsume_times)
-    else:
-        topic = retry_topic.topic_name
-        # Any queue: retried messages have no order among each other.
-        queue_id = broker.rng.randrange(group.retry_queue_nums)
-        properties[names.DELAY] = str(header.delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times)
-    _store(broker, message, properties, topic, queue_id, now_ms)
-    broker.stats.on_sent_back(group.group_name, properties[names.RETRY_TOPIC])
+    retries_max = limit_of_retries(command, header.max_reconsume_times)
+    core.send_back(broker, connection, header, now_ms, retries_max)
     return command.reply(ResponseCode.SUCCESS)
-
-
-def _claim(header: SendMessageBackRequestHeader, message: MessageExt) -> Claim:
-    """The queue of the message, or the one that an ordered consumer names with its epoch."""
-    topic = header.lock_topic or message.topic
-    queue_id = message.queue_id if header.lock_queue_id is None else header.lock_queue_id
-    return Claim(header.group, topic, queue_id, header.lock_epoch, header.lock_client_id)
-
-
-def _group(broker: Broker, consumer_group: str, now_ms: int) -> SubscriptionGroupConfig:
-    group = broker.catalog.groups.find(consumer_group, now_ms)
-    if group is None:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.catalog.groups.why_absent(consumer_group))
-    if not broker.config.broker_permission & _WRITE:
-        raise Refusal(ResponseCode.NO_PERMISSION, "the broker may not be written to")
-    return group
-
-
-def _check_writable(topic: TopicConfig) -> None:
-    if not topic.perm & _WRITE:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} may not be written to")
-
-
-def _store(
-    broker: Broker, message: MessageExt, properties: dict[str, str], topic: str, queue_id: int, now_ms: int
-) -> None:
-    place = broker.messages.delays.place(properties, topic, queue_id, now_ms)
-    record = record_of(message, properties, topic, queue_id, now_ms)
-    # The count of retries rises with each incarnation. It stays at the largest number that its field holds.
-    record = record._replace(reconsume_times=min(message.reconsume_times, _TIMES_MAX - 1) + 1)
-    if len(topic) > TOPIC_LENGTH_MAX or len(record.properties) > PROPERTIES_BYTES_MAX:
-        remark = f"topic {topic!r} or its {len(record.properties)} bytes of properties are too long"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    if place is not None:
-        # Until it is due, a delayed message lies in the schedule topic, and the tag field has the time (wire.md 10.2).
-        record = record._replace(topic=SCHEDULE_TOPIC, queue_id=place.queue_id, tags_code=place.deliver_at_ms)
-    _put(broker, record)
-    if place is not None:
-        broker.messages.delays.waits(place.deliver_at_ms)
-
-
-def _put(broker: Broker, record: Record) -> None:
-    try:
-        broker.messages.put(record)
-    except StoreFull as why:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(why)) from None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.fronts.remoting import find_sent as searched
+from lockstep.broker.core import find_sent as searched
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
