@@ -7,14 +7,14 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.core.send_target import SendTarget, send_target
+from lockstep.broker.core.refused import Refused
+from lockstep.broker.core.reply import Reply, check_reply, store_reply
 from lockstep.broker.fronts.remoting.notices import connection_of
-from lockstep.broker.fronts.remoting.refusal import REFUSALS, Refusal, code_of
+from lockstep.broker.fronts.remoting.refusal import code_of
 from lockstep.broker.fronts.remoting.send import limit_of_retries, refuse_unreadable, refused
-from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
-from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers.messaging import (
     PushReplyMessageRequestHeader,
     SendMessageRequestHeader,
@@ -25,7 +25,7 @@ from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.ids import encode_offset_message_id
 from lockstep.protocol.messages.properties import decode_properties, encode_properties
 from lockstep.remoting.errors import RemotingError
-from lockstep.store import Record, StoreFull
+from lockstep.store import Record
 
 __all__ = ["send_reply_message"]
 
@@ -44,74 +44,43 @@ def send_reply_message(
     """Forward the reply, and answer when the requesting client has accepted it or cannot be reached."""
     try:
         header = command.decode_header(_HEADERS[command.code])
-        target = send_target(broker, header, now_ms, limit_of_retries(command, header.max_reconsume_times))
-        record = _record(broker, connection, command, header, target, now_ms)
+        retries_max = limit_of_retries(command, header.max_reconsume_times)
+        reply = check_reply(broker, connection, header, command.body, now_ms, retries_max)
     except HeaderError as error:
         return refuse_unreadable(command, error)
-    except REFUSALS as why:
+    except Refused as why:
         return refused(command, code_of(why), str(why))
-    client_id = decode_properties(header.properties or "").get(names.REPLY_TO_CLIENT)
-    peer = broker.members.producers.find(client_id) if client_id is not None else None
-    if peer is None:
+    client_id = reply.client_id
+    if reply.asker is None:
         reason = "REPLY_TO_CLIENT is null, can not reply message"
         if client_id is not None:
             reason = f"push reply message fail, channel of <{client_id}> not found."
-        return _answer(broker, command, record, target, reason)
+        return _answer(broker, command, reply, reason)
 
     def then(answer: RemotingCommand | RemotingError) -> None:
         failed = isinstance(answer, RemotingError) or answer.code != ResponseCode.SUCCESS
         reason = f"push reply message to {client_id} fail." if failed else None
-        reply = _answer(broker, command, record, target, reason)
+        told = _answer(broker, command, reply, reason)
         if not command.is_one_way:
-            connection.reply(reply)
+            connection.reply(told)
 
-    push = RemotingCommand(
-        RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, _push_header(broker, connection, header, target, now_ms), command.body
-    )
-    connection_of(peer).request_then(push, _PUSH_TIMEOUT_MS, then)
+    pushed = _push_header(broker, connection, header, reply.record, now_ms)
+    push = RemotingCommand(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, command.body)
+    connection_of(reply.asker).request_then(push, _PUSH_TIMEOUT_MS, then)
     return None
 
 
-def _record(
-    broker: Broker,
-    connection: Connection,
-    command: RemotingCommand,
-    header: SendMessageRequestHeader,
-    target: SendTarget,
-    now_ms: int,
-) -> Record:
-    """Raises Refusal for a body or properties that are too large."""
-    properties = (header.properties or "").encode("utf-8", "replace")
-    if len(command.body) > broker.config.max_message_bytes or len(properties) > PROPERTIES_BYTES_MAX:
-        remark = f"{len(command.body)} bytes of body or {len(properties)} of properties are too many for a message"
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
-    return Record(
-        target.topic,
-        target.queue_id,
-        header.flag,
-        header.sys_flag,
-        header.born_timestamp,
-        *broker.members.born_host(connection),
-        now_ms,
-        header.reconsume_times or 0,
-        0,
-        command.body,
-        properties,
-        tags_code(decode_properties(header.properties or "").get(names.TAGS)),
-    )
-
-
 def _push_header(
-    broker: Broker, connection: Connection, header: SendMessageRequestHeader, target: SendTarget, now_ms: int
+    broker: Broker, connection: Connection, header: SendMessageRequestHeader, record: Record, now_ms: int
 ) -> PushReplyMessageRequestHeader:
     """Addresses are `ip:port`; Java's client cannot parse Java's own form `/ip:port` (wire.md 2.1)."""
     properties = {**decode_properties(header.properties or ""), names.PUSH_REPLY_TIME: str(now_ms)}
     return PushReplyMessageRequestHeader(
         header.producer_group,
-        target.topic,
+        record.topic,
         header.default_topic,
         header.default_topic_queue_nums,
-        target.queue_id,
+        record.queue_id,
         header.sys_flag,
         header.born_timestamp,
         header.flag,
@@ -124,18 +93,14 @@ def _push_header(
     )
 
 
-def _answer(
-    broker: Broker, command: RemotingCommand, record: Record, target: SendTarget, reason: str | None
-) -> RemotingCommand:
+def _answer(broker: Broker, command: RemotingCommand, reply: Reply, reason: str | None) -> RemotingCommand:
     """Store the reply and answer its sender. `reason`: why it was not delivered, or None."""
     code = ResponseCode.SUCCESS if reason is None else ResponseCode.SYSTEM_ERROR
     message_id, queue_offset = "0", 0
-    try:
-        stored = broker.messages.put(record)
+    stored = store_reply(broker, reply)
+    if stored is not None:
         store = broker.messages.store
         message_id = encode_offset_message_id(store.store_host, store.store_port, stored.commit_log_offset)
         queue_offset = stored.queue_offset
-    except StoreFull as why:
-        broker.log.error("reply_not_stored", topic=target.topic, reason=str(why))
-    header = SendMessageResponseHeader(message_id, target.queue_id, queue_offset, None, _REGION, _TRACE_ON)
+    header = SendMessageResponseHeader(message_id, reply.record.queue_id, queue_offset, None, _REGION, _TRACE_ON)
     return command.reply(code, header, remark=reason)
