@@ -23,7 +23,7 @@ from lockstep.protocol.codes import (
 )
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.messages import properties as names
-from lockstep.protocol.messages.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.messages.message import FIXED_PART, MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.native import NATIVE
 from lockstep.protocol.tuples import new_tuple
 
@@ -32,7 +32,6 @@ __all__ = ["ENTRY", "PlainSends", "QueueRun", "SendSettings", "may_be_plain_send
 # Of a consume queue (wire.md 5): commit log offset, size in bytes, tag hash or time of delivery.
 ENTRY: Final = struct.Struct(">qiq")
 _LENGTHS: Final = struct.Struct(">II")
-_FIXED: Final = struct.Struct(">iIiiiqqiq4siq4siiqi")
 _PROPERTIES_LENGTH: Final = struct.Struct(">h")
 _SEND: Final = int(RequestCode.SEND_MESSAGE)
 _SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
@@ -173,7 +172,7 @@ def plain_sends(
             queue = queues.get(queue_key) or _begin_queue(queues, queue_key, next_offset)
             topic, queue_offset = queue.topic, queue.next_offset
             size = MESSAGE_OVERHEAD_BYTES + body_bytes + len(topic) + len(text)
-            fixed = _FIXED.pack(
+            fixed = FIXED_PART.pack(
                 size, MESSAGE_MAGIC, zlib.crc32(body) & 0x7FFFFFFF, queue_key[1], int(fields["h"]), queue_offset,
                 log_offset, int(fields["f"]) & _IPV4_HOSTS, int(fields["g"]), *born, now_ms, store_host,
                 store_port, int(fields.get("j", "0")), 0, body_bytes,
@@ -224,7 +223,7 @@ def _plain_header(header: bytes) -> tuple[int, dict[str, str]]:
     digits = "".join(numbers)
     if not (digits.isdecimal() and digits.isascii()) or "" in numbers:
         raise ValueError
-    # A number of nine digits fits 32 bits; `_FIXED` checks the others. They are stored; these two are only checked.
+    # A number of nine digits fits 32 bits; `FIXED_PART` checks the others. They are stored; these two are only checked.
     if len(fields["d"]) > _DIGITS_MAX or len(fields.get("l", "")) > _DIGITS_MAX:
         raise ValueError
     if int(fields["f"]) & _TRANSACTION or fields.get("m", "false") not in _NO_BATCH:

@@ -39,7 +39,8 @@ class Messages:
         halves: Messages of transactions that are not decided.
         dropped: Messages that the store dropped before they were consumed.
         on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
-        plain_sends: How many sends were handled from their bytes, and how many reads that began with a send were not.
+        plain_sends: How many sends were handled from their bytes, taken; and how many reads that began with a send went
+            the usual way, refused: it is not plain, not whole yet, or may not be stored now.
         message_id_prefix: An offset message id without its last 16 hex digits, the commit log offset.
     """
 

@@ -21,6 +21,7 @@ from lockstep.protocol.messages.properties import decode_properties
 from lockstep.protocol.native import NATIVE
 
 __all__ = [
+    "FIXED_PART",
     "MESSAGE_MAGIC",
     "MESSAGE_OVERHEAD_BYTES",
     "PADDING_MAGIC",
@@ -39,8 +40,8 @@ MESSAGE_MAGIC: Final = 0xDAA320A7
 PADDING_MAGIC: Final = 0xCBD43194
 MESSAGE_OVERHEAD_BYTES: Final = 91  # with IPv4 hosts
 
-_FIXED = struct.Struct(">iIiiiqqiq4siq4siiqi")
-_FIXED_BYTES: Final = _FIXED.size
+FIXED_PART: Final = struct.Struct(">iIiiiqqiq4siq4siiqi")  # with IPv4 hosts: all before the body
+_FIXED_BYTES: Final = FIXED_PART.size
 # The places of its values.
 (
     _SIZE, _MAGIC, _CRC, _QUEUE_ID, _FLAG, _QUEUE_OFFSET, _LOG_OFFSET, _SYS_FLAG, _BORN_MS, _BORN_HOST, _BORN_PORT,
@@ -103,7 +104,7 @@ def encode_stored_message(
         prepared_transaction_offset, body, properties, _,
     ) = record  # fmt: skip
     body_bytes, topic_bytes = len(body), len(topic)
-    fixed_struct, host_bytes = _FIXED, len(born_host) + len(store_host)
+    fixed_struct, host_bytes = FIXED_PART, len(born_host) + len(store_host)
     sys_flag &= ~_ANY_V6
     if host_bytes != 8:
         sys_flag |= (_BORN_V6 if len(born_host) == 16 else 0) | (_STORE_V6 if len(store_host) == 16 else 0)
@@ -356,7 +357,7 @@ def decode_into(messages: list[MessageExt], packed: list[int], buffer: bytes, br
     Returns the error of the first damaged record, or None.
     """
     position, end = 0, len(buffer)
-    unpack, unpack_short = _FIXED.unpack_from, _SHORT.unpack_from
+    unpack, unpack_short = FIXED_PART.unpack_from, _SHORT.unpack_from
     try:
         while position < end:
             fixed = unpack(buffer, position)

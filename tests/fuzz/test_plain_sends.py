@@ -159,7 +159,7 @@ async def _played(reads: list[bytes], *, with_kernel: bool) -> tuple[Any, int]:
     for read in reads:
         if not peer.transport.ended:
             peer.endpoint.data_received(read)
-    return (peer.transport.sent, peer.transport.ended, _stored(broker)), lane.taken
+    return (peer.transport.sent, peer.transport.ended, _stored(broker)), broker.messages.plain_sends["taken"]
 
 
 def test_both_ways_are_equal() -> None:

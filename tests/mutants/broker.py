@@ -50,7 +50,7 @@ BROKER: Final = (
     Protection(
         "plain-sends-after-their-topic",
         "A message is acknowledged while the file of its topic is being written.",
-        edited(PLAIN_SENDS, "PlainSendLane.__call__", "self._topics_are_kept()", "True"),
+        edited(PLAIN_SENDS, "PlainSendLane._taken", "self._topics_are_kept()", "True"),
         ("tests/broker/fronts/test_plain_sends.py",),
     ),
     Protection(

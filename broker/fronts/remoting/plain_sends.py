@@ -5,7 +5,7 @@ from typing import Final
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, TOPIC_LENGTH_MAX, Permission
-from lockstep.protocol.kernels import SendSettings, may_be_plain_send, take_sends
+from lockstep.protocol.kernels import PlainSends, SendSettings, may_be_plain_send, take_sends
 from lockstep.protocol.messages.properties import CLUSTER, NAME_END
 from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX
 from lockstep.remoting.connections.endpoint import Endpoint, Taken
@@ -22,20 +22,13 @@ class PlainSendLane:
     """Handles the plain sends at the front of a read. All others, and whatever follows them, go the usual way.
 
     Not for a broker that looks at each request or waits before it answers: with access rules, a limit of requests,
-    --flush sync, or an interceptor.
-
-    Attributes:
-        taken: Sends that were handled here.
-        refused: Reads that began with a send and were left to the usual way: it is not plain, not whole yet, or
-            may not be stored now.
+    --flush sync, or an interceptor. `Messages.plain_sends` counts both.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._config: BrokerConfig | None = None
         self._settings: SendSettings | None = None  # None: no send is plain
-        self.taken = 0
-        self.refused = 0
 
     def __call__(self, endpoint: Endpoint, data: bytes, start: int) -> Taken | None:
         broker = self._broker
@@ -44,27 +37,30 @@ class PlainSendLane:
             return None
         if broker.config is not self._config:
             self._config, self._settings = broker.config, self._new_settings(broker.config)
-        born = broker.members.born_host(endpoint)
-        store = broker.messages.store
-        sends = None
-        # A send is answered after the file of its topic is written, so while it is being written no send is plain.
-        if self._settings is not None and len(born[0]) == _IPV4_BYTES and self._topics_are_kept():
-            sends = take_sends(
-                data,
-                start,
-                self._settings,
-                self._next_offset,
-                endpoint.read_at_ms,
-                born,
-                store.max_commit_log_offset,
-            )
+        sends = self._taken(endpoint, data, start)
         if sends is None or not broker.messages.put_encoded(sends, endpoint.read_at_ms):
-            self.refused += 1
             broker.messages.plain_sends["refused"] += 1
             return Taken(start, 0, b"", more=False)
-        self.taken += sends.send_count
         broker.messages.plain_sends["taken"] += sends.send_count
         return Taken(sends.end, sends.send_count, sends.answers, sends.send_count == _COUNT_MAX)
+
+    def _taken(self, endpoint: Endpoint, data: bytes, start: int) -> PlainSends | None:
+        """What becomes of the sends; nothing is stored yet."""
+        broker = self._broker
+        born = broker.members.born_host(endpoint)
+        # A send is answered after the file of its topic is written, so while it is being written no send is plain.
+        if self._settings is None or len(born[0]) != _IPV4_BYTES or not self._topics_are_kept():
+            return None
+        log_offset = broker.messages.store.max_commit_log_offset
+        try:
+            return take_sends(data, start, self._settings, self._next_offset, endpoint.read_at_ms, born, log_offset)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        # A kernel changes nothing, so after a fault of its own the bytes go the usual way, which answers with a code. A
+        # panic of the native one is no Exception.
+        except BaseException as error:
+            broker.log.error("plain_sends_failed", peer=endpoint.address, exc_info=error)
+            return None
 
     def _new_settings(self, config: BrokerConfig) -> SendSettings | None:
         messages = self._broker.messages

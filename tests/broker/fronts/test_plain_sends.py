@@ -4,10 +4,12 @@ import errno
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.fronts.remoting import plain_sends
 from lockstep.broker.fronts.remoting.answers import answer_at_once
 from lockstep.broker.fronts.remoting.plain_sends import PlainSendLane
 from lockstep.broker.server import BrokerServer
@@ -25,14 +27,13 @@ from tests.protocol.recorded import CPP, JAVA, NODE, frames_of
 from tests.remoting import helpers
 
 
-def with_lane(opened: Kept) -> tuple[PlainSendLane, helpers.Peer]:
-    """A lane and a connection to it; queue 0 of topic T has a message, so that later sends may be plain."""
-    lane = PlainSendLane(opened.broker)
-    peer = helpers.Peer(opened.replies.answer, on_bytes=lane)
+def with_lane(opened: Kept) -> helpers.Peer:
+    """A connection to a lane; queue 0 of topic T has a message, so that later sends may be plain."""
+    peer = helpers.Peer(opened.replies.answer, on_bytes=PlainSendLane(opened.broker))
     peer.send(send(1))
     assert codes(peer) == [ResponseCode.SUCCESS]
     rest(peer)
-    return lane, peer
+    return peer
 
 
 def rest(peer: helpers.Peer) -> None:
@@ -48,30 +49,30 @@ def codes(peer: helpers.Peer) -> list[int]:
 async def test_one_read_is_one_write(tmp_path: Path) -> None:
     """The log gets the messages of 20 sends at once, and answers them in their order."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
-        lane, peer = with_lane(opened)
+        peer = with_lane(opened)
         opened.disk.writes_left = 100
         peer.send(*[send(number) for number in range(2, 22)])
         assert opened.disk.writes_left == 99
         assert [(reply.opaque, reply.code) for reply in peer.received()] == [(number, 0) for number in range(2, 22)]
         assert opened.bodies() == [b"x"] * 21
-        assert lane.taken == 20
+        assert opened.broker.messages.plain_sends["taken"] == 20
 
 
 async def test_a_read_of_many_sends_is_taken_some_at_a_time(tmp_path: Path) -> None:
     """200 sends are four writes of at most 64."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
-        lane, peer = with_lane(opened)
+        peer = with_lane(opened)
         opened.disk.writes_left = 100
         peer.send(*[send(number, b"") for number in range(200)])
         assert codes(peer) == [ResponseCode.SUCCESS] * 200
         assert opened.disk.writes_left == 96
-        assert lane.taken == 200
+        assert opened.broker.messages.plain_sends["taken"] == 200
 
 
 async def test_a_write_that_fails_is_followed_by_a_write_of_each(tmp_path: Path) -> None:
     """Nothing of the failed one is stored."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
-        lane, peer = with_lane(opened)
+        peer = with_lane(opened)
         failures = [OSError(errno.EIO, "once")]
         append_run = opened.store.log.append_run
 
@@ -85,13 +86,13 @@ async def test_a_write_that_fails_is_followed_by_a_write_of_each(tmp_path: Path)
         assert codes(peer) == [ResponseCode.SUCCESS] * 2
         assert not failures
         assert len(opened.bodies()) == 3
-        assert lane.taken == 0
+        assert opened.broker.messages.plain_sends["taken"] == 0
 
 
 async def test_each_send_is_refused_while_the_disk_is_full(tmp_path: Path) -> None:
     """The usual way says why; the first stored one follows the last, and the log tells that writing works again."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
-        lane, peer = with_lane(opened)
+        peer = with_lane(opened)
         opened.disk.write_error = errno.ENOSPC
         peer.send(send(2), send(3))
         assert codes(peer) == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
@@ -100,7 +101,7 @@ async def test_each_send_is_refused_while_the_disk_is_full(tmp_path: Path) -> No
             rest(peer)
         peer.send(send(4), send(5))
         assert codes(peer) == [ResponseCode.SUCCESS] * 2
-        assert lane.taken == 2
+        assert opened.broker.messages.plain_sends["taken"] == 2
         assert len(opened.bodies()) == 3
         assert opened.log.names()[-1] == "store_write_recovered"
 
@@ -108,52 +109,67 @@ async def test_each_send_is_refused_while_the_disk_is_full(tmp_path: Path) -> No
 async def test_no_send_is_plain_while_the_file_of_topics_is_written(tmp_path: Path) -> None:
     """Its topic may be the one that is not on the disk."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
-        lane, peer = with_lane(opened)
+        peer = with_lane(opened)
         opened.disk.slow_name = "topics"
         opened.broker.catalog.topics.put(TopicConfig("Other", 4, 4), NOW_MS)
         peer.send(send(2))
         at_once = peer.received()
         opened.disk.slow_name = ""
         assert not at_once
-        assert (lane.taken, lane.refused) == (0, 2)
+        assert opened.broker.messages.plain_sends == {"taken": 0, "refused": 2}
         await until(lambda: codes(peer) == [ResponseCode.SUCCESS], "the answer")
 
 
 async def test_the_next_file_of_the_log_is_begun_the_usual_way(tmp_path: Path) -> None:
     """All sends are stored, most of them from their bytes."""
     async with kept(tmp_path / "data", flush_sync=False) as opened:
-        lane, peer = with_lane(opened)
+        peer = with_lane(opened)
         for number in range(200):
             peer.send(send(number, b"x" * 1000))
         assert codes(peer) == [ResponseCode.SUCCESS] * 200
         assert opened.store.max_offset("T", 0) == 201
         assert len(opened.store.log.segments.starts) > 1
-        assert lane.taken > 100
+        assert opened.broker.messages.plain_sends["taken"] > 100
+
+
+class Panic(BaseException):
+    """As Rust's, which is no Exception."""
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError("by chance"), Panic("index out of bounds")])
+async def test_a_fault_of_a_kernel_ends_no_connection(fault: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sends go the usual way, and the log has the fault."""
+    broker, _ = in_memory()
+    assert isinstance(broker.log, RecordingLog)
+    monkeypatch.setattr(plain_sends, "take_sends", Mock(side_effect=fault))
+    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=PlainSendLane(broker))
+    peer.send(send(1), send(2))
+    assert codes(peer) == [ResponseCode.SUCCESS] * 2
+    assert broker.messages.plain_sends == {"taken": 0, "refused": 1}
+    assert broker.log.names() == ["plain_sends_failed"]
 
 
 async def test_a_pull_that_waits_gets_a_plain_send() -> None:
     """The pull came before it with the same connection."""
     broker, _ = in_memory()
-    lane = PlainSendLane(broker)
-    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=lane)
+    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=PlainSendLane(broker))
     peer.send(send(1))
     rest(peer)
     waits = pull_header(1, sys_flag=6, suspend_timeout_millis=15_000)
     peer.send(RemotingCommand(RequestCode.PULL_MESSAGE, waits))
     peer.send(send(2))
-    assert lane.taken == 1
+    assert broker.messages.plain_sends["taken"] == 1
     assert broker.messages.hold.has_arrivals
 
 
 async def test_a_peer_without_plain_sends_is_seldom_looked_at() -> None:
     """After each look for nothing more reads go the usual way: 1, 3, 7, at most 63."""
     broker, _ = in_memory()
-    lane = PlainSendLane(broker)
-    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=lane)
+    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=PlainSendLane(broker))
     peer.send(send(0))  # it makes the queue
     for number in range(1, 200):
         peer.send(send(number, properties="DELAY\x013"))
-    assert (lane.taken, lane.refused) == (0, 8)
+    assert broker.messages.plain_sends == {"taken": 0, "refused": 8}
     assert codes(peer) == [ResponseCode.SUCCESS] * 200
 
 
@@ -172,9 +188,10 @@ async def test_recorded_sends_are_taken(client: str, plain: int) -> None:
     taken = 0
     for frame in sends_of(client):
         for _ in range(2):  # the first one may make its queue
-            lane = PlainSendLane(broker)
-            helpers.Peer(partial(answer_at_once, broker), on_bytes=lane).endpoint.data_received(frame)
-        taken += lane.taken
+            before = broker.messages.plain_sends["taken"]
+            peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=PlainSendLane(broker))
+            peer.endpoint.data_received(frame)
+        taken += broker.messages.plain_sends["taken"] - before
     assert taken == plain
 
 

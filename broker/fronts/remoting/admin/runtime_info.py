@@ -76,6 +76,7 @@ def _answer(broker: Broker, command: RemotingCommand, totals: Totals, now_ms: in
     }
     # From here on only here, not in RocketMQ.
     table |= broker.ownership.runtime_rows()
+    table |= {f"plainSends.{outcome}": str(count) for outcome, count in broker.messages.plain_sends.items() if count}
     table |= {f"limits.{setting}": str(count) for setting, count in broker.limits.counts.items()}
     table |= {f"limitsMs.{setting}": str(last_ms) for setting, last_ms in broker.limits.last_ms.items()}
     return command.reply(ResponseCode.SUCCESS, body=encode_body(KvTable(table), command.serialize_type))
