@@ -8,7 +8,14 @@ from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 
-__all__ = ["CLIENT_ID_LENGTH_MAX", "NAME_LENGTH_MAX", "check_body_length", "check_name_length", "read_body"]
+__all__ = [
+    "CLIENT_ID_LENGTH_MAX",
+    "DIALECT_BYTES_MAX",
+    "NAME_LENGTH_MAX",
+    "check_body_length",
+    "check_name_length",
+    "read_body",
+]
 
 B = TypeVar("B", bound=WireBody)
 
@@ -35,7 +42,7 @@ _BYTES_A_PART: Final = 20
 # A part of a registration; a topic has 120 bytes, or 146 in two parts from RocketMQ 5.
 _BYTES_A_TOPIC: Final = 64
 # RocketMQ's clients write such requests in strict JSON, of a few KiB.
-_DIALECT_BYTES_MAX: Final = 32 * 1024
+DIALECT_BYTES_MAX: Final = 32 * 1024
 
 
 def check_body_length(command: RemotingCommand, bytes_max: int) -> None:
@@ -63,4 +70,4 @@ def check_name_length(member: str, name: str, length_max: int = NAME_LENGTH_MAX)
 
 def read_body(body_class: type[B], command: RemotingCommand) -> B:
     """Decode the structured body of a request. Raises BodyError."""
-    return decode_body(body_class, command.body, command.serialize_type, dialect_bytes_max=_DIALECT_BYTES_MAX)
+    return decode_body(body_class, command.body, command.serialize_type, dialect_bytes_max=DIALECT_BYTES_MAX)
