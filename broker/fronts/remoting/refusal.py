@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.connection import Connection
-from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Denied, Reason, Refused
 from lockstep.broker.ownership.denial import Denial
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import short_text
 from lockstep.store import StoreFull
 
-__all__ = ["REFUSALS", "Refusal", "check_filters_by", "check_limit", "code_of", "refuse_if"]
+__all__ = ["REFUSALS", "Refusal", "check_filters_by", "code_of", "refuse_if"]
 
 
 class Refusal(Exception):
@@ -49,14 +47,6 @@ def check_filters_by(config: BrokerConfig, expression_type: str | None) -> None:
         kind = short_text(expression_type).strip("'")
         remark = f"The broker does not support consumer to filter message by {kind}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-
-
-def check_limit(broker: Broker, connection: Connection, setting: str, count: int, now_ms: int) -> None:
-    """Raises Refusal and logs `limit_met` when `count` exceeds the setting."""
-    maximum = getattr(broker.config, setting)
-    if count > maximum:
-        broker.limits.met(setting, maximum, now_ms, connection.address)
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{count} exceed the broker's setting {setting}: {maximum}")
 
 
 def refuse_if(denial: Denial | None) -> None:
