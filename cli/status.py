@@ -13,7 +13,7 @@ from lockstep.remoting.logs import printable
 
 __all__ = ["NotWell", "status"]
 
-_BROKERS: Final = ("broker", "address", "role", "make", "version", "up", "stored/s", "pulled/s", "store")
+_BROKERS: Final = ("broker", "address", "role", "make", "version", "up", "stored/s", "pulled/s", "store", "plain_sends")
 _GROUPS: Final = ("group", "members", "lag", "oldest", "locks", "dead_letters")
 
 
@@ -112,4 +112,5 @@ def _broker_texts(broker: BrokerFacts) -> dict[str, Any]:
         "stored/s": round(broker.stored_tps, 1) if answers else None,
         "pulled/s": round(broker.pulled_tps, 1) if answers else None,
         "store": f"{broker.store_ratio:.0%}" if answers else None,
+        "plain_sends": f"{broker.sends_taken} taken, {broker.sends_refused} refused" if broker.is_lockstep else None,
     }

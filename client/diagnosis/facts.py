@@ -91,6 +91,8 @@ class BrokerFacts(NamedTuple):
         up_ms: Since its start; 0: unknown.
         stored_tps, pulled_tps: Messages a second in its last ten seconds.
         store_ratio: The used share of its disk, or of its memory limit.
+        sends_taken, sends_refused: Of a Lockstep broker since its start: sends that it handled from their bytes, and
+            reads that began with a send and were handled request by request.
         error: Why it did not answer.
     """
 
@@ -104,6 +106,8 @@ class BrokerFacts(NamedTuple):
     stored_tps: float = 0
     pulled_tps: float = 0
     store_ratio: float = 0
+    sends_taken: int = 0
+    sends_refused: int = 0
     error: str | None = None
 
 

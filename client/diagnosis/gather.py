@@ -128,6 +128,8 @@ async def _broker(admin: AdminClient, runtime: Runtime, place: tuple[BrokerData,
         _number(table, "putTps"),
         _number(table, "getTransferedTps"),
         _number(table, "commitLogDiskRatio"),
+        int(_number(table, "plainSends.taken")),
+        int(_number(table, "plainSends.refused")),
     )
 
 

@@ -4,6 +4,10 @@ import signal
 
 import pytest
 
+from lockstep.client.blocking import Addresses
+from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.messages.batch import BatchRecord
+from lockstep.protocol.model import MessageQueue
 from tests.cli.cli_inside import Inside
 from tests.commands import ForkedBroker, Lockstep, running_broker
 
@@ -35,6 +39,20 @@ def test_a_cluster_is_looked_at(monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
         (row,) = [line.split() for line in result.out.splitlines() if line.startswith("other")]
         assert row[:3] == ["other", "0", "1"]
         assert "--behind 'soon': give a duration" in inside("status", "--behind", "soon").err
+
+
+def test_plain_sends_are_counted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Those that the broker took from their bytes, and those that it refused, in the table and in JSON."""
+    with running_broker("--topic", "orders:1") as lockstep:
+        inside = Inside(lockstep.name_server, monkeypatch, capfd)
+        queue = MessageQueue("orders", "broker-a", 0)
+        with Addresses((lockstep.name_server,), serialize_type=SerializeType.JSON).open() as client:
+            # The first message makes the queue. After a refusal the kernel does not look at the next read.
+            for _ in range(5):
+                client.send(queue, BatchRecord(0, b"x", ""), 0)
+        assert "  3 taken, 1 refused\n" in inside("status").out
+        ((broker,),) = [row["brokers"] for row in inside("status", "-o", "json").rows]
+    assert (broker["sends_taken"], broker["sends_refused"]) == (3, 1)
 
 
 def test_a_broker_that_does_not_answer_is_named() -> None:
