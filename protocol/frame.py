@@ -94,6 +94,10 @@ class FrameDecoder:
         """The frames of `unread` that end at `position` were read elsewhere."""
         self.buffered_bytes -= position - self._position
         self._position = position
+        if position == len(self._buffer):
+            # As in `frames`.
+            self._buffer = b""
+            self._position = 0
 
     def next_frame(self) -> Frame | None:
         """The next complete frame, or None if more bytes are needed. Raises like `frames`."""

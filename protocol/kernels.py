@@ -49,13 +49,16 @@ _FIELDS: Final = frozenset("abcdefghijklmn")
 _MAY_BE_NUMBERS: Final = frozenset("defghjklm")
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-_NUMBERS: Final = itemgetter("d", "e", "f", "g", "h")
+_NUMBERS: Final = itemgetter("d", "e", "f", "h")
 _NO_BATCH: Final = ("false", "0")  # "0" is C++'s word for it
 _PIECES_MAX: Final = 17
 _REFUSED_NAMES: Final = frozenset((names.CLUSTER, names.DELAY, names.TRAN_MSG))
 # A number of so many digits fits 32 bits.
 _DIGITS_MAX: Final = 9
 _TEXTS_ALONE: Final = frozenset((str,))
+# Of kinds that are remembered; together some 1 MB.
+_KINDS_MAX: Final = 1024
+_KIND_LENGTH_MAX: Final = 256
 _UNUSUAL: Final = (KeyError, TypeError, ValueError, AttributeError, struct.error)
 _ANSWER: Final = (
     b'{"code":0,"extFields":{"msgId":"%s%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":"DefaultRegion",'
@@ -156,7 +159,8 @@ def plain_sends(
     """
     cluster_pair, prefix, store_host, store_port, body_bytes_max, header_bytes_max, count_max = settings
     queues: dict[tuple[str, int], _Queue] = {}
-    log, answers = list[bytes](), list[bytes]()
+    log: list[bytes] = []
+    answers: list[bytes] = []
     position, data_end, count = start, len(data), 0
     try:
         while count < count_max and data_end - position >= 8:
@@ -165,19 +169,18 @@ def plain_sends(
             body_bytes = end - body_start
             if header_bytes > header_bytes_max or end > data_end or not 0 <= body_bytes <= body_bytes_max:
                 break
-            opaque, fields = _plain_header(data[position + 8 : body_start])
+            opaque, kind, born_ms, properties = _plain_header(data[position + 8 : body_start])
             body = data[body_start:end]
-            text, code = _stored_properties(fields.get("i", ""), cluster_pair)
-            queue_key = fields["b"], int(fields["e"])
+            text, code = _stored_properties(properties, cluster_pair)
+            queue_key, flag, sys_flag, reconsume_times = kind
             queue = queues.get(queue_key) or _begin_queue(queues, queue_key, next_offset)
-            topic, queue_offset = queue.topic, queue.next_offset
+            topic, queue_offset, queue_id = queue.topic, queue.next_offset, queue_key[1]
             size = MESSAGE_OVERHEAD_BYTES + body_bytes + len(topic) + len(text)
             fixed = FIXED_PART.pack(
-                size, MESSAGE_MAGIC, zlib.crc32(body) & 0x7FFFFFFF, queue_key[1], int(fields["h"]), queue_offset,
-                log_offset, int(fields["f"]) & _IPV4_HOSTS, int(fields["g"]), *born, now_ms, store_host,
-                store_port, int(fields.get("j", "0")), 0, body_bytes,
+                size, MESSAGE_MAGIC, zlib.crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, log_offset, sys_flag,
+                born_ms, *born, now_ms, store_host, store_port, reconsume_times, 0, body_bytes,
             )  # fmt: skip
-            answer = _ANSWER % (prefix, log_offset, queue_key[1], queue_offset, opaque)
+            answer = _ANSWER % (prefix, log_offset, queue_id, queue_offset, opaque)
             # Nothing below fails: a frame is taken as a whole or not at all.
             log += (fixed, body, bytes((len(topic),)), topic, _PROPERTIES_LENGTH.pack(len(text)), text)
             answers += (_LENGTHS.pack(len(answer) + 4, len(answer)), answer)
@@ -187,7 +190,7 @@ def plain_sends(
     except _UNUSUAL:
         pass  # the usual way says what is wrong
     runs = [QueueRun(*key, one.first_offset, b"".join(one.entries)) for key, one in queues.items() if one.entries]
-    return PlainSends(position, count, b"".join(log), b"".join(answers), runs) if count else None
+    return new_tuple(PlainSends, (position, count, b"".join(log), b"".join(answers), runs)) if count else None
 
 
 def _begin_queue(
@@ -201,36 +204,74 @@ def _begin_queue(
     return queue
 
 
-def _plain_header(header: bytes) -> tuple[int, dict[str, str]]:
-    """The opaque and the fields of a plain send. Raises one of `_UNUSUAL` for any other request."""
+class _Kind(NamedTuple):
+    """What many sends of a client have in common, read from their fields."""
+
+    queue_key: tuple[str, int]
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+
+
+# By the names and the texts of all fields but two: a client's sends differ in few of them. It saves half of the time
+# to read a header, and no result depends on it.
+_kinds: Final[dict[tuple[str, ...], _Kind]] = {}
+
+
+def _plain_header(header: bytes) -> tuple[int, _Kind, int, str]:
+    """The opaque, kind, time and properties of a plain send. Raises one of `_UNUSUAL` for any other request."""
     parts = orjson.loads(header)
     fields, opaque, code, flag = parts["extFields"], parts["opaque"], parts["code"], parts.get("flag", 0)
-    if not (type(code) is type(opaque) is type(flag) is type(parts.get("version", 0)) is int):
+    if not (type(code) is type(opaque) is type(flag) is type(parts.get("version", 0)) is int) or flag:
         raise ValueError
-    if code not in (_SEND, _SEND_V2) or flag:
-        raise ValueError
-    if code == _SEND or not fields.keys() <= _FIELDS:
-        fields = _by_letter(fields, long_names=code == _SEND)
     if len(header) > SHALLOW_BYTES and is_too_deep(header):
         raise ValueError
+    if code != _SEND_V2:
+        if code != _SEND:
+            raise ValueError
+        fields = _by_letter(fields, long_names=True)
+    born_ms, properties = fields.pop("g"), fields.pop("i", "")
+    key = (*fields, *fields.values())
+    kind = _kinds.get(key)
+    if kind is None:
+        kind = _new_kind(fields)
+        # Of texts alone, because as a key True is 1; and without a signature, which is new each time.
+        if fields.keys() <= _FIELDS and _TEXTS_ALONE.issuperset(map(type, key)):
+            _remember(key, kind)
+    if type(born_ms) is not str:
+        born_ms = _as_text("g", born_ms)
+    if not (born_ms.isdecimal() and born_ms.isascii()):
+        raise ValueError
+    return opaque, kind, int(born_ms), properties
+
+
+def _remember(key: tuple[str, ...], kind: _Kind) -> None:
+    if len("".join(key)) <= _KIND_LENGTH_MAX:
+        if len(_kinds) == _KINDS_MAX:
+            _kinds.clear()
+        _kinds[key] = kind
+
+
+def _new_kind(fields: dict[str, Any]) -> _Kind:
+    """Raises one of `_UNUSUAL` when the send is not plain."""
+    if not fields.keys() <= _FIELDS:
+        fields = _by_letter(fields, long_names=False)
     if not _TEXTS_ALONE.issuperset(map(type, fields.values())):
         fields = {name: _as_text(name, value) for name, value in fields.items()}
-    numbers = _NUMBERS(fields)
-    if "j" in fields:
-        numbers += (fields["j"],)
-    if "l" in fields:
-        numbers += (fields["l"],)
+    numbers = *_NUMBERS(fields), fields.get("j", "0"), fields.get("l", "0")
     digits = "".join(numbers)
     if not (digits.isdecimal() and digits.isascii()) or "" in numbers:
         raise ValueError
     # A number of nine digits fits 32 bits; `FIXED_PART` checks the others. They are stored; these two are only checked.
     if len(fields["d"]) > _DIGITS_MAX or len(fields.get("l", "")) > _DIGITS_MAX:
         raise ValueError
-    if int(fields["f"]) & _TRANSACTION or fields.get("m", "false") not in _NO_BATCH:
+    sys_flag = int(fields["f"])
+    if sys_flag & _TRANSACTION or fields.get("m", "false") not in _NO_BATCH:
         raise ValueError
     if not ("a" in fields and "c" in fields):
         raise ValueError
-    return opaque, fields
+    queue_key = fields["b"], int(fields["e"])
+    return _Kind(queue_key, int(fields["h"]), sys_flag & _IPV4_HOSTS, int(fields.get("j", "0")))
 
 
 def _by_letter(fields: dict[str, Any], *, long_names: bool) -> dict[str, Any]:
@@ -257,18 +298,19 @@ def _stored_properties(text: str, cluster_pair: str) -> tuple[bytes, int]:
     pieces = text.split(names.PAIR_END)
     if len(pieces) > _PIECES_MAX:
         raise ValueError
-    kept, seen, code = list[str](), set[str](), 0
+    found: dict[str, str] = {}
     for piece in pieces:
         name, _, value = piece.partition(names.NAME_END)
         if name and value:
-            if name in seen or name in _REFUSED_NAMES:
+            if name in found:
                 raise ValueError
-            seen.add(name)
-            if name == names.TAGS:
-                code = _tags_code(value)
-            if name != names.WAIT:
-                kept.append(piece)
-    kept.append(cluster_pair)
+            found[name] = piece
+    if not _REFUSED_NAMES.isdisjoint(found):
+        raise ValueError
+    tag = found.get(names.TAGS)
+    code = 0 if tag is None else _tags_code(tag.partition(names.NAME_END)[2])
+    found.pop(names.WAIT, None)
+    kept = [*found.values(), cluster_pair]
     stored = names.PAIR_END.join(kept).encode()
     if len(stored) > PROPERTIES_BYTES_MAX:
         raise ValueError

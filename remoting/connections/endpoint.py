@@ -407,8 +407,8 @@ class Endpoint(asyncio.Protocol):
         if self._resting:
             self._resting -= 1
         # Near the limit of requests under way each request is looked at.
-        elif on_request is callbacks.on_request and self._take(replies):
-            return True
+        elif on_request is callbacks.on_request and (self._take(replies) or not decoder.buffered_bytes):
+            return decoder.buffered_bytes > 0
         reply_bytes = turn_ends_ns = 0
         for event in connection.events():
             if type(event) is not RemotingCommand:
@@ -463,7 +463,7 @@ class Endpoint(asyncio.Protocol):
             now_ns = clock()
             turn_ends_ns = turn_ends_ns or now_ns + _TURN_NS
             if now_ns > turn_ends_ns:
-                return decoder.buffered_bytes > 0
+                return True
         return False
 
     def _flush(self, replies: list[bytes]) -> None:

@@ -44,7 +44,7 @@ BROKER: Final = (
     Protection(
         "plain-sends-without-a-delay",
         "A delayed message, or a half message of a transaction, can be read at once.",
-        edited(KERNELS, "_stored_properties", "name in _REFUSED_NAMES", "False"),
+        edited(KERNELS, "_stored_properties", "not _REFUSED_NAMES.isdisjoint(found)", "False"),
         ("tests/broker/fronts/test_plain_sends.py",),
     ),
     Protection(

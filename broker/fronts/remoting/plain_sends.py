@@ -8,6 +8,7 @@ from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, TOPIC_LEN
 from lockstep.protocol.kernels import PlainSends, SendSettings, may_be_plain_send, take_sends
 from lockstep.protocol.messages.properties import CLUSTER, NAME_END
 from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX
+from lockstep.protocol.tuples import new_tuple
 from lockstep.remoting.connections.endpoint import Endpoint, Taken
 
 __all__ = ["PlainSendLane"]
@@ -42,7 +43,8 @@ class PlainSendLane:
             broker.messages.plain_sends["refused"] += 1
             return Taken(start, 0, b"", more=False)
         broker.messages.plain_sends["taken"] += sends.send_count
-        return Taken(sends.end, sends.send_count, sends.answers, sends.send_count == _COUNT_MAX)
+        end, send_count, _, answers, _ = sends
+        return new_tuple(Taken, (end, send_count, answers, send_count == _COUNT_MAX))
 
     def _taken(self, endpoint: Endpoint, data: bytes, start: int) -> PlainSends | None:
         """What becomes of the sends; nothing is stored yet."""
