@@ -14,13 +14,14 @@ from lockstep.protocol.frame import Frame, FrameDecoder
 from tests.rows import by_row
 
 __all__ = [
-    "ADMIN", "CPP", "FRAMES", "GROUPS", "JAVA", "JAVA_BINARY", "NODE", "VECTORS",
+    "ADMIN", "CPP", "FRAMES", "GO", "GROUPS", "JAVA", "JAVA_BINARY", "NODE", "VECTORS",
     "Recorded", "each_file", "each_group", "frames_of", "group_of", "recorded_in",
 ]  # fmt: skip
 
 VECTORS = Path(__file__).parent.parent / "vectors"
-CPP, JAVA, JAVA_BINARY, ADMIN, NODE = (
+CPP, GO, JAVA, JAVA_BINARY, ADMIN, NODE = (
     "cpp-1.0.1-ordered",
+    "go-2.1.2-ordered",
     "java-4.9.8-ordered",
     "java-4.9.8-ordered-binary-header",
     "mqadmin-4.9.8",
@@ -57,6 +58,18 @@ FRAMES: Mapping[str, Mapping[RequestCode, tuple[int, int]]] = {
         R.LOCK_BATCH_MQ: (5, 5),
         R.UNLOCK_BATCH_MQ: (1, 1),
         R.GET_ROUTEINFO_BY_TOPIC: (8, 8),
+    },
+    GO: {
+        R.SEND_MESSAGE: (9, 9),
+        R.PULL_MESSAGE: (8, 4),
+        R.QUERY_CONSUMER_OFFSET: (8, 8),
+        R.UPDATE_CONSUMER_OFFSET: (4, 0),
+        R.HEART_BEAT: (3, 3),
+        R.GET_CONSUMER_LIST_BY_GROUP: (2, 2),
+        R.NOTIFY_CONSUMER_IDS_CHANGED: (1, 0),
+        R.LOCK_BATCH_MQ: (9, 9),
+        R.UNLOCK_BATCH_MQ: (1, 1),
+        R.GET_ROUTEINFO_BY_TOPIC: (6, 6),
     },
     JAVA: _OF_JAVA,
     # Held pulls are answered, and notices sent, with JSON headers all the same.

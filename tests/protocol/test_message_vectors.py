@@ -7,10 +7,10 @@ from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.messages.batch import decode_batch, encode_batch
 from lockstep.protocol.messages.message import Record, decode_messages, encode_stored_message
 from lockstep.protocol.messages.properties import decode_properties
-from tests.protocol.recorded import ADMIN, CPP, JAVA, JAVA_BINARY, NODE, each_file, group_of, recorded_in
+from tests.protocol.recorded import ADMIN, CPP, GO, JAVA, JAVA_BINARY, NODE, each_file, group_of, recorded_in
 
 R = RequestCode
-MESSAGES = {CPP: 4, JAVA: 8, JAVA_BINARY: 8, ADMIN: 3, NODE: 4}
+MESSAGES = {CPP: 4, GO: 9, JAVA: 8, JAVA_BINARY: 8, ADMIN: 3, NODE: 4}
 
 
 def _record_parts(record: bytes) -> tuple[bytes, bytes, bytes]:

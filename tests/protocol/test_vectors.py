@@ -37,6 +37,7 @@ from tests.protocol.recorded import (
     ADMIN,
     CPP,
     FRAMES,
+    GO,
     GROUPS,
     JAVA_BINARY,
     NODE,
@@ -50,7 +51,7 @@ from tests.protocol.recorded import (
 from tests.rows import by_row
 
 R = RequestCode
-FRAMES_COVERED = 664  # every frame there is
+FRAMES_COVERED = 757  # every frame there is
 BINARY_FRAMES = 116
 # Members of extFields that carry no meaning without ACL, namespaces and request streams.
 IGNORED_FIELDS = frozenset({"AccessKey", "OnsChannel", "Signature", "bname", "ReqT"})
@@ -96,6 +97,10 @@ OTHER_SPELLING: Mapping[tuple[str, RequestCode, str], tuple[str, Callable[[bytes
     (CPP, R.UNLOCK_BATCH_MQ, "request"): (_NEWLINE, _without_newline),
     (CPP, R.HEART_BEAT, "request"): (_DEFAULTS, None),
     (CPP, R.GET_ROUTEINFO_BY_TOPIC, "reply"): (_UNQUOTED, _with_quoted_key),
+    (GO, R.LOCK_BATCH_MQ, "request"): (_DEFAULTS, None),
+    (GO, R.UNLOCK_BATCH_MQ, "request"): (_DEFAULTS, None),
+    (GO, R.HEART_BEAT, "request"): (_DEFAULTS, None),
+    (GO, R.GET_ROUTEINFO_BY_TOPIC, "reply"): (_UNQUOTED, _with_quoted_key),
     (NODE, R.HEART_BEAT, "request"): (_DEFAULTS, None),
     (NODE, R.GET_ROUTEINFO_BY_TOPIC, "reply"): (_UNQUOTED, _with_quoted_key),
     (ADMIN, R.GET_BROKER_CLUSTER_INFO, "reply"): ("cluster info is never strict JSON in 4.9.8", _with_quoted_key),
@@ -139,7 +144,7 @@ def test_every_covered_frame_is_counted(file: str) -> None:
 
 
 def test_the_number_of_covered_frames() -> None:
-    """All five recordings are there, and together they cover what they covered when this was written."""
+    """All recordings are there, and together they cover what they covered when this was written."""
     assert sum(len(recorded_in(file)) for file in FRAMES) == FRAMES_COVERED
     assert {path.stem for path in VECTORS.glob("*.jsonl")} == set(FRAMES)
 

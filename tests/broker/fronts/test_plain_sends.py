@@ -23,7 +23,7 @@ from lockstep.remoting.host.runtime import AsyncioRuntime
 from tests.broker.fronts.test_one_read import in_memory, send
 from tests.broker.helpers import NOW_MS, RecordingLog, pull_header
 from tests.broker.persistence.kept_broker import Kept, kept, until
-from tests.protocol.recorded import CPP, JAVA, NODE, frames_of
+from tests.protocol.recorded import CPP, GO, JAVA, NODE, frames_of
 from tests.remoting import helpers
 
 
@@ -179,7 +179,7 @@ def sends_of(client: str) -> list[bytes]:
     return [frame for frame in frames if may_be_plain_send(frame, 0)]
 
 
-@pytest.mark.parametrize(("client", "plain"), [(JAVA, 5), (CPP, 5), (NODE, 4)])
+@pytest.mark.parametrize(("client", "plain"), [(JAVA, 5), (CPP, 5), (GO, 9), (NODE, 4)])
 async def test_recorded_sends_are_taken(client: str, plain: int) -> None:
     """All but Java's one-way, delayed and sent back ones."""
     broker, _ = in_memory()
