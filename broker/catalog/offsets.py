@@ -77,7 +77,8 @@ class ConsumerOffsetManager:
 
     def stored(self, consumer_group: str, topic: str, queue_id: int) -> int | None:
         """The stored value; None: there is none, so that a commit grows the table."""
-        self._settle(topic, consumer_group)
+        if self._leaving:
+            self._settle(topic, consumer_group)
         offsets = self._table.get((topic, consumer_group))
         return offsets.get(queue_id) if offsets else None
 
@@ -120,19 +121,16 @@ class ConsumerOffsetManager:
 
     def query(self, consumer_group: str, topic: str, queue_id: int) -> int:
         """The committed offset; -1 for none or a negative one."""
-        if self._leaving:
-            self._settle(topic, consumer_group)
-        offsets = self._table.get((topic, consumer_group))
-        committed = offsets.get(queue_id, NO_OFFSET) if offsets else NO_OFFSET
-        return max(NO_OFFSET, committed)
+        committed = self.stored(consumer_group, topic, queue_id)
+        return NO_OFFSET if committed is None else max(NO_OFFSET, committed)
 
     def query_or_start(self, consumer_group: str, topic: str, queue_id: int, min_offset: int) -> int | None:
         """The committed offset; 0 without one if the queue still has its first message; else None.
 
         RocketMQ also requires that offset 0 is not "on disk"; in a memory store it never is.
         """
-        committed = self.query(consumer_group, topic, queue_id)
-        if committed >= 0:
+        committed = self.stored(consumer_group, topic, queue_id)
+        if committed is not None and committed >= 0:
             return committed
         return 0 if min_offset <= 0 else None
 

@@ -20,8 +20,13 @@ def query_offset(broker: Broker, consumer_group: str, topic: str, queue_id: int)
     return broker.catalog.offsets.query_or_start(consumer_group, topic, queue_id, start)
 
 
-def commit(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: int) -> Denial | None:
+def commit(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: int, alone: bool = True) -> Denial | None:
     """Commit an offset. An unknown topic or queue is refused, as in RocketMQ 5; 4.9 stores such offsets forever.
+
+    A lower offset than the stored one is logged, because only a reset should commit one.
+
+    Args:
+        alone: It does not come with a pull, which has proved that the sender owns the queue.
 
     Returns:
         Why the sender may not, as it does not own the queue. Many of these come in one frame, so none is raised.
@@ -29,15 +34,32 @@ def commit(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: int
     Raises:
         Refused: The group, the topic, the queue or the offset is invalid, or the table is full.
     """
-    return _commit(broker, peer, claim, offset, _check_commit(broker, peer, claim, offset, now_ms), now_ms, True)
+    before, ownership = _check_commit(broker, peer, claim, offset, now_ms), broker.ownership
+    # First the check, then the store: a client that lost the queue must not move the offset of its successor.
+    denial = ownership.deny_commit(peer, claim, offset, before, now_ms, alone)
+    if denial is not None:
+        return denial
+    broker.catalog.offsets.commit(claim.consumer_group, claim.topic, claim.queue_id, offset)
+    if offset < before:
+        broker.log.warning(
+            "offset_committed_backwards",
+            group=claim.consumer_group,
+            topic=claim.topic,
+            queue_id=claim.queue_id,
+            before=before,
+            committed_offset=offset,
+            peer=peer.address,
+        )
+    ownership.committed(claim, now_ms, alone)
+    return None
 
 
 def set_offset(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: int) -> Denial | None:
     """An administrator sets the offset of a group: the owner of the queue has no say. Else as `commit`."""
-    stored = _check_commit(broker, peer, claim, offset, now_ms)
+    _check_commit(broker, peer, claim, offset, now_ms)
     group, topic, queue_id = claim.consumer_group, claim.topic, claim.queue_id
     if not broker.ownership.reset(group, topic, {queue_id: offset}, now_ms):
-        return _commit(broker, peer, claim, offset, stored, now_ms, True)
+        return commit(broker, peer, claim, offset, now_ms)
     broker.catalog.offsets.commit(group, topic, queue_id, offset)
     return None
 
@@ -45,11 +67,9 @@ def set_offset(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms:
 def commit_of_reader(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: int) -> None:
     """Commit the offset that comes with a pull. If it is refused, the pull is answered all the same."""
     try:
-        stored = _check_commit(broker, peer, claim, offset, now_ms)
+        commit(broker, peer, claim, offset, now_ms, alone=False)  # denials are logged
     except Refused as refusal:
         broker.log.info("pull_commit_refused", peer=peer.address, reason=str(refusal))
-        return
-    _commit(broker, peer, claim, offset, stored, now_ms, False)  # denials are logged
 
 
 def begin_at(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: int) -> LockGrant:
@@ -130,36 +150,3 @@ def _forget_deleted(broker: Broker) -> Steps:
     )
     if forgotten_count:
         broker.log.info("offsets_of_deleted_topics_forgotten", count=forgotten_count)
-
-
-def _commit(
-    broker: Broker,
-    peer: Peer,
-    claim: Claiming,
-    offset: int,
-    before: int,
-    now_ms: int,
-    alone: bool,
-) -> Denial | None:
-    """Store what the sender may. Returns why it was not stored.
-
-    A lower offset than `before`, the stored one, is logged, because only a reset should commit one.
-    """
-    ownership = broker.ownership
-    # First the check, then the store: a client that lost the queue must not move the offset of its successor.
-    denial = ownership.deny_commit(peer, claim, offset, before, now_ms, alone)
-    if denial is not None:
-        return denial
-    broker.catalog.offsets.commit(claim.consumer_group, claim.topic, claim.queue_id, offset)
-    if offset < before:
-        broker.log.warning(
-            "offset_committed_backwards",
-            group=claim.consumer_group,
-            topic=claim.topic,
-            queue_id=claim.queue_id,
-            before=before,
-            committed_offset=offset,
-            peer=peer.address,
-        )
-    ownership.committed(claim, now_ms, alone)
-    return None

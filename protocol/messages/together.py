@@ -223,7 +223,7 @@ def decode_commits(body: bytes, count: int) -> list[Commit]:
             start = position + _COMMIT.size
             position = start + length
             topic = body[start:position].decode("utf-8", "replace")
-            commits.append(Commit(topic, queue_id, offset, epoch))
+            commits.append(new_tuple(Commit, (topic, queue_id, offset, epoch)))
     except struct.error as error:
         raise BodyError(f"the commits of a frame: {error}") from None
     if position != len(body):

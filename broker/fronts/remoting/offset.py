@@ -78,10 +78,10 @@ def commit_together(
     rows, remarks = list[tuple[int, int, int]](), list[str]()
     for topic, queue_id, offset, epoch in decode_commits(command.body, header.commit_count):
         # Each commit is checked under the epoch of its own queue.
-        period = (None, None) if epoch == NO_EPOCH else (epoch, client_id)
-        claim = new_tuple(Claim, (group, topic, queue_id, *period))
+        fenced = epoch != NO_EPOCH
+        fields = (group, topic, queue_id, epoch, client_id) if fenced else (group, topic, queue_id, None, None)
         try:
-            denial = core.commit(broker, connection, claim, offset, now_ms)
+            denial = core.commit(broker, connection, new_tuple(Claim, fields), offset, now_ms)
         except Refused as why:
             rows.append((code_of(why), -1, -1))
             remarks.append(str(why))
