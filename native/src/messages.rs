@@ -1,5 +1,6 @@
 //! Messages in the stored layout (docs/wire.md 5). The twin is `lockstep.protocol.messages.message`.
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::borrow::Cow;
 
@@ -28,6 +29,29 @@ fn int16(bytes: &[u8], at: usize) -> Option<i16> {
 
 fn text<'a>(bytes: &'a [u8]) -> Cow<'a, str> {
     String::from_utf8_lossy(bytes)
+}
+
+/// What was made first, also by Python code that ran meanwhile.
+fn kept<'py, T>(
+    py: Python<'py>,
+    place: &PyOnceLock<Py<T>>,
+    make: impl FnOnce() -> Bound<'py, T>,
+) -> Bound<'py, T> {
+    if let Some(value) = place.get(py) {
+        return value.bind(py).clone();
+    }
+    let made = make();
+    match place.set(py, made.clone().unbind()) {
+        Ok(()) => made,
+        Err(_) => place.get(py).map_or(made, |value| value.bind(py).clone()),
+    }
+}
+
+fn holding<T>(py: Python<'_>, value: Py<T>) -> PyOnceLock<Py<T>> {
+    let place = PyOnceLock::new();
+    // It is empty, so this cannot fail.
+    let _ = place.set(py, value);
+    place
 }
 
 /// Where the parts of one stored message are. All were checked when it was decoded.
@@ -61,9 +85,11 @@ impl Layout {
 pub struct StoredMessage {
     buffer: Py<PyBytes>,
     layout: Layout,
-    changed_body: Option<Py<PyAny>>,
-    topic: Option<Py<PyString>>,
-    properties: Option<Py<PyDict>>,
+    // Made at the first use. A getter borrows the message shared, because what it makes may run Python code, which may
+    // read the same message.
+    changed_body: PyOnceLock<Py<PyAny>>,
+    topic: PyOnceLock<Py<PyString>>,
+    properties: PyOnceLock<Py<PyDict>>,
     body_error: Option<Py<PyString>>,
     #[pyo3(get, set)]
     body_bytes: usize,
@@ -122,7 +148,7 @@ impl StoredMessage {
 
     /// One property, without decoding all.
     fn property<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if let Some(properties) = &self.properties {
+        if let Some(properties) = self.properties.get(py) {
             return properties.bind(py).get_item(name);
         }
         let last = self
@@ -136,9 +162,12 @@ impl StoredMessage {
         StoredMessage {
             buffer: self.buffer.clone_ref(py),
             layout: self.layout,
-            changed_body: self.changed_body.as_ref().map(|body| body.clone_ref(py)),
-            topic: None,
-            properties: None,
+            changed_body: match self.changed_body.get(py) {
+                Some(body) => holding(py, body.clone_ref(py)),
+                None => PyOnceLock::new(),
+            },
+            topic: PyOnceLock::new(),
+            properties: PyOnceLock::new(),
             body_error: None,
             body_bytes: self.layout.tail - self.layout.body,
             bounds: None,
@@ -153,36 +182,26 @@ impl StoredMessage {
 #[pymethods]
 impl StoredMessage {
     #[getter]
-    fn body<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyAny> {
-        if self.changed_body.is_none() {
-            let stored = PyBytes::new(py, self.slice(py, self.layout.body, self.layout.tail));
-            self.changed_body = Some(stored.into_any().unbind());
-        }
-        self.changed_body
-            .as_ref()
-            .map(|body| body.bind(py).clone())
-            .unwrap_or_else(|| py.None().into_bound(py))
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        kept(py, &self.changed_body, || self.stored_body(py).into_any())
     }
 
     #[setter]
-    fn set_body(&mut self, body: Py<PyAny>) {
-        self.changed_body = Some(body);
+    fn set_body(&mut self, py: Python<'_>, body: Py<PyAny>) {
+        self.changed_body = holding(py, body);
     }
 
     #[getter]
-    fn topic<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyString> {
-        if let Some(topic) = &self.topic {
-            return topic.bind(py).clone();
-        }
-        let topic = PyString::new(py, &text(self.stored_topic(py)));
-        self.topic = Some(topic.clone().unbind());
-        topic
+    fn topic<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+        kept(py, &self.topic, || {
+            PyString::new(py, &text(self.stored_topic(py)))
+        })
     }
 
     // A retried message gets its original topic again (wire.md 10.2).
     #[setter]
-    fn set_topic(&mut self, topic: Py<PyString>) {
-        self.topic = Some(topic);
+    fn set_topic(&mut self, py: Python<'_>, topic: Py<PyString>) {
+        self.topic = holding(py, topic);
     }
 
     #[getter]
@@ -194,8 +213,8 @@ impl StoredMessage {
     }
 
     #[getter]
-    fn properties<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        if let Some(properties) = &self.properties {
+    fn properties<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if let Some(properties) = self.properties.get(py) {
             return Ok(properties.bind(py).clone());
         }
         let properties = PyDict::new(py);
@@ -207,8 +226,7 @@ impl StoredMessage {
             properties.set_item("MIN_OFFSET", bounds.get_item(0)?.str()?)?;
             properties.set_item("MAX_OFFSET", bounds.get_item(1)?.str()?)?;
         }
-        self.properties = Some(properties.clone().unbind());
-        Ok(properties)
+        Ok(kept(py, &self.properties, || properties))
     }
 
     #[getter]
@@ -340,21 +358,20 @@ impl StoredMessage {
     fn unreadable(&self, py: Python<'_>, why: Py<PyString>) -> PyResult<StoredMessage> {
         let mut message = self.copied(py);
         message.body_error = Some(why);
-        if let Some(body) = &message.changed_body {
+        if let Some(body) = message.changed_body.get(py) {
             message.body_bytes = body.bind(py).len()?;
         }
         Ok(message)
     }
 
-    fn __repr__(mut slf: PyRefMut<'_, Self>) -> PyResult<String> {
-        let py = slf.py();
-        let topic = slf.topic(py);
-        let body_bytes = slf.body(py).len()?;
-        let id = slf.msg_id(py)?;
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let topic = self.topic(py);
+        let body_bytes = self.body(py).len()?;
+        let id = self.msg_id(py)?;
         Ok(format!(
             "<MessageExt {topic}:{}@{} {id} {body_bytes}B>",
-            slf.queue_id(py),
-            slf.queue_offset
+            self.queue_id(py),
+            self.queue_offset
         ))
     }
 }
@@ -444,9 +461,9 @@ pub fn decode_into(
         let message = StoredMessage {
             buffer: buffer.clone().unbind(),
             layout,
-            changed_body: None,
-            topic: None,
-            properties: None,
+            changed_body: PyOnceLock::new(),
+            topic: PyOnceLock::new(),
+            properties: PyOnceLock::new(),
             body_error: None,
             body_bytes: layout.tail - layout.body,
             bounds: None,

@@ -271,12 +271,14 @@ pub fn plain_sends<'py>(
         let total = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
         // The header type of JSON is 0, so the word is the header's length.
         let header_bytes = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        // No sum of what a peer says: with 32 bits it may be small again.
+        let is_whole =
+            total >= 4 && total <= bytes.len() - position - 4 && header_bytes <= total - 4;
+        if !is_whole {
+            break;
+        }
         let (end, body_start) = (position + 4 + total, position + 8 + header_bytes);
-        let is_whole = total >= 4 && body_start <= end && end <= bytes.len();
-        if !is_whole
-            || header_bytes > settings.header_bytes_max
-            || end - body_start > settings.body_bytes_max
-        {
+        if header_bytes > settings.header_bytes_max || end - body_start > settings.body_bytes_max {
             break;
         }
         let Some(send) = read_header(&bytes[position + 8..body_start]) else {

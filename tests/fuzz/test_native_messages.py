@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.protocol.messages.message import PyMessageExt, py_decode_into
+from lockstep.protocol.messages.message import PyMessageExt, Record, encode_stored_message, py_decode_into
 from tests.fuzz.strategies import fuzz, stored_blobs, with_bytes_changed
 from tests.fuzz.test_fuzz_messages import lying_blobs
 
@@ -46,3 +46,16 @@ def test_both_read_the_same(blob: bytes, rng: Any) -> None:
         one.topic = other.topic = "T"
         assert _seen(one, names) == _seen(other, names)
         assert _seen(one.unreadable("why"), names) == _seen(other.unreadable("why"), names)
+
+
+def test_a_message_may_be_read_while_it_is_read() -> None:
+    """What it makes at the first use may run Python code, such as a finalizer: here it is `str()` of the bounds."""
+    record = Record("T", 0, 0, 0, 0, bytes(4), 0, 0, 0, 0, b"body", b"a\x01b", 0)
+    ([message], *_) = _decoded(native.decode_into, encode_stored_message(record, b"T", 0, 0, bytes(4), 0))
+
+    class Reads:
+        def __str__(self) -> str:
+            return f"{message.topic} {message.body!r} {message!r}"
+
+    message.bounds = (7, Reads())
+    assert message.properties["MAX_OFFSET"].startswith("T b'body' <MessageExt T:0@0 ")
