@@ -13,6 +13,7 @@ class Connection(Protocol):
     """A connection to a peer; `remoting.endpoint.Endpoint` implements it. Compared and hashed by identity."""
 
     address: str
+    read_at_ms: int  # when it was last read from, epoch ms
 
     @property
     def serialize_type(self) -> int: ...  # of requests that the broker sends

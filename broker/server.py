@@ -10,7 +10,7 @@ from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.transaction import check_transactions
-from lockstep.broker.fronts.remoting.answers import answer_at_once
+from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.fronts.remoting.plain_sends import PlainSendLane
@@ -198,12 +198,12 @@ class BrokerServer:
         config = self._config
         if self._writers is not None:
             await self._writers.start()
-        answer = self._answers(broker)
+        answers = Answers(broker, self._writers)
         factory = self._endpoint_factory(
-            answer if self._acl is None else self._acl.before_broker(answer),
+            answers.answer if self._acl is None else self._acl.before_broker(answers.answer),
             on_closed=partial(self._on_broker_connection_closed, broker),
             after_read=partial(self._after_read, broker),
-            on_bytes=self._plain_sends(broker),
+            on_bytes=self._plain_sends(broker, answers),
         )
         # First the port, then the registration: the name server must name no address that refuses connections.
         self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
@@ -229,20 +229,14 @@ class BrokerServer:
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
 
-    def _answers(self, broker: Broker) -> Callable[[Endpoint, RemotingCommand], RemotingCommand | None]:
-        """With files, an answer waits until what it promises is on the disk; in memory it leaves at once."""
-        if broker.durable is None or self._writers is None:
-            return partial(answer_at_once, broker)
-        from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
-
-        return DurableReplies(broker, broker.durable, self._writers).answer
-
-    def _plain_sends(self, broker: Broker) -> PlainSendLane | None:
+    def _plain_sends(self, broker: Broker, answers: Answers) -> PlainSendLane | None:
         """None where each request must be looked at, or its answer waits."""
         config = self._config
         if self._acl is not None or self._interceptor is not None:
             return None
-        return None if config.flush_sync or config.requests_per_second_max else PlainSendLane(broker)
+        if config.flush_sync or config.requests_per_second_max:
+            return None
+        return PlainSendLane(broker, answers.stored_leave_now)
 
     async def _start_name_server(self, server: NameServer) -> None:
         config = self._config

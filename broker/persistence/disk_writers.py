@@ -1,10 +1,11 @@
 """What brings the log and the tables of a broker to the disk while it serves, and tells when they are there."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.persistence.config_writer import TableWriter
+from lockstep.broker.persistence.config_writer import OnWritten, TableWriter
 from lockstep.broker.persistence.durable_store import DurableStore
 from lockstep.broker.persistence.lock_table import DiskLockPersistence
 from lockstep.remoting.host.runtime import Runtime
@@ -48,8 +49,11 @@ class DiskWriters:
             lock_writer = TableWriter(runtime, kept.lock_file.table, log)
             self._writers.append(lock_writer)
             self.lock_persistence = DiskLockPersistence(kept.lock_file, kept.offsets, lock_writer)
+        self._topics = tables.topics
+        self._log = kept.store.log
+        self._flush_sync = now.flush_sync
         if now.flush_sync:
-            kept.log_synced = self._when_synced
+            kept.log_synced = lambda then: self.flusher.when_safe(lambda _: then())
 
     def _limits(self) -> RetentionLimits:
         config = self._config()
@@ -57,8 +61,7 @@ class DiskWriters:
         reserved_ms = config.reserved_hours * _MS_PER_HOUR
         return RetentionLimits(reserved_ms, hours, config.data_bytes_max, config.disk_used_ratio_max)
 
-    def _when_synced(self, then: Callable[[], None]) -> None:
-        self.flusher.when_safe(lambda _: then())
+    # Start and end -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Write the present state of the tables before the first request is served."""
@@ -79,3 +82,37 @@ class DiskWriters:
         if self._lock_file is not None:
             self._lock_file.close()
         await self.flusher.stop()
+
+    # Messages ------------------------------------------------------------------------------------------------
+
+    def keep_at_once(self) -> bool:
+        """Whether a message that is stored now is kept at once, as far as the settings ask for it.
+
+        Not while topics are being written: without its topic a message is not found after a restart. With --flush sync
+        its own sync comes first. Groups do not count: a client that has made one makes it again.
+        """
+        return self._topics.is_written and not self._flush_sync
+
+    def are_kept(self) -> bool:
+        """Whether all messages that are stored are kept, with their topics."""
+        return self._topics.is_written and self._are_synced()
+
+    def when_kept(self, then: OnWritten) -> None:
+        """Call `then` when all messages stored so far are kept, or with the reason why they are not."""
+        if not self._topics.is_written:
+            self.topics.when_written(partial(self._with_topics, then))
+        elif not self._are_synced():
+            # The round begins at the end of the read, for all of its messages.
+            self.flusher.when_safe(then)
+        else:
+            then("")
+
+    def _with_topics(self, then: OnWritten, reason: str) -> None:
+        if reason or self._are_synced():
+            then(reason)
+        else:
+            self.flusher.when_safe(then)
+            self.flusher.check()
+
+    def _are_synced(self) -> bool:
+        return not self._flush_sync or self._log.synced_offset == self._log.max_offset

@@ -7,7 +7,8 @@ from typing import Any
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.answers import Answers
+from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.fronts.remoting.pull import wake_held_pulls
 from lockstep.broker.name_server.name_server import NameServer
@@ -64,6 +65,7 @@ class FakeConnection:
 
     def __init__(self, address: str = "127.0.0.1:50000", serialize_type: int = SerializeType.JSON) -> None:
         self.address = address
+        self.read_at_ms = NOW_MS
         self.serialize_type: int = serialize_type
         self.is_open = True
         self.write_paused = False
@@ -128,6 +130,7 @@ class Peer:
         config = replace(BrokerConfig(), **settings)
         self.broker = broker or Broker(config, random.Random(7), self.log, NOW_MS)
         self.broker.front = RemotingNotices()
+        self._answers = Answers(self.broker)
         self.broker.catalog.on_topics_changed = self._on_topics_changed
         self.connection = connection or FakeConnection()
         self.now_ms = NOW_MS
@@ -152,7 +155,8 @@ class Peer:
         if not isinstance(body, bytes):
             body = encode_body(body, self.encoding)
         command = RemotingCommand(code, header, body, serialize_type=self.encoding, **command_fields)
-        reply = dispatch(BROKER_HANDLERS, self.broker, self.connection, over_the_wire(command), self.now_ms)
+        self.connection.read_at_ms = self.now_ms
+        reply = self._answers.answer(self.connection, over_the_wire(command))
         wake_held_pulls(self.broker, self.now_ms)
         return over_the_wire(reply) if reply is not None else None
 

@@ -5,7 +5,6 @@ import json
 import random
 import struct
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.answers import answer_at_once
+from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.plain_sends import PlainSendLane
 from lockstep.protocol import kernels
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -154,8 +153,8 @@ def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _played(reads: list[bytes], *, with_kernel: bool) -> tuple[Any, int]:
     """What a broker has answered and stored after these reads, and how many sends the kernel took."""
     broker = _broker()
-    lane = PlainSendLane(broker)
-    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=lane if with_kernel else None)
+    lane = PlainSendLane(broker, Answers(broker).stored_leave_now)
+    peer = helpers.Peer(Answers(broker).answer, on_bytes=lane if with_kernel else None)
     for read in reads:
         if not peer.transport.ended:
             peer.endpoint.data_received(read)

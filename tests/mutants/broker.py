@@ -8,13 +8,14 @@ from tests.mutants.protection import Protection
 __all__ = ["BROKER"]
 
 # Modules
+ANSWERS: Final = "lockstep.broker.fronts.remoting.answers"
 SERVICE: Final = "lockstep.broker.messages.delays.service"
 CHECKS: Final = "lockstep.broker.ownership.fenced.checks"
 INDEX: Final = "lockstep.broker.ownership.fenced.index"
 PERIOD: Final = "lockstep.broker.ownership.fenced.period"
 WAITERS: Final = "lockstep.broker.ownership.fenced.waiters"
 CONFIG_FILES: Final = "lockstep.broker.persistence.config_files"
-DURABLE_REPLIES: Final = "lockstep.broker.fronts.remoting.durable_replies"
+DISK_WRITERS: Final = "lockstep.broker.persistence.disk_writers"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
 BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
 HELD_PULLS: Final = "lockstep.broker.messages.held_pulls"
@@ -50,29 +51,19 @@ BROKER: Final = (
     Protection(
         "plain-sends-after-their-topic",
         "A message is acknowledged while the file of its topic is being written.",
-        edited(PLAIN_SENDS, "PlainSendLane._taken", "self._topics_are_kept()", "True"),
+        edited(PLAIN_SENDS, "PlainSendLane._taken", "self._leave_now()", "True"),
         ("tests/broker/fronts/test_plain_sends.py",),
     ),
     Protection(
         "kept-with-new-topic",
         "A message is acknowledged when its new topic is on the disk, and it is not.",
-        edited(
-            DURABLE_REPLIES,
-            "DurableReplies._after_tables",
-            ("self._after_log(connection, command, reply)\nself._flusher.check()"),
-            "_send(connection, command, reply)",
-        ),
+        edited(DISK_WRITERS, "DiskWriters._with_topics", "self._are_synced()", "True"),
         WRITTEN,
     ),
     Protection(
         "group-kept-before-answer",
         "A group is acknowledged to who made it before it is on the disk.",
-        edited(
-            DURABLE_REPLIES,
-            "DurableReplies._after_tables",
-            "self._group_writer.when_written(groups_written)",
-            "groups_written('')",
-        ),
+        edited(ANSWERS, "Answers._wait", "writers.groups.when_written(leave)", "leave('')"),
         WRITTEN,
     ),
     Protection(

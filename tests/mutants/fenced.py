@@ -14,7 +14,7 @@ INDEX: Final = "lockstep.broker.ownership.fenced.index"
 PERIOD: Final = "lockstep.broker.ownership.fenced.period"
 STATES: Final = "lockstep.broker.ownership.fenced.states"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
-DURABLE_ANSWER: Final = "lockstep.broker.fronts.remoting.durable_answer"
+ANSWERS: Final = "lockstep.broker.fronts.remoting.answers"
 COMMIT: Final = "lockstep.broker.core.commit"
 PULL: Final = "lockstep.broker.fronts.remoting.pull"
 APPEND: Final = "lockstep.broker.core.append"
@@ -174,7 +174,7 @@ FENCED: Final = (
     Protection(
         "fence-kept-grant",
         "A grant is answered before it is on the disk: after a power cut nobody knows of it.",
-        edited(DURABLE_ANSWER, "answer_when_durable", "broker.ownership.is_durable", "True"),
+        edited(ANSWERS, "Answers._leaves_now", "self._broker.ownership.is_durable", "True"),
         ("tests/broker/ownership/test_lock_persistence.py",),
     ),
     # The client

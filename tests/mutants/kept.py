@@ -10,7 +10,7 @@ __all__ = ["KEPT"]
 # Modules
 NAME_SERVER: Final = "lockstep.broker.name_server.name_server"
 CONFIG_FILES: Final = "lockstep.broker.persistence.config_files"
-DURABLE_REPLIES: Final = "lockstep.broker.fronts.remoting.durable_replies"
+DISK_WRITERS: Final = "lockstep.broker.persistence.disk_writers"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
 PULL: Final = "lockstep.broker.fronts.remoting.pull"
 BROKER: Final = "lockstep.broker.core.broker"
@@ -33,12 +33,7 @@ KEPT: Final = (
     Protection(
         "kept-before-answer",
         "A message is acknowledged before it is on the disk.",
-        edited(
-            DURABLE_REPLIES,
-            "DurableReplies.answer_when_safe",
-            "self._flush_sync and (stored or self._is_repeated(command))",
-            "False",
-        ),
+        edited(DISK_WRITERS, "DiskWriters.are_kept", "self._are_synced()", "True"),
         ("tests/broker/fronts/test_unsafe_answers.py",),
     ),
     Protection(

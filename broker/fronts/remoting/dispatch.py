@@ -32,6 +32,7 @@ from lockstep.broker.fronts.remoting.admin import (
     settings,
     topics,
 )
+from lockstep.broker.fronts.remoting.after import After, Answer
 from lockstep.broker.fronts.remoting.in_steps import give_fields
 from lockstep.broker.fronts.remoting.name_server import admin as name_server_admin
 from lockstep.broker.fronts.remoting.name_server import route
@@ -44,10 +45,11 @@ from lockstep.protocol.command import RemotingCommand
 __all__ = ["BROKER_HANDLERS", "NAME_SERVER_HANDLERS", "dispatch"]
 
 S = TypeVar("S", Broker, NameServer)
-Handler = Callable[[S, Connection, RemotingCommand, int], RemotingCommand | None]
+A = TypeVar("A", bound=Answer)
+Handler = Callable[[S, Connection, RemotingCommand, int], A | None]
 
 _R = RequestCode
-BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
+BROKER_HANDLERS: Final[Mapping[int, Handler[Broker, Answer]]] = {
     _R.SEND_MESSAGE: send.send_message,
     _R.SEND_MESSAGE_V2: send.send_message,
     _R.SEND_BATCH_MESSAGE: send.send_message,
@@ -119,7 +121,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.CLEAN_UNUSED_TOPIC: settings.clean_up,
     _R.DELETE_EXPIRED_COMMITLOG: settings.clean_up,
 }
-NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer]]] = {
+NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer, RemotingCommand]]] = {
     _R.REGISTER_BROKER: route.register_broker,
     _R.UNREGISTER_BROKER: route.unregister_broker,
     _R.GET_ROUTEINFO_BY_TOPIC: route.get_route,
@@ -144,8 +146,8 @@ NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer]]] = {
 
 
 def dispatch(
-    handlers: Mapping[int, Handler[S]], server: S, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand | None:
+    handlers: Mapping[int, Handler[S, A]], server: S, connection: Connection, command: RemotingCommand, now_ms: int
+) -> A | RemotingCommand | None:
     """Handle one request. Raises RemoteProtocolError for an unreadable header or body."""
     handler = handlers.get(command.code)
     if handler is None:
@@ -153,7 +155,9 @@ def dispatch(
         return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
     check_body_length(command, server.config.structured_body_bytes_max)
     try:
-        reply = handler(server, connection, command, now_ms)
+        answer: A | RemotingCommand | None = handler(server, connection, command, now_ms)
     except REFUSALS as refusal:
-        reply = command.reply(code_of(refusal), remark=str(refusal))
-    return give_fields(command, reply) if reply is not None else None
+        answer = command.reply(code_of(refusal), remark=str(refusal))
+    if answer is not None:
+        give_fields(command, answer.reply if isinstance(answer, After) else answer)
+    return answer

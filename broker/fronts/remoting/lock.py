@@ -5,7 +5,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import claim as core
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.durable_answer import Begun, answer_when_durable
+from lockstep.broker.fronts.remoting.after import After, Begun
 from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.lock_bodies import encode_answer, read_asked
 from lockstep.broker.fronts.remoting.refusal import Refusal
@@ -24,7 +24,7 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _CHANGES_MAX: Final = 1000
 
 
-def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
+def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> After:
     """Answer with the queues that the caller owns now. An empty answer is no error.
 
     The answer leaves when the periods of ownership that it is about are on the disk, if the broker keeps them there.
@@ -34,9 +34,7 @@ def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand,
     locked = core.claim(broker, connection, asked, now_ms)
     reply = command.reply(_SUCCESS, body=encode_answer(command, queues_max, locked))
     # A new epoch must be on the disk before a client acts under it: else a restarted broker could grant it again.
-    if broker.ownership.is_durable:
-        return reply
-    return answer_when_durable(broker, connection, command, reply, Begun(asked.consumer_group, locked.begun, now_ms))
+    return After(reply, Begun(asked.consumer_group, locked.begun, now_ms))
 
 
 def unlock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

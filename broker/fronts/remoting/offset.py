@@ -4,7 +4,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import commit as core
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Refused
-from lockstep.broker.fronts.remoting.durable_answer import Begun, answer_when_durable
+from lockstep.broker.fronts.remoting.after import After, Begun
 from lockstep.broker.fronts.remoting.refusal import code_of, refuse_if
 from lockstep.broker.ownership.claim import Claim
 from lockstep.protocol.codes import ResponseCode
@@ -94,16 +94,13 @@ def commit_together(
     return None if command.is_one_way else command.reply(ResponseCode.SUCCESS, body=encode_rows(rows, remarks))
 
 
-def reset_own_offset(
-    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand | None:
+def reset_own_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> After:
     """Answered when the new epoch is on the disk."""
     header = command.decode_header(ResetOwnOffsetRequestHeader)
     grant = core.begin_at(broker, connection, header, header.offset, now_ms)
     reply = command.reply(ResponseCode.SUCCESS, ResetOwnOffsetResponseHeader(grant.epoch, grant.lease_ms))
     queue = MessageQueue(header.topic, broker.config.broker_name, header.queue_id)
-    begun = Begun(header.consumer_group, [(queue, grant.epoch)], now_ms)
-    return answer_when_durable(broker, connection, command, reply, begun)
+    return After(reply, Begun(header.consumer_group, [(queue, grant.epoch)], now_ms))
 
 
 def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

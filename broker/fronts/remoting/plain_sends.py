@@ -1,5 +1,6 @@
 """Plain sends, from the bytes of a read to the bytes of their answers (lockstep.protocol.kernels)."""
 
+from collections.abc import Callable
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
@@ -26,8 +27,10 @@ class PlainSendLane:
     --flush sync, or an interceptor. `Messages.plain_sends` counts both.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, leave_now: Callable[[], bool]) -> None:
+        """`leave_now`: whether the answer to a message that is stored now waits for nothing."""
         self._broker = broker
+        self._leave_now = leave_now
         self._config: BrokerConfig | None = None
         self._settings: SendSettings | None = None  # None: no send is plain
 
@@ -50,8 +53,8 @@ class PlainSendLane:
         """What becomes of the sends; nothing is stored yet."""
         broker = self._broker
         born = broker.members.born_host(endpoint)
-        # A send is answered after the file of its topic is written, so while it is being written no send is plain.
-        if self._settings is None or len(born[0]) != _IPV4_BYTES or not self._topics_are_kept():
+        # What is stored here is answered at once. So while answers wait, no send is plain.
+        if self._settings is None or len(born[0]) != _IPV4_BYTES or not self._leave_now():
             return None
         log_offset = broker.messages.store.max_commit_log_offset
         try:
@@ -78,10 +81,6 @@ class PlainSendLane:
             min(config.header_bytes_max, HEADER_BYTES_MAX),
             _COUNT_MAX,
         )
-
-    def _topics_are_kept(self) -> bool:
-        durable = self._broker.durable
-        return durable is None or durable.tables.topics.is_written
 
     def _next_offset(self, topic: str, queue_id: int) -> int | None:
         """As `send_target`, for sends that have no rule of their own."""

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.commit import commit_of_reader
+from lockstep.broker.fronts.remoting.after import After, Answer, What
 from lockstep.broker.fronts.remoting.refusal import Refusal, check_filters_by
 from lockstep.broker.messages.filters import compiled
 from lockstep.broker.messages.held_pulls import HeldPull
@@ -59,9 +60,7 @@ _CODES: Final[dict[GetStatus, int]] = {
 _EMPTY: Final = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
-def pull_message(
-    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand | None:
+def pull_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer | None:
     """Answer with messages, or hold the pull until a message arrives or its wait time is over."""
     header = command.decode_header(PullMessageRequestHeader)
     subscription, passes = _filter(broker, header, _check_group_and_queue(broker, header, now_ms))
@@ -96,7 +95,8 @@ def pull_message(
     # Only PULL_NOT_FOUND may wait: every other answer changes what the client does next (wire.md 6.4).
     if code == _NOT_FOUND and _may_wait(header, command):
         return _park(broker, _to_hold(broker, pull, header), now_ms)
-    return _reply(broker, pull, result, code, now_ms)
+    reply = _reply(broker, pull, result, code, now_ms)
+    return After(reply, What.LOG) if code == _MOVED else reply
 
 
 def _may_wait(header: PullMessageRequestHeader, command: RemotingCommand) -> bool:

@@ -9,6 +9,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Refused
 from lockstep.broker.core.reply import Reply, check_reply, store_reply
+from lockstep.broker.fronts.remoting.after import After, Answer, What
 from lockstep.broker.fronts.remoting.notices import connection_of
 from lockstep.broker.fronts.remoting.refusal import code_of
 from lockstep.broker.fronts.remoting.send import limit_of_retries, refuse_unreadable, refused
@@ -38,9 +39,7 @@ _REGION: Final = "DefaultRegion"
 _TRACE_ON: Final = "true"
 
 
-def send_reply_message(
-    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand | None:
+def send_reply_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer | None:
     """Forward the reply, and answer when the requesting client has accepted it or cannot be reached."""
     try:
         header = command.decode_header(_HEADERS[command.code])
@@ -55,7 +54,7 @@ def send_reply_message(
         reason = "REPLY_TO_CLIENT is null, can not reply message"
         if client_id is not None:
             reason = f"push reply message fail, channel of <{client_id}> not found."
-        return _answer(broker, command, reply, reason)
+        return After(_answer(broker, command, reply, reason), What.LOG)
 
     def then(answer: RemotingCommand | RemotingError) -> None:
         failed = isinstance(answer, RemotingError) or answer.code != ResponseCode.SUCCESS

@@ -7,6 +7,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.append import append, append_batch
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Refused
+from lockstep.broker.fronts.remoting.after import After, Answer, What
 from lockstep.broker.fronts.remoting.refusal import code_of
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -20,13 +21,14 @@ from lockstep.protocol.messages.batch import decode_batch
 from lockstep.protocol.tuples import new_tuple
 from lockstep.store import AppendResult, StoreFull
 
-__all__ = ["batch_response", "limit_of_retries", "refuse_unreadable", "refused", "send_message"]
+__all__ = ["as_unsafe", "batch_response", "limit_of_retries", "refuse_unreadable", "refused", "send_message"]
 
 _HEADERS: Final[dict[int, type[SendMessageRequestHeader]]] = {
     RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
     RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
     RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
 }
+_LOG: Final = What.LOG
 _LONG_NAMES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _CPP: Final = int(LanguageCode.CPP)
@@ -37,9 +39,7 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _HONOURS_MAX_RECONSUME_TIMES: Final = 121
 
 
-def send_message(
-    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand | None:
+def send_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer:
     """The message, or the batch, is stored, or refused with a reason."""
     try:
         header = command.decode_header(_HEADERS[command.code])
@@ -49,7 +49,7 @@ def send_message(
     try:
         if command.code == _BATCH or header.batch or _is_cpp_batch(broker, command):
             queue_id, stored = append_batch(broker, connection, header, body, now_ms, retries_max)
-            return command.reply(_SUCCESS, batch_response(broker, queue_id, stored))
+            return After(command.reply(_SUCCESS, batch_response(broker, queue_id, stored)), _LOG)
         queue_id, commit_log_offset, queue_offset = append(broker, connection, header, body, now_ms, retries_max)
     except Refused as why:
         return _refuse(broker, connection, command, header, code_of(why), str(why))
@@ -57,7 +57,18 @@ def send_message(
         return _refuse(broker, connection, command, header, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
     message_id = f"{broker.messages.message_id_prefix}{commit_log_offset:016X}"
     answer = (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON)
-    return command.reply(_SUCCESS, new_tuple(SendMessageResponseHeader, answer))
+    reply = command.reply(_SUCCESS, new_tuple(SendMessageResponseHeader, answer))
+    return new_tuple(After, (reply, _LOG))
+
+
+def as_unsafe(broker: Broker, command: RemotingCommand, reply: RemotingCommand, reason: str) -> RemotingCommand:
+    """The message may not be on the disk: the answer says so, and later messages of its sequence are refused."""
+    header = command.decode_header(_HEADERS[command.code])
+    if header.send_sequence is not None:
+        key = (header.sender_id or "", header.topic, header.queue_id)
+        broker.messages.send_sequences.failed(key, header.send_generation or 0)
+    reply.code, reply.remark = ResponseCode.FLUSH_DISK_TIMEOUT, reason
+    return reply
 
 
 def limit_of_retries(command: RemotingCommand, asked: int | None) -> int | None:

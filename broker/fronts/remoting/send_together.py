@@ -6,6 +6,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core.append_together import SentTogether, append_together
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Refused
+from lockstep.broker.fronts.remoting.after import After, Answer, What
 from lockstep.broker.fronts.remoting.refusal import Refusal, code_of
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -19,7 +20,7 @@ __all__ = ["as_unsafe", "send_together"]
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
 
-def send_together(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def send_together(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer:
     """Each message is stored or refused by itself; the answer has a row for each. All are stored with one append."""
     header = command.decode_header(SendTogetherRequestHeader)
     try:
@@ -39,10 +40,11 @@ def send_together(broker: Broker, connection: Connection, command: RemotingComma
         else:
             rows.append((_SUCCESS, result[1], result[0]))
     answer = SendTogetherResponseHeader(broker.messages.message_id_prefix)
-    return command.reply(_SUCCESS, answer, encode_rows(rows, remarks))
+    reply = command.reply(_SUCCESS, answer, encode_rows(rows, remarks))
+    return After(reply, What.LOG) if len(remarks) < len(rows) else reply
 
 
-def as_unsafe(broker: Broker, command: RemotingCommand, reply: RemotingCommand, reason: str) -> None:
+def as_unsafe(broker: Broker, command: RemotingCommand, reply: RemotingCommand, reason: str) -> RemotingCommand:
     """The messages of a frame may not be on the disk: change the reply so, and end their send sequences."""
     header = command.decode_header(SendTogetherRequestHeader)
     queues, _, _ = decode_sends(command.body, header.message_count)
@@ -54,3 +56,4 @@ def as_unsafe(broker: Broker, command: RemotingCommand, reply: RemotingCommand, 
     unsafe = int(ResponseCode.FLUSH_DISK_TIMEOUT)
     told = [(row, next(left)) if row.code else (row._replace(code=unsafe), reason) for row in rows]
     reply.body = encode_rows([row for row, _ in told], [remark for _, remark in told])
+    return reply

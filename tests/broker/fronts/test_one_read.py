@@ -2,12 +2,11 @@
 
 import errno
 import random
-from functools import partial
 from pathlib import Path
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.answers import answer_at_once
+from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -55,7 +54,7 @@ def in_memory() -> tuple[Broker, helpers.Peer]:
     log = RecordingLog()
     broker = Broker(BrokerConfig(max_message_bytes=4096), random.Random(7), log, NOW_MS)
     broker.catalog.topics.put(TopicConfig("T", 4, 4), NOW_MS)
-    peer = helpers.Peer(partial(answer_at_once, broker))
+    peer = helpers.Peer(Answers(broker).answer)
     return broker, peer
 
 
@@ -89,7 +88,7 @@ async def test_sends_before_an_unreadable_frame_are_stored_and_answered() -> Non
 
 
 def of(opened: Kept) -> helpers.Peer:
-    return helpers.Peer(opened.replies.answer)
+    return helpers.Peer(opened.answers.answer)
 
 
 async def answers(peer: helpers.Peer, count: int) -> list[RemotingCommand]:

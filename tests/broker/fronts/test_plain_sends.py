@@ -1,7 +1,6 @@
 """Plain sends are handled from their bytes: stored with one write a read, and answered as others (tests/fuzz)."""
 
 import errno
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -9,8 +8,9 @@ from unittest.mock import Mock
 import pytest
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting import plain_sends
-from lockstep.broker.fronts.remoting.answers import answer_at_once
+from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.plain_sends import PlainSendLane
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -27,9 +27,14 @@ from tests.protocol.recorded import CPP, GO, JAVA, NODE, frames_of
 from tests.remoting import helpers
 
 
+def peer_of(broker: Broker, answers: Answers) -> helpers.Peer:
+    """A connection to a lane."""
+    return helpers.Peer(answers.answer, on_bytes=PlainSendLane(broker, answers.stored_leave_now))
+
+
 def with_lane(opened: Kept) -> helpers.Peer:
     """A connection to a lane; queue 0 of topic T has a message, so that later sends may be plain."""
-    peer = helpers.Peer(opened.replies.answer, on_bytes=PlainSendLane(opened.broker))
+    peer = peer_of(opened.broker, opened.answers)
     peer.send(send(1))
     assert codes(peer) == [ResponseCode.SUCCESS]
     rest(peer)
@@ -142,7 +147,7 @@ async def test_a_fault_of_a_kernel_ends_no_connection(fault: BaseException, monk
     broker, _ = in_memory()
     assert isinstance(broker.log, RecordingLog)
     monkeypatch.setattr(plain_sends, "take_sends", Mock(side_effect=fault))
-    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=PlainSendLane(broker))
+    peer = peer_of(broker, Answers(broker))
     peer.send(send(1), send(2))
     assert codes(peer) == [ResponseCode.SUCCESS] * 2
     assert broker.messages.plain_sends == {"taken": 0, "refused": 1}
@@ -152,7 +157,7 @@ async def test_a_fault_of_a_kernel_ends_no_connection(fault: BaseException, monk
 async def test_a_pull_that_waits_gets_a_plain_send() -> None:
     """The pull came before it with the same connection."""
     broker, _ = in_memory()
-    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=PlainSendLane(broker))
+    peer = peer_of(broker, Answers(broker))
     peer.send(send(1))
     rest(peer)
     waits = pull_header(1, sys_flag=6, suspend_timeout_millis=15_000)
@@ -165,7 +170,7 @@ async def test_a_pull_that_waits_gets_a_plain_send() -> None:
 async def test_a_peer_without_plain_sends_is_seldom_looked_at() -> None:
     """After each look for nothing more reads go the usual way: 1, 3, 7, at most 63."""
     broker, _ = in_memory()
-    peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=PlainSendLane(broker))
+    peer = peer_of(broker, Answers(broker))
     peer.send(send(0))  # it makes the queue
     for number in range(1, 200):
         peer.send(send(number, properties="DELAY\x013"))
@@ -189,7 +194,7 @@ async def test_recorded_sends_are_taken(client: str, plain: int) -> None:
     for frame in sends_of(client):
         for _ in range(2):  # the first one may make its queue
             before = broker.messages.plain_sends["taken"]
-            peer = helpers.Peer(partial(answer_at_once, broker), on_bytes=PlainSendLane(broker))
+            peer = peer_of(broker, Answers(broker))
             peer.endpoint.data_received(frame)
         taken += broker.messages.plain_sends["taken"] - before
     assert taken == plain
@@ -206,5 +211,5 @@ async def test_a_broker_that_looks_at_each_request_takes_none(
     monkeypatch.chdir(tmp_path)
     server = BrokerServer(BrokerConfig(port=0, name_server_port=0, **settings), AsyncioRuntime(), RecordingLog())
     assert server.broker is not None
-    assert (server._plain_sends(server.broker) is not None) is has_lane
+    assert (server._plain_sends(server.broker, Answers(server.broker)) is not None) is has_lane
     await server.shutdown()

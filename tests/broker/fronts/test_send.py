@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
@@ -308,12 +309,10 @@ def test_only_well_formed_blobs_of_librocketmq_are_batches() -> None:
 
 def send_as(peer: Peer, language: LanguageCode, body: bytes) -> RemotingCommand:
     """A JSON request of another language, which our encoder does not write."""
-    from lockstep.broker.fronts.remoting.send import send_message
-
     fields = dict(zip("abcdefgh", ["P", "T", "TBW102", "4", "0", "0", "1", "0"], strict=True))
     command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, body=body, ext_fields={**fields, "m": "1"})
     command.language = int(language)
-    reply = send_message(peer.broker, peer.connection, command, NOW_MS)
+    reply = Answers(peer.broker).answer(peer.connection, command)
     assert reply is not None
     return reply
 

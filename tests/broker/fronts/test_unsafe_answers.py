@@ -111,7 +111,7 @@ async def test_one_way_sends_are_answered_nothing(tmp_path: Path) -> None:
         opened.disk.sync_error = errno.EIO
         command = over_the_wire(RemotingCommand(SEND, send_header(), b"x"))
         command.flag |= 2
-        assert opened.replies.answer_when_safe(opened.connection, command, NOW_MS) is None
+        assert opened.answers.answer(opened.connection, command) is None
         opened.flusher.check()
         await until(lambda: opened.store.refusal, "the sync has failed")
         assert opened.connection.replies == []

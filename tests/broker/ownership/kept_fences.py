@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
+from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.ownership.fenced.locks import FencedLocks
 from lockstep.broker.persistence.disk_writers import DiskWriters
@@ -62,7 +62,7 @@ class KeptFences:
         self._connections.clear()
         self._writers = DiskWriters(runtime, lambda: self.config, self.broker.durable, lambda: None)
         self.broker.ownership.persistence = self._writers.lock_persistence
-        self._replies = DurableReplies(self.broker, self.broker.durable, self._writers)
+        self._answers = Answers(self.broker, self._writers)
         await self._writers.start()
 
     async def stop(self) -> None:
@@ -94,7 +94,8 @@ class KeptFences:
         data = body if isinstance(body, bytes) else encode_body(body, SerializeType.MSGPACK)
         command = over_the_wire(RemotingCommand(code, header, data, serialize_type=SerializeType.MSGPACK))
         before = len(connection.replies)
-        at_once = self._replies.answer_when_safe(connection, command, self.now_ms)
+        connection.read_at_ms = self.now_ms
+        at_once = self._answers.answer(connection, command)
         self._writers.flusher.check()
         return lambda: at_once or next(iter(connection.replies[before:]), None)
 

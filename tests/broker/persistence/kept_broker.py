@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.durable_replies import DurableReplies
+from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.persistence.disk_writers import DiskWriters
 from lockstep.broker.persistence.durable_store import FileStore
@@ -139,7 +139,7 @@ class Kept:
         self.writers = DiskWriters(runtime, lambda: self.broker.config, kept, self._on_visible)
         self.broker.ownership.persistence = self.writers.lock_persistence
         self.flusher = self.writers.flusher
-        self.replies = DurableReplies(self.broker, kept, self.writers)
+        self.answers = Answers(self.broker, self.writers)
         self.connection = FakeConnection()
 
     def _on_visible(self) -> None:
@@ -157,7 +157,7 @@ class Kept:
     def ask(self, code: RequestCode, header: Any, body: bytes = b"") -> RemotingCommand | None:
         """The reply, unless it is to come later: to `connection`."""
         command = over_the_wire(RemotingCommand(code, header, body))
-        return self.replies.answer_when_safe(self.connection, command, NOW_MS)
+        return self.answers.answer(self.connection, command)
 
     def bodies(self) -> list[bytes]:
         return [message.body for message in decode_messages(self.store.get("T", 0, 0, 100, None).body)]

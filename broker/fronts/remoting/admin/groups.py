@@ -7,6 +7,7 @@ from lockstep.broker.catalog.members import ClientChannel
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import groups as core
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.after import After, What
 from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.broker.peer import Peer
@@ -42,10 +43,10 @@ _LANGUAGES: Final = {int(language): language for language in LanguageCode}
 # Configurations ---------------------------------------------------------------------------------------------------
 
 
-def put_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def put_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> After:
     config = read_body(SubscriptionGroupConfig, command)._replace(consume_message_orderly=None)  # 4.9 drops it
     core.put_group(broker, connection, config, now_ms)
-    return command.reply(ResponseCode.SUCCESS)
+    return After(command.reply(ResponseCode.SUCCESS), What.GROUPS)
 
 
 def group_configs(
@@ -67,10 +68,10 @@ def group_config(broker: Broker, connection: Connection, command: RemotingComman
     return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
 
 
-def delete_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def delete_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> After:
     header = command.decode_header(DeleteSubscriptionGroupRequestHeader)
     core.delete_group(broker, connection, header.group_name, header.remove_offset, now_ms)
-    return command.reply(ResponseCode.SUCCESS)
+    return After(command.reply(ResponseCode.SUCCESS), What.GROUPS)
 
 
 # Connections ------------------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import topics as core
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
+from lockstep.broker.fronts.remoting.after import After, Answer, What
+from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
-from lockstep.broker.sliced_work import Wait
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import TopicConfig, TopicList
 from lockstep.protocol.bodies.codec import encode_body
@@ -34,9 +34,7 @@ __all__ = [
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
-def create_topic(
-    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand | None:
+def create_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer:
     """Create or change a topic. It is answered when the name servers know the topic, as in RocketMQ.
 
     `order` is ignored, as in RocketMQ: name servers have the order configurations.
@@ -49,21 +47,13 @@ def create_topic(
     )
     changed = core.put_topic(broker, connection, config, now_ms)
     reply = command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested")  # RocketMQ has one too
-    if not changed or broker.catalog.topics_registered is None or broker.durable is not None:
-        # A store in files waits for the disk and the name servers together.
-        return reply
-    return answer_in_steps(broker, connection, command, _when_registered(broker.catalog.topics_registered, reply))
+    return After(reply, What.ROUTES) if changed else reply
 
 
-def _when_registered(registered: Wait, reply: RemotingCommand) -> AnswerSteps:
-    yield registered
-    return reply
-
-
-def delete_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def delete_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> After:
     (topic,) = command.decode_header(DeleteTopicRequestHeader)
     core.delete_topic(broker, connection, topic, now_ms)
-    return command.reply(ResponseCode.SUCCESS)
+    return After(command.reply(ResponseCode.SUCCESS), What.TOPICS)
 
 
 def topic_configs(

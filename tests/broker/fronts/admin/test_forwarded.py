@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.protocol.bodies.client import (
     CMResult,
     ConsumeMessageDirectlyResult,
@@ -252,7 +252,7 @@ class Reset(World):
         command = over_the_wire(command)
         command.language = LanguageCode.CPP if cpp else LanguageCode.JAVA
         broker, connection = self.admin.broker, self.admin.connection
-        reply = dispatch(BROKER_HANDLERS, broker, connection, command, self.admin.now_ms)
+        reply = Answers(broker).answer(connection, command)
         assert reply is not None
         return reply
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.fronts.remoting.answers import Answers
+from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies.broker import TopicConfigs
 from lockstep.protocol.bodies.fastjson import loads
@@ -93,7 +94,7 @@ def test_the_recording_has_what_this_is_about() -> None:
 
 def ask(peer: Peer, server: NameServer, exchange: Exchange) -> RemotingCommand:
     if exchange.port == "BR":
-        reply = dispatch(BROKER_HANDLERS, peer.broker, peer.connection, exchange.request, NOW_MS)
+        reply = Answers(peer.broker).answer(peer.connection, exchange.request)
     else:
         reply = dispatch(NAME_SERVER_HANDLERS, server, peer.connection, exchange.request, NOW_MS)
     assert reply is not None
