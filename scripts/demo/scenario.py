@@ -241,19 +241,19 @@ class Scenario:
             seen = await self._look()
             if done(seen):
                 return
-            moving = self._moving(seen)
+            moving = seen.stored, seen.handled, [row.owner_pid for row in seen.rows]
             if moving != last:
                 last_moved, last = self._now(), moving
-            elif self._now() - last_moved > STALL_TIMEOUT_S:
+            elif self._now() - last_moved > self._stall_timeout_s():
                 raise TimeoutError(
-                    f"nothing moved for {STALL_TIMEOUT_S:.0f} s; waited for: {what}. What its processes wrote is in "
-                    f"{children.folder}"
+                    f"nothing moved for {self._stall_timeout_s():.0f} s; waited for: {what}. What its processes "
+                    f"wrote is in {children.folder}"
                 )
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def _moving(self, seen: Snapshot) -> object:
-        """What changes as long as the run goes on."""
-        return seen.stored, seen.handled, [row.owner_pid for row in seen.rows]
+    def _stall_timeout_s(self) -> float:
+        """Messages are stored and handled, or queues change hands, at least so often."""
+        return STALL_TIMEOUT_S
 
     async def _row(self, children: Children, child: ChildProcess, number: int) -> Any:
         """The JSON line of this number, from 1, that a process prints; the board goes on meanwhile."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["PipelineScenario"]
 
 LAG_EVERY_MS = 1_000
+SPARK_TIMEOUT_S = 600.0  # to plan a job, start its workers and send the first messages
 TOPIC_COLUMNS = (
     "topic string, brokerName string, queueId int, offset long, storeTimestamp timestamp, "
     "shardingKey string, value binary"
@@ -68,11 +69,11 @@ class PipelineScenario(Scenario):
         await asyncio.to_thread(self._keep_content)
         self._end_consumers(children)
 
-    def _moving(self, seen: Snapshot) -> object:
-        """While Spark sends it works, however slow the machine is: its tasks end by themselves."""
+    def _stall_timeout_s(self) -> float:
+        """While Spark sends, nothing may be seen of it for long on a slow machine."""
         if self._sending is not None and not self._sending.done():
-            return object()
-        return super()._moving(seen)
+            return SPARK_TIMEOUT_S
+        return super()._stall_timeout_s()
 
     def _send(self) -> int:
         use_here(self._spark)
