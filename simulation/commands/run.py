@@ -4,6 +4,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -29,10 +30,27 @@ _SETTING: Final = "a setting, by its name in docs/settings.md, of"
 app = typer.Typer()
 
 
-def _with_faults(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each fault of the table."""
+@dataclass(frozen=True)
+class _Setup:
+    """What a story may have in another way; None: as it is written."""
+
+    consumers: Annotated[int | None, typer.Option(min=1, help="named c1, c2, ...")] = None
+    queues: Annotated[int | None, typer.Option(min=1, help="of the topic at each broker")] = None
+    brokers: Annotated[int | None, typer.Option(min=1, help="named broker, broker2, ...")] = None
+    name_servers: Annotated[int | None, typer.Option(min=0, help="named names1, ...; 0: the broker carries it")] = None
+    rate: Annotated[float | None, typer.Option(min=0, help="messages a second")] = None
+    keys: Annotated[int | None, typer.Option(min=1, help="sharding keys")] = None
+    retry_sends: Annotated[bool | None, typer.Option(help="make a failed send again until it is stored")] = None
+    work: Annotated[str | None, typer.Option(metavar="500ms", help="of a call; not of your async listener")] = None
+    life: Annotated[str | None, typer.Option("--for", metavar="3m", help="until all is healed")] = None
+    store: Annotated[str | None, typer.Option(help="memory; async or sync: files")] = None
+
+
+def _with_setup_and_faults(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each field of _Setup and for each fault of the table."""
     own = inspect.signature(command)
-    added = [
+    setup = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inspect.signature(_Setup).parameters.values()]
+    faults = [
         inspect.Parameter(
             fault.name.replace("-", "_"),
             inspect.Parameter.KEYWORD_ONLY,
@@ -45,46 +63,34 @@ def _with_faults(command: Callable[..., None]) -> Callable[..., None]:
         for fault in FAULTS.values()
     ]
     kept = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    added = [*setup, *faults]
     command.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ |= {one.name: one.annotation for one in added}
     return command
 
 
 @app.command("run")
-@_with_faults
+@_with_setup_and_faults
 def _run(
     name: Annotated[str, typer.Argument(metavar="STORY", help="a story of `list`, or FILE.py:NAME with your listener")],
     *,
     seed: Annotated[int, typer.Option(help="of faults, latencies and schedule")] = 1,
     lock_mode: Annotated[str | None, typer.Option(help="faithful, as RocketMQ; or fenced")] = None,
-    consumers: Annotated[int | None, typer.Option(min=1, help="named c1, c2, ...")] = None,
-    queues: Annotated[int | None, typer.Option(min=1, help="of the topic at each broker")] = None,
-    brokers: Annotated[int | None, typer.Option(min=1, help="named broker, broker2, ...")] = None,
-    name_servers: Annotated[int | None, typer.Option(min=0, help="named names1, ...; 0: the broker carries it")] = None,
-    rate: Annotated[float | None, typer.Option(min=0, help="messages a second")] = None,
-    keys: Annotated[int | None, typer.Option(min=1, help="sharding keys")] = None,
-    retry_sends: Annotated[bool | None, typer.Option(help="make a failed send again until it is stored")] = None,
-    work: Annotated[str | None, typer.Option(metavar="500ms", help="of a call; not of your async listener")] = None,
-    life: Annotated[str | None, typer.Option("--for", metavar="3m", help="until all is healed")] = None,
-    store: Annotated[str | None, typer.Option(help="memory; async or sync: files")] = None,
     consumer: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=f"{_SETTING} a consumer")] = None,
     broker: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=f"{_SETTING} a broker")] = None,
     trace: Annotated[Path | None, typer.Option(help="a file for all records of order")] = None,
     output: Output = OutputFormat.TEXT,
-    **faults: list[str] | None,
+    **more: Any,
 ) -> None:
     """Run a story once on virtual time, and print what happened.
 
     Faults of the options replace those that the seed draws: --kill c1@30s kills c1 after 30 seconds, --stall c1@30s+70s
     stops it for 70 seconds. Each may be given several times.
     """
-    given = {
-        "consumers": consumers, "queues": queues, "brokers": brokers, "name_servers": name_servers, "rate": rate,
-        "keys": keys, "retry_sends": retry_sends, "work": work, "life": life, "store": store,
-    }  # fmt: skip
+    setup = {field.name: more.pop(field.name) for field in fields(_Setup)}
+    given = {key: value for key, value in setup.items() if value is not None}
     settings = [*(consumer or ()), *(broker or ())]
-    given = {key: value for key, value in given.items() if value is not None}
-    texts = [f"{key.replace('_', '-')} {text}" for key, some in faults.items() for text in some or ()]
+    texts = [f"{key.replace('_', '-')} {text}" for key, some in more.items() for text in some or ()]
     try:
         experiment = find_experiment(name)
         if isinstance(experiment, Story):

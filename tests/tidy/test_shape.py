@@ -8,6 +8,7 @@ from tests.tidy.source import ROOT, Source, modules, report, sources
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 EXAMPLE_LINES_MAX = 25
+PARAMETERS_MAX = 9
 
 # What is longer than it may be: "path" or "path::function" -> its lines. Entries only shrink, and go.
 RATCHET: dict[str, int] = {
@@ -49,6 +50,18 @@ def test_the_ratchet_only_turns_one_way() -> None:
         f"tests/tidy/test_shape.py:1: RATCHET has {remembered} for {name}, which is now {actual.get(name, 'gone')}"
         for name, remembered in RATCHET.items()
         if name not in actual or actual[name][0] < remembered or actual[name][0] <= actual[name][1]
+    ]
+    assert not offences, report(offences)
+
+
+def test_functions_have_few_parameters() -> None:
+    """More than nine are a value with a name; a constructor names what people give by keyword."""
+    offences = [
+        source.at(node.lineno, f"{node.name} has {count} parameters; at most {PARAMETERS_MAX}: make a value of some")
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, Function) and node.name != "__init__"
+        if (count := len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs])) > PARAMETERS_MAX
     ]
     assert not offences, report(offences)
 
