@@ -1,64 +1,20 @@
-"""The blocking client against a broker: routes, offsets, pulls, sends, and what it does when nobody answers."""
+"""What a task of Spark fetches of a queue: each message once, whatever pulls bring, and where a time is."""
 
-import pickle
-import socket
-import struct
-import subprocess
-import sys
 from functools import partial
 from typing import cast
 
 import pytest
 
 from lockstep.client.blocking import Addresses, BlockingClient, Ticket
-from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.pipeline.errors import DataLossError
 from lockstep.pipeline.source.fetch import Fetcher
 from lockstep.pipeline.source.planning import first_offset_at
-from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
-from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers.messaging import QueueRequestHeader
+from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.messages.batch import BatchRecord
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.connections.blocking_endpoint import BlockingEndpoint
-from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused
-from tests.integration.harness.processes import Broker
 from tests.pipeline.conftest import Brokers
-from tests.pipeline.topics import BORN_MS, Topic, plain_record
-
-ENCODINGS = pytest.mark.parametrize("serialize_type", list(SerializeType))
-
-
-@ENCODINGS
-def test_every_encoding_reads_and_sends(topic: Topic, serialize_type: SerializeType) -> None:
-    """JSON, binary, and MSGPACK with a peer that agreed: the same answers."""
-    with Addresses((topic.broker.name_server,), serialize_type=serialize_type).open() as client:
-        queues = client.readable_queues(topic.name)
-        assert queues == client.writable_queues(topic.name) == [topic.queue(0), topic.queue(1)]
-        assert topic.name in client.topics()
-        one = client.send(queues[1], plain_record(1, 0), BORN_MS)
-        several = client.send_batch(queues[1], [plain_record(1, n) for n in range(1, 40)], BORN_MS)
-        assert (one.queue_offset, several.queue_offset) == (0, 1)
-        assert several.msg_id.count(",") == 38
-        assert (client.min_offset(queues[1]), client.max_offset(queues[1])) == (0, 40)
-        reply = client.pull(queues[1], 3, 10)
-        assert (reply.code, reply.status, reply.next_begin_offset, reply.max_offset) == (0, "FOUND", 13, 40)
-        assert [message.body for message in decode_messages(reply.body)] == [f"1:{n}".encode() for n in range(3, 13)]
-        assert client.pull(queues[1], 40, 10).code == ResponseCode.PULL_NOT_FOUND
-        assert client.pull(queues[1], 41, 10).code == ResponseCode.PULL_OFFSET_MOVED
-
-
-def test_msgpack_is_spoken_only_where_it_is_agreed(topic: Topic) -> None:
-    """Our broker agrees, and a client that is told JSON does not ask."""
-    header = QueueRequestHeader(topic.name, 0)
-    for asked, agreed in ((SerializeType.MSGPACK, True), (SerializeType.JSON, False)):
-        endpoint = BlockingEndpoint(topic.broker.address, 60_000, asked)
-        reply = endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)
-        assert (reply.code, endpoint.agreed) == (0, agreed)
-        reply = endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)
-        assert reply.serialize_type == asked
-        endpoint.close()
+from tests.pipeline.topics import Topic, plain_record
 
 
 def _same(record: BatchRecord, _queue_id: int, _number: int) -> BatchRecord:
@@ -167,55 +123,3 @@ def test_times_are_found_exactly(topic: Topic) -> None:
         for asked in {0, *times, *(t + 1 for t in times[:-1])}:
             assert first_offset_at(client, topic.queue(0), asked) == next(i for i, t in enumerate(times) if t >= asked)
         assert first_offset_at(client, topic.queue(0), times[-1] + 1) is None
-
-
-def test_what_nobody_knows_is_told(broker: Broker) -> None:
-    """A topic without a route, a broker that is none, a queue that the topic has not."""
-    with Addresses((broker.name_server,)).open() as client:
-        with pytest.raises(TopicNotFoundError, match=f"no topic 'none': the name servers {broker.name_server}"):
-            client.route("none")
-        topic = Topic.create(broker, "known")
-        with pytest.raises(NoRouteError, match="no master of broker broker-z"):
-            client.max_offset(MessageQueue("known", "broker-z", 0))
-        with pytest.raises(RequestRefused, match="PULL_MESSAGE"):
-            client.pull(topic.queue(7), 0, 1)
-
-
-def test_a_broker_is_no_name_server(topic: Topic) -> None:
-    """Its port instead of a name server's is an error that says so; beside a name server it is passed over."""
-    place = topic.broker.address
-    with Addresses((place,), retries=50).open() as client:
-        with pytest.raises(RequestRefused, match=f"{place} is no name server; by default a name server listens on"):
-            client.route(topic.name)
-        with pytest.raises(RequestRefused, match=f"{place} is no name server"):
-            client.topics()
-    with Addresses((place, topic.broker.name_server)).open() as client:
-        assert len(client.readable_queues(topic.name)) == 2
-
-
-def test_nobody_waits_for_ever() -> None:
-    """A port that refuses, and a peer that speaks another protocol or hangs up: an error of its own each."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        endpoint = BlockingEndpoint(address, 1000)
-        peer, _ = server.accept()
-        with peer:
-            peer.sendall(struct.pack(">II", 2**31, 0))
-            with pytest.raises(ConnectionLost, match="no frame"):
-                endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 1000)
-        endpoint = BlockingEndpoint(address, 1000)
-        server.accept()[0].close()
-        with pytest.raises(ConnectionLost):
-            endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 1000)
-        endpoint.close()
-    with pytest.raises(ConnectFailed, match=address):
-        BlockingEndpoint(address, 1000)
-
-
-def test_an_executor_needs_little() -> None:
-    """Addresses pickle, and a client costs no import of asyncio, Spark or Arrow."""
-    addresses = Addresses(("h:1",), "g")
-    assert pickle.loads(pickle.dumps(addresses)) == addresses
-    text = "import sys, lockstep.client.blocking; print(sys.modules.keys() & {'asyncio', 'pyspark', 'pyarrow'})"
-    shown = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    assert shown.stdout == "set()\n"
