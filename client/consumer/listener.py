@@ -216,7 +216,7 @@ class ListenerCall(Generic[S]):
         left: LeftWork | None = None,
     ) -> None:
         """`now_ms` is the clock of the log's pace; None: each failure is logged as an error. `left` looks at calls."""
-        self._listener: Listener = listener
+        self.listener: Listener = listener
         self._pool = pool
         self._log = log
         self._around = around
@@ -241,10 +241,27 @@ class ListenerCall(Generic[S]):
             return self._call(messages, context, start)
         return around.call(self._call, messages, context, start)
 
+    @property
+    def goes_straight(self) -> bool:
+        """Whether the next call may be one of `listener` itself on the loop: no hook, no bare name, no look at it.
+
+        Call `begin_straight` before it. Its answer is for `outcome_of`, and what it raises for `failure_of`.
+        """
+        around = self._around
+        return self.is_async and self._until_look != 1 and (around is None or not around.active)
+
+    def begin_straight(self) -> bool:
+        """Count a straight call. Returns False, and counts nothing, if it may not be one."""
+        around = self._around
+        if self._until_look == 1 or (around is not None and around.active):
+            return False
+        self._until_look -= 1
+        return True
+
     async def _call(self, messages: list[MessageExt], context: ListenerContext, start: Start) -> Outcome[S]:
         # Read before the call, because a listener may empty the list.
-        contract, first_offset = self.contract, messages[0].queue_offset
-        listener, look = self._listener, None
+        first_offset = messages[0].queue_offset
+        listener, look = self.listener, None
         self._until_look -= 1
         if not self._until_look:
             look = self._begin_look()
@@ -263,28 +280,43 @@ class ListenerCall(Generic[S]):
             if look is not None:
                 look.ended()
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and start.cancelled:
-                queue = str(context.message_queue)
-                self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
-                return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
-            if must_propagate(error):
-                raise
-            place = self._place(context, first_offset)
-            if times := self._times(raised_at(error)):
-                log_exception(self._log, "listener_failed", error, **place, **times)
-            else:
-                self._log.debug("listener_failed_again", **place, error=text_of(error))
-            return Outcome(contract.failure, text_of(error), raised=True)
+            return self.failure_of(error, context, first_offset, cancelled=start.cancelled)
+        return self.outcome_of(result, context, first_offset)
+
+    def failure_of(
+        self, error: BaseException, context: ListenerContext, first_offset: int, *, cancelled: bool = False
+    ) -> Outcome[S]:
+        """The outcome of a call that raised. Raises the error again if it is not the listener's.
+
+        Args:
+            cancelled: the call, and not its task, is being cancelled.
+        """
+        contract = self.contract
+        if isinstance(error, asyncio.CancelledError) and cancelled:
+            queue = str(context.message_queue)
+            self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
+            return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
+        if must_propagate(error):
+            raise error
+        place = self._place(context, first_offset)
+        if times := self._times(raised_at(error)):
+            log_exception(self._log, "listener_failed", error, **place, **times)
+        else:
+            self._log.debug("listener_failed_again", **place, error=text_of(error))
+        return Outcome(contract.failure, text_of(error), raised=True)
+
+    def outcome_of(self, result: Any, context: ListenerContext, first_offset: int) -> Outcome[S]:
+        """The outcome of a call that returned."""
         if result is None and self._nothing is not None:
             return self._nothing
-        if type(result) is contract.statuses:
+        if type(result) is self.contract.statuses:
             return self._outcomes[result.value]
         return self._not_allowed(result, self._place(context, first_offset))
 
     def _begin_look(self) -> Look | None:
         left = self._left
         assert left is not None
-        look = left.look(self._listener, is_async=self.is_async)
+        look = left.look(self.listener, is_async=self.is_async)
         self._until_look = left.calls_between
         return look
 

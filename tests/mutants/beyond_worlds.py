@@ -19,6 +19,7 @@ _OWN_EPOCH: Final = "no client of a world presents the epoch of another"
 _TORN: Final = "a power cut seldom leaves a part of a message and all that follows it"
 _FAILS: Final = "a disk of a world seldom fails and loses its power between two of its rounds"
 _FULL: Final = "no trace of a world fails to be written"
+_RECORDED: Final = "the calls of worlds are recorded"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
 
 BEYOND_WORLDS: Final = {
@@ -43,6 +44,9 @@ BEYOND_WORLDS: Final = {
     "one-generation-at-a-time": f"a queue leaves the table when no call of it runs: {_TWICE}",
     "mutex-between-generations-by-key": f"a queue leaves the table when no call of it runs: {_TWICE}",
     "dropped-commits-nothing": f"a new period forgets the offset, and only under the lock it is stored: {_TWICE}",
+    "lock-between-straight-calls": _RECORDED,
+    "dropped-between-straight-calls": _RECORDED,
+    "dropped-commits-nothing-straight": _RECORDED,
     "pulled-for-dropped-queue": f"no call begins for a dropped queue: {_TWICE}",
     "fence-trust-cut": "nobody else has the queue before the lock delay is over, and then the fence keeps effects out",
     "fence-lease-end-noticed": f"no call begins after the lease, and the broker refuses its next request: {_TWICE}",

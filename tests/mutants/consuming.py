@@ -42,9 +42,32 @@ CONSUMING: Final = (
         OWNERSHIP,
     ),
     Protection(
+        "lock-between-straight-calls",
+        "The lock is not looked at between the calls that nobody records or watches.",
+        edited(ORDERLY, "ConsumeMessageOrderlyService._straight_calls", "not hold.is_trusted(now_ms)", "False"),
+        OWNERSHIP,
+    ),
+    Protection(
+        "dropped-between-straight-calls",
+        "A dropped queue is consumed on by the calls that nobody records or watches.",
+        edited(
+            ORDERLY,
+            "ConsumeMessageOrderlyService._straight_calls",
+            "life.dropped or life.draining or starts.stopped or mutex.reserved or (now_ms > until_ms)",
+            "starts.stopped or mutex.reserved or (now_ms > until_ms)",
+        ),
+        OWNERSHIP,
+    ),
+    Protection(
         "dropped-commits-nothing",
         "A dropped queue still moves its offset.",
         edited(ORDERLY, "ConsumeMessageOrderlyService._store_offset", "not process_queue.life.dropped", "True"),
+        OWNERSHIP,
+    ),
+    Protection(
+        "dropped-commits-nothing-straight",
+        "A dropped queue still moves its offset after a call that nobody records or watches.",
+        edited(ORDERLY, "ConsumeMessageOrderlyService._straight_calls", "not life.dropped", "True"),
         OWNERSHIP,
     ),
     Protection(
@@ -52,7 +75,7 @@ CONSUMING: Final = (
         "The offset may be committed before the trace says that the message was handled.",
         edited(
             ORDERLY,
-            "ConsumeMessageOrderlyService._consume_batch",
+            "ConsumeMessageOrderlyService._take_result",
             "self._trace.handled",
             "lambda *record: self._runtime.call_later_ms(0, self._trace.handled, *record)",
         ),

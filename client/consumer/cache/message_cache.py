@@ -75,7 +75,7 @@ class MessageCache:
         in_hand.clear()
         if self._below is not None:
             self.freed()
-        return offset if self._messages else max(offset, self.next_offset)
+        return offset if self._messages.by_offset else max(offset, self.next_offset)
 
     def rollback(self) -> None:
         """Put all taken messages back."""

@@ -87,8 +87,10 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
         runtime, batch_size = self._runtime, self._config.consume_message_batch_max_size
         cache, hold, life = process_queue.cache, process_queue.hold, process_queue.life
         totals = self._stats.of(process_queue.queue.topic)
-        now_ms = began_ms = runtime.now_ms()
+        now_ms = runtime.now_ms()
+        until_ms = now_ms + self._config.consume_continuously_max_ms
         start, calls, of_retries = self._starts.new(marks_running=True), 0, is_retry_topic(process_queue.queue.topic)
+        plain = self._trace is None and cache.arrivals is None and not self._starts.watches and not of_retries
         while not (life.dropped or life.draining or self._starts.stopped):
             # Before each call, not once a run: the lock may expire between two calls (wire.md 12.7).
             if not hold.is_trusted(now_ms):
@@ -98,23 +100,84 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
                 mutex.waiting.append(process_queue)
                 return
             # A queue that never empties gives its thread to others after 60 s (wire.md 7.3, 12.7).
-            if now_ms - began_ms > self._config.consume_continuously_max_ms:
+            if now_ms > until_ms:
                 self._start_later(process_queue, _RESUBMIT_MS)
                 return
-            messages = cache.take_messages(batch_size)
-            if not messages:
-                return
-            if of_retries:
-                restore_topics(messages)
-            start.asked(process_queue, now_ms)
-            done_ms = await self._consume_batch(process_queue, messages, totals, start)
+            straight = plain and self._call.goes_straight
+            if straight:
+                done_ms = await self._straight_calls(process_queue, mutex, totals, start, (now_ms, until_ms))
+            else:
+                messages = cache.take_messages(batch_size)
+                if not messages:
+                    return
+                if of_retries:
+                    restore_topics(messages)
+                start.asked(process_queue, now_ms)
+                done_ms = await self._consume_batch(process_queue, messages, totals, start)
             if done_ms is None:
                 return
             now_ms = done_ms
             calls += 1
-            if calls % YIELD_AFTER == 0:
+            if straight or calls % YIELD_AFTER == 0:
                 await asyncio.sleep(0)
                 now_ms = runtime.now_ms()
+
+    async def _straight_calls(
+        self,
+        process_queue: ProcessQueue,
+        mutex: QueueMutex[ProcessQueue],
+        totals: TopicTotals,
+        start: CallStart,
+        times: tuple[int, int],
+    ) -> int | None:
+        """Make calls that nobody records or watches, as the usual way does, in one loop: its layers cost more than
+        a short call.
+
+        Args:
+            times: Now, when all was checked that must be before a call; and when the run must give way to others.
+
+        Returns:
+            As `_consume_batch`.
+        """
+        call, starts, clock, queue = self._call, self._starts, self._runtime.now_ms, process_queue.queue
+        cache, hold, life, offsets = process_queue.cache, process_queue.hold, process_queue.life, self._offsets
+        batch_size, (now_ms, until_ms) = self._config.consume_message_batch_max_size, times
+        for _ in range(YIELD_AFTER):
+            if not call.begin_straight():
+                break
+            messages = cache.take_messages(batch_size)
+            if not messages:
+                return None
+            context = ConsumeOrderlyContext(queue, True, -1, process_queue, clock)
+            life.listener_running = True
+            begin_ms = process_queue.last_consume_ms = now_ms
+            result = outcome = None
+            try:
+                # A copy, because a listener may empty its list.
+                result = await call.listener(messages.copy(), context)
+            except BaseException as error:
+                outcome = call.failure_of(error, context, messages[0].queue_offset)
+            life.listener_returned()
+            now_ms = clock()
+            took_ms = now_ms - begin_ms
+            is_success = outcome is None and (result is None or result is _Status.SUCCESS)
+            if is_success and context.auto_commit and took_ms < LOOP_KEPT_MS:
+                totals.consumed(len(messages), took_ms, False)
+                offset = cache.commit()
+                if not life.dropped:
+                    offsets.update(queue, offset)
+            else:
+                status = (outcome or call.outcome_of(result, context, messages[0].queue_offset)).status
+                start.asked(process_queue, begin_ms)
+                done_ms = await self._take_result(process_queue, messages, totals, start, context, status, now_ms)
+                if done_ms is None:
+                    return None
+                now_ms = done_ms
+            if life.dropped or life.draining or starts.stopped or mutex.reserved or now_ms > until_ms:
+                break
+            if not hold.is_trusted(now_ms):
+                break
+        return now_ms
 
     async def _consume_batch(
         self, process_queue: ProcessQueue, messages: list[MessageExt], totals: TopicTotals, start: CallStart
@@ -124,8 +187,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
         Returns:
             The time in ms after the call, so that the caller need not ask the clock again; None when the run must end.
         """
-        queue, cache = process_queue.queue, process_queue.cache
-        context = ConsumeOrderlyContext(queue, True, -1, process_queue, self._runtime.now_ms)
+        cache = process_queue.cache
+        context = ConsumeOrderlyContext(process_queue.queue, True, -1, process_queue, self._runtime.now_ms)
         first_offset = messages[0].queue_offset
         # A copy, because a listener may empty its list.
         status, _, _, _, begun = await self._call(messages.copy(), context, start)
@@ -142,19 +205,32 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
             return now_ms
         if cache.arrivals is not None:
             totals.waited(cache.arrivals, first_offset, start.began_ms)
+        return await self._take_result(process_queue, messages, totals, start, context, status, now_ms)
+
+    async def _take_result(
+        self,
+        process_queue: ProcessQueue,
+        messages: list[MessageExt],
+        totals: TopicTotals,
+        start: CallStart,
+        context: ConsumeOrderlyContext,
+        status: _Status,
+        now_ms: int,
+    ) -> int | None:
+        """Handle the result of a call that ended at `now_ms`. Returns as `_consume_batch`."""
         took_ms = now_ms - start.began_ms
         if took_ms >= LOOP_KEPT_MS:
-            self._starts.long_call(process_queue, first_offset, took_ms)
+            self._starts.long_call(process_queue, messages[0].queue_offset, took_ms)
         if context.auto_commit or status in _COUNTED:
             totals.consumed(len(messages), took_ms, status is _SUSPEND)
         else:
             totals.consumed_partly(0, 0, took_ms)
         if self._trace is not None:
             fence = process_queue.call_fields(now_ms)
-            self._trace.handled(queue, process_queue.period, messages, status.name, start.begin, fence)
+            self._trace.handled(process_queue.queue, process_queue.period, messages, status.name, start.begin, fence)
         if context.auto_commit and status is _Status.SUCCESS:
             # The common case needs no other coroutine.
-            self._store_offset(process_queue, cache.commit())
+            self._store_offset(process_queue, process_queue.cache.commit())
             return now_ms
         goes_on = await self._results[bool(context.auto_commit), status](process_queue, messages, context)
         return self._runtime.now_ms() if goes_on else None

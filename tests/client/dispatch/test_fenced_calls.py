@@ -36,7 +36,7 @@ class Calls:
             else KeyService(stage, lambda _message, _context: self.answer, trace=self.trace, **config)
         )
         if ordering == "key":
-            self.service.service._call._listener = self._listen_by_key
+            self.service.service._call.listener = self._listen_by_key
         stage.on_close.append(lambda: self.service.service.stop(0))
         self.queue: ProcessQueue = self.service.queue
         self.queue.hold = FencedHold(stage.client.now_ms(), EPOCH, LEASE_MS)
