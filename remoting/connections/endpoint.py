@@ -382,6 +382,11 @@ class Endpoint(asyncio.Protocol):
             self._log.warning("frame_unreadable", peer=self.address, reason=str(error))
             self._flush(replies)
             self.abort(str(error))
+        except Exception as error:
+            # A fault of this process: the peer must take the outcome of its requests for unknown.
+            self._log.error("read_failed", peer=self.address, exc_info=error)
+            self._flush(replies)
+            self.abort(f"{type(error).__name__}: {error}")
         else:
             self._flush(replies)
         finally:

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks
+from lockstep.remoting.connections.endpoint import Endpoint, EndpointCallbacks, Taken
 from lockstep.remoting.errors import ConnectionLost
 from tests.remoting.helpers import ECHO, Peer, echo, frame_of
 
@@ -59,6 +59,18 @@ async def test_what_cannot_be_read_closes_the_connection(data: bytes, words: str
     assert (level, event) == ("warning", "frame_unreadable")
     assert words in fields["reason"]
     assert fields["peer"] == "10.0.0.9:4711"
+
+
+async def test_a_fault_of_ours_closes_the_connection() -> None:
+    """Its outcome is unknown, so it has no answer. The answers before it leave, and the log has the fault."""
+    taken = [Taken(len(frame_of(RemotingCommand(ECHO))), 1, frame_of(RemotingCommand(0, flag=1)), more=True)]
+    peer = Peer(echo, on_bytes=lambda *_: taken.pop())
+    peer.send(RemotingCommand(ECHO), RemotingCommand(ECHO))
+    assert len(peer.received()) == 1
+    assert peer.transport.ended == "abort"
+    ((level, event, fields),) = peer.log.events
+    assert (level, event) == ("error", "read_failed")
+    assert isinstance(fields["exc_info"], IndexError)
 
 
 async def test_a_binary_request_has_a_binary_reply() -> None:
