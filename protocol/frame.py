@@ -110,7 +110,7 @@ class FrameDecoder:
             FrameError: The bytes can never be a frame: the length is below 4 or over the limit, the header is longer
                 than its frame or over its limit, or the header type is unknown. The first eight bytes are enough.
         """
-        buffer, start = self.unread()
+        buffer, start = self.unread() if self._pieces else (self._buffer, self._position)
         end_of_buffer = len(buffer)
         while end_of_buffer - start >= 8:
             total, word = _LENGTHS.unpack_from(buffer, start)

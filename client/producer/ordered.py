@@ -16,6 +16,7 @@ from lockstep.client.producer.sequencer import SendSequence, SequenceBrokenError
 from lockstep.client.send_result import SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.tuples import new_tuple
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 
@@ -53,7 +54,7 @@ class OrderedSender:
             number = sequence.depart_at_once(endpoint)
             if number is not None:
                 ticket = number.ticket
-                send = OneSend(queue, outgoing, timeout_ms, number, self._new_future())
+                send = new_tuple(OneSend, (queue, outgoing, timeout_ms, number, self._new_future()))
                 try:
                     self._transmit(sequence, number, endpoint, send)
                 except SendError as error:

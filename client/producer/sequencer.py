@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.tuples import new_tuple
 
 __all__ = ["SendSequence", "SequenceBrokenError", "SequenceNumber"]
 
@@ -102,7 +103,7 @@ class SendSequence:
         sequence = self.sequence
         self.sequence = sequence + 1
         self._in_flight += 1
-        return SequenceNumber(self.generation, sequence, ticket)
+        return new_tuple(SequenceNumber, (self.generation, sequence, ticket))
 
     def hold(self, ticket: int) -> None:
         heapq.heappush(self._heap, ticket)

@@ -27,6 +27,7 @@ from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTo
 from lockstep.protocol.messages.properties import PAIR_END
 from lockstep.protocol.messages.together import NO_NUMBERS, PROPERTIES_MAX, FrameQueue, decode_rows, encode_sends
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.tuples import new_tuple
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import Runtime
@@ -342,7 +343,8 @@ class _Frame:
                 continue
             offset_msg_id = f"{prefix}{commit_log_offset:016X}"
             if code == _SUCCESS:
-                future.set_result(SendResult(SEND_OK, outgoing.msg_id, queue, queue_offset, offset_msg_id))
+                fields = (SEND_OK, outgoing.msg_id, queue, queue_offset, offset_msg_id)
+                future.set_result(new_tuple(SendResult, fields))
             else:
                 future.set_exception(new_send_error(code, remark, outgoing))
 

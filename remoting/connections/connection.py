@@ -13,6 +13,7 @@ from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_c
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.signature import ONCE, Credentials, sign
+from lockstep.protocol.tuples import new_tuple
 from lockstep.remoting.connections.agreement import Agreement
 from lockstep.remoting.connections.connection_states import (
     CLIENT_FLOW,
@@ -186,7 +187,7 @@ class RemotingConnection(Generic[W]):
                         agreement.settle(command)
                     entry = self._waiting.pop(command.opaque, None)
                     if entry is not None:
-                        yield Ended(_ANSWERED, entry[0], command)
+                        yield new_tuple(Ended, (_ANSWERED, entry[0], command))
                 else:
                     if command.ext_fields and SERIALIZE_FIELD in command.ext_fields:
                         agreement.take(command)

@@ -412,12 +412,16 @@ class Endpoint(asyncio.Protocol):
         if self._resting:
             self._resting -= 1
         # Near the limit of requests under way each request is looked at.
-        elif on_request is callbacks.on_request and (self._take(replies) or not decoder.buffered_bytes):
+        elif (
+            callbacks.on_bytes is not None
+            and on_request is callbacks.on_request
+            and (self._take(callbacks.on_bytes, replies) or not decoder.buffered_bytes)
+        ):
             return decoder.buffered_bytes > 0
         reply_bytes = turn_ends_ns = 0
         for event in connection.events():
-            if type(event) is not RemotingCommand:
-                _finish(cast("Ended[Waiter]", event))
+            if not isinstance(event, RemotingCommand):
+                _finish(event)
                 continue
             more = server and (large or decoder.buffered_bytes > 0)
             if more and not turn_ends_ns:
@@ -442,12 +446,11 @@ class Endpoint(asyncio.Protocol):
                 return True
         return False
 
-    def _take(self, replies: list[bytes]) -> bool:
+    def _take(self, on_bytes: TakesBytes, replies: list[bytes]) -> bool:
         """Let requests be handled from their bytes, some at a time. Returns whether the turn is over."""
         connection, decoder, clock = self._connection, self._connection.decoder, self._runtime.monotonic_ns
-        on_bytes = self._callbacks.on_bytes
         turn_ends_ns = reply_bytes = 0
-        while on_bytes is not None and connection.handling and connection.agreement.owed_echo is None:
+        while connection.handling and connection.agreement.owed_echo is None:
             taken = on_bytes(self, *decoder.unread())
             if taken is None:
                 break
