@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.core.transaction import check_transactions
 from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.fronts.remoting.plain_sends import PlainSendLane
-from lockstep.broker.fronts.remoting.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.limits.connections import Connections
 from lockstep.broker.messages.delays.due_timer import DueTimer
 from lockstep.broker.messages.stats import SAMPLE_INTERVAL_MS

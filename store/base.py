@@ -84,7 +84,7 @@ class QueryResult(NamedTuple):
 
 
 class GetStatus(Enum):
-    """The result of a read, by RocketMQ's names (wire.md 6.3); broker/fronts/remoting/pull.py answers each."""
+    """The result of a read, by RocketMQ's names (wire.md 6.3); broker/core/read.py says what each means."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1

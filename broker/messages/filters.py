@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lockstep.broker.sliced_work import Steps, Wait
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
@@ -21,7 +21,7 @@ from lockstep.store import Passes
 if TYPE_CHECKING:
     from lockstep.broker.messages.sql.parser import Evaluator
 
-__all__ = ["ConsumerFilter", "ConsumerFilterManager", "compiled", "load_sql"]
+__all__ = ["ConsumerFilter", "ConsumerFilterManager", "Wanted", "compiled", "load_sql"]
 
 # Our limit: a longer one takes over 100 ms to compile.
 _LENGTH_MAX: Final = 8192
@@ -32,6 +32,13 @@ _EVALUATED_CHARACTERS_MAX: Final = _ENTRIES_MAX * 256
 # Of new expressions in heartbeats: about 0.4 s to compile.
 _CHARACTERS_A_SECOND_MAX: Final = 32_768
 _DEAD_LIFE_MS: Final = 24 * 60 * 60 * 1000
+
+
+class Wanted(NamedTuple):
+    """Which messages a reader wants: those with the tags of the subscription, or those that `passes` accepts."""
+
+    subscription: SubscriptionData
+    passes: Passes | None = None
 
 
 def compiled(expression_type: str, expression: str) -> Passes:

@@ -7,14 +7,11 @@ however many messages were stored.
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from lockstep.broker.connection import Connection
+from lockstep.broker.messages.filters import Wanted
+from lockstep.broker.messages.pull_answers import NoRoom, PullAnswer
 from lockstep.broker.ownership.claim import Claim
 from lockstep.broker.peer import Peer
-from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import text_bytes
-from lockstep.remoting.connections.under_way import busy
-from lockstep.store import Passes
 
 __all__ = ["HeldPull", "PullHold", "QueueKey"]
 
@@ -26,24 +23,23 @@ MessageOf = Callable[[str, int, int], bytes]  # of a topic, a queue id, a queue 
 
 
 class HeldPull(NamedTuple):
-    """A pull request that waits.
+    """A pull that waits. Of its request it keeps nothing that may be long.
 
     Args:
-        passes: The filter instead of tags, for messages in the stored layout.
+        then: Called once, with its answer.
         claim: For a later check of its owner; None: there is none.
         bulk: The limit in messages does not hold.
     """
 
-    connection: Connection
-    command: RemotingCommand
+    peer: Peer
+    consumer_group: str
     topic: str
     queue_id: int
     queue_offset: int
-    max_msg_nums: int
-    subscription: SubscriptionData
+    max_messages: int
+    wanted: Wanted
     deadline_ms: int
-    consumer_group: str = ""
-    passes: Passes | None = None
+    then: Callable[[PullAnswer], None]
     claim: Claim | None = None
     bulk: bool = False
 
@@ -70,31 +66,23 @@ class PullHold:
 
     def park(self, pull: HeldPull) -> bool:
         """Hold a pull. Returns False when a limit is reached."""
-        count = self._counts.get(pull.connection, 0)
+        count = self._counts.get(pull.peer, 0)
         if count >= self._held_per_connection_max or 0 < self._held_max <= self._held_count:
             return False
-        self._counts[pull.connection] = count + 1
+        self._counts[pull.peer] = count + 1
         self._held_count += 1
         key = (pull.topic, pull.queue_id)
-        keys = self._keys.setdefault(pull.connection, {})
+        keys = self._keys.setdefault(pull.peer, {})
         keys[key] = keys.get(key, 0) + 1
         self._held.setdefault(key, []).append(pull)
         return True
 
     @property
-    def limit(self) -> tuple[str, int]:
-        """The setting that left no room for the last pull, and its value."""
+    def no_room(self) -> NoRoom:
+        """The setting that left no room for the last pull."""
         if 0 < self._held_max <= self._held_count:
-            return "held_pulls_max", self._held_max
-        return "held_pulls_per_connection_max", self._held_per_connection_max
-
-    def no_room(self, command: RemotingCommand) -> RemotingCommand:
-        """The answer to a pull that cannot be held.
-
-        Clients take "no new message" for the end of a wait and pull again at once, for ever. After this answer Java's
-        wait 3 s and ours one.
-        """
-        return busy(command, "OVERLOAD", *self.limit)
+            return NoRoom("held_pulls_max", self._held_max)
+        return NoRoom("held_pulls_per_connection_max", self._held_per_connection_max)
 
     def waits_for(self, topic: str, queue_id: int) -> bool:
         """Whether a pull waits for the queue, so that `on_arrival` must be called."""
@@ -124,7 +112,7 @@ class PullHold:
     def _take(self, key: QueueKey, messages: list[tuple[int, int]], message_of: MessageOf) -> Iterator[HeldPull]:
         kept = []
         for pull in self._held.pop(key, ()):
-            if not pull.connection.write_paused and _is_for(pull, key, messages, message_of):
+            if not pull.peer.write_paused and _is_for(pull, key, messages, message_of):
                 yield self._forget(pull)
             else:
                 kept.append(pull)
@@ -161,43 +149,43 @@ class PullHold:
         """Whether pulls of a queue are held."""
         return key in self._held
 
-    def keys_of(self, connection: Peer) -> list[QueueKey]:
+    def keys_of(self, peer: Peer) -> list[QueueKey]:
         """The queues for which a connection has held pulls."""
-        return list(self._keys.get(connection, ()))
+        return list(self._keys.get(peer, ()))
 
-    def on_closed(self, connection: Peer) -> None:
+    def on_closed(self, peer: Peer) -> None:
         """Remove the pulls of a closed connection."""
-        self._held_count -= self._counts.pop(connection, 0)
-        for key in self._keys.pop(connection, ()):
-            kept = [pull for pull in self._held[key] if pull.connection is not connection]
+        self._held_count -= self._counts.pop(peer, 0)
+        for key in self._keys.pop(peer, ()):
+            kept = [pull for pull in self._held[key] if pull.peer is not peer]
             if kept:
                 self._held[key] = kept
             else:
                 del self._held[key]
 
     def _forget(self, pull: HeldPull) -> HeldPull:
-        connection, key = pull.connection, (pull.topic, pull.queue_id)
-        keys = self._keys[connection]
+        peer, key = pull.peer, (pull.topic, pull.queue_id)
+        keys = self._keys[peer]
         self._held_count -= 1
-        self._counts[connection] -= 1
+        self._counts[peer] -= 1
         keys[key] -= 1
         if not keys[key]:
             del keys[key]
         if not keys:
-            del self._keys[connection]
-            del self._counts[connection]
+            del self._keys[peer]
+            del self._counts[peer]
         return pull
 
 
 def _is_due(now_ms: int, max_offset: int, pull: HeldPull) -> bool:
-    return (max_offset > pull.queue_offset or now_ms >= pull.deadline_ms) and not pull.connection.write_paused
+    return (max_offset > pull.queue_offset or now_ms >= pull.deadline_ms) and not pull.peer.write_paused
 
 
 def _is_for(pull: HeldPull, key: QueueKey, messages: list[tuple[int, int]], message_of: MessageOf) -> bool:
     new = [message for message in messages if message[0] >= pull.queue_offset]
-    passes = pull.passes
+    subscription, passes = pull.wanted
     if passes is None:
-        return any(pull.subscription.matches_code(code) for _, code in new)
+        return any(subscription.matches_code(code) for _, code in new)
     # With more new messages than one read may filter, answer the pull: the read moves its offset on.
     if len(new) > passes.entries_max:
         return True

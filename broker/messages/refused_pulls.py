@@ -4,19 +4,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from lockstep.broker.messages.held_pulls import HeldPull, PullHold, QueueKey
+from lockstep.broker.messages.pull_answers import NoRoom, Nothing, Why
 from lockstep.broker.ownership.denial import Denial
 from lockstep.broker.ownership.port import Ownership
 from lockstep.broker.peer import Peer
-from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers.messaging import PullMessageResponseHeader
-from lockstep.store import MessageStore
+from lockstep.store import GetResult, GetStatus, MessageStore
 
 __all__ = ["RefusedPulls"]
 
-_MASTER_ID: Final = 0
 _NO_ARRIVALS: Final = -1  # below every offset
-_REMARK: Final = "another client owns the queue"
 
 
 class RefusedPulls:
@@ -35,23 +31,24 @@ class RefusedPulls:
         ownership.on_pullers_changed = self.owner_changed
         ownership.on_bound = self.bound
 
-    def refuse(self, pull: HeldPull, *, may_wait: bool) -> RemotingCommand | None:
-        """Hold a refused pull. Returns its answer where it must not wait or cannot."""
-        if not may_wait:
-            return self._answer(pull)
-        return None if self._refused.park(pull) else self._refused.no_room(pull.command)
+    def refuse(self, pull: HeldPull) -> NoRoom | None:
+        """Hold a refused pull. Returns its answer when that cannot be."""
+        return None if self._refused.park(pull) else self._refused.no_room
+
+    def answer(self, topic: str, queue_id: int, queue_offset: int) -> Nothing:
+        """The answer to a refused pull: nothing new, and the offset that it has."""
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return Nothing(Why.NOT_OWNER, GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high))
 
     def has_ended(self, pull: HeldPull, now_ms: int) -> bool:
         """Whether the sender of a held pull may not pull any more. Then it is answered, or waits as a refused one."""
         denial = self._denial(pull, now_ms)
         if denial is None:
             return False
-        if pull.claim is not None and pull.claim.lock_epoch is not None:
-            answer = pull.command.reply(denial.code, remark=denial.remark)
-            answer.ext_fields = {}
-            pull.connection.reply(answer)
-        elif (late := self.refuse(pull, may_wait=True)) is not None:
-            pull.connection.reply(late)
+        knows_epochs = pull.claim is not None and pull.claim.lock_epoch is not None
+        answer = denial if knows_epochs else self.refuse(pull)
+        if answer is not None:
+            pull.then(answer)
         return True
 
     def owner_changed(self, consumer_group: str, key: QueueKey, now_ms: int) -> None:
@@ -63,27 +60,21 @@ class RefusedPulls:
         if self._refused.has(key):
             self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
 
-    def bound(self, connection: Peer, now_ms: int) -> None:
+    def bound(self, peer: Peer, now_ms: int) -> None:
         """Called when a connection has become that of another client too."""
-        for key in self._refused.keys_of(connection):
+        for key in self._refused.keys_of(peer):
             self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
 
     def sweep(self, now_ms: int) -> None:
         """Answer the refused pulls whose wait time is over."""
         self._end(self._refused.sweep(now_ms, lambda *_: _NO_ARRIVALS))
 
-    def on_closed(self, connection: Peer) -> None:
-        self._refused.on_closed(connection)
+    def on_closed(self, peer: Peer) -> None:
+        self._refused.on_closed(peer)
 
     def _denial(self, pull: HeldPull, now_ms: int) -> Denial | None:
-        return pull.claim and self._ownership.deny_held(pull.connection, pull.claim, now_ms)
+        return pull.claim and self._ownership.deny_held(pull.peer, pull.claim, now_ms)
 
     def _end(self, pulls: Iterable[HeldPull]) -> None:
         for pull in pulls:
-            pull.connection.reply(self._answer(pull))
-
-    def _answer(self, pull: HeldPull) -> RemotingCommand:
-        low = self._store.min_offset(pull.topic, pull.queue_id)
-        high = self._store.max_offset(pull.topic, pull.queue_id)
-        header = PullMessageResponseHeader(_MASTER_ID, pull.queue_offset, low, high)
-        return pull.command.reply(ResponseCode.PULL_NOT_FOUND, header, remark=_REMARK)
+            pull.then(self.answer(pull.topic, pull.queue_id, pull.queue_offset))

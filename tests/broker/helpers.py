@@ -7,10 +7,10 @@ from typing import Any
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.pull import wake_held_pulls
 from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
-from lockstep.broker.fronts.remoting.pull import wake_held_pulls
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import WireBody, encode_body

@@ -16,7 +16,7 @@ STATES: Final = "lockstep.broker.ownership.fenced.states"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
 ANSWERS: Final = "lockstep.broker.fronts.remoting.answers"
 COMMIT: Final = "lockstep.broker.core.commit"
-PULL: Final = "lockstep.broker.fronts.remoting.pull"
+PULL: Final = "lockstep.broker.core.pull"
 APPEND: Final = "lockstep.broker.core.append"
 BROKER_OWNERSHIP: Final = "lockstep.broker.ownership.fenced.ownership"
 BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
@@ -88,13 +88,13 @@ FENCED: Final = (
         "The offset in a refused pull of an unmodified client is stored.",
         edited(
             PULL,
-            "pull_message",
-            "return broker.messages.refused_pulls.refuse(held, may_wait=_may_wait(header, command))",
+            "pull",
+            "refused_pulls = broker.messages.refused_pulls",
             (
-                "if header.sys_flag & _COMMIT:\n"
-                "    of_group = (header.consumer_group, header.topic, header.queue_id)\n"
-                "    broker.catalog.offsets.commit(*of_group, header.commit_offset)\n"
-                "return broker.messages.refused_pulls.refuse(held, may_wait=_may_wait(header, command))"
+                "refused_pulls = broker.messages.refused_pulls\n"
+                "if asked.commit_offset is not None:\n"
+                "    of_group = (asked.consumer_group, asked.topic, asked.queue_id)\n"
+                "    broker.catalog.offsets.commit(*of_group, asked.commit_offset)"
             ),
         ),
         ("tests/broker/ownership/test_fence_unmodified.py",),

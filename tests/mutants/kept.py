@@ -12,7 +12,7 @@ NAME_SERVER: Final = "lockstep.broker.name_server.name_server"
 CONFIG_FILES: Final = "lockstep.broker.persistence.config_files"
 DISK_WRITERS: Final = "lockstep.broker.persistence.disk_writers"
 DURABLE_STORE: Final = "lockstep.broker.persistence.durable_store"
-PULL: Final = "lockstep.broker.fronts.remoting.pull"
+READ: Final = "lockstep.broker.core.read"
 BROKER: Final = "lockstep.broker.core.broker"
 DATA_DIR: Final = "lockstep.store.data_dir"
 CHECKPOINT: Final = "lockstep.store.durability.checkpoint"
@@ -81,8 +81,8 @@ KEPT: Final = (
         "hold-asked-offset",
         "A pull is answered from the last message of its queue on, wherever it asked to begin.",
         edited(
-            PULL,
-            "_read",
+            READ,
+            "read",
             "broker.messages.store.get",
             "lambda topic, queue_id, offset, *rest, **more: broker.messages.store.get(topic, queue_id, "
             "max(offset, broker.messages.store.max_offset(topic, queue_id) - 1), *rest, **more)",

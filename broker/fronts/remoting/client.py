@@ -6,8 +6,8 @@ from lockstep.broker.catalog.members import ClientChannel
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import register as core
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.wanted import check_filters_by
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
-from lockstep.broker.fronts.remoting.refusal import check_filters_by
 from lockstep.broker.messages.filters import compiled
 from lockstep.broker.request_body import CLIENT_ID_LENGTH_MAX, check_name_length, read_body
 from lockstep.broker.sliced_work import Steps

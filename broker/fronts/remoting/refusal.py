@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.refused import Denied, Reason, Refused
 from lockstep.broker.ownership.denial import Denial
 from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.errors import short_text
 from lockstep.store import StoreFull
 
-__all__ = ["REFUSALS", "Refusal", "check_filters_by", "code_of", "refuse_if"]
+__all__ = ["REFUSALS", "Refusal", "code_of", "refuse_if"]
 
 
 class Refusal(Exception):
@@ -29,6 +27,11 @@ _CODES: Final[Mapping[Reason, ResponseCode]] = {
     Reason.NO_GROUP: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     Reason.ILLEGAL_MESSAGE: ResponseCode.MESSAGE_ILLEGAL,
     Reason.OUT_OF_SEQUENCE: ResponseCode.SEND_OUT_OF_SEQUENCE,
+    Reason.NO_SUBSCRIPTION: ResponseCode.SUBSCRIPTION_NOT_EXIST,
+    Reason.OLD_SUBSCRIPTION: ResponseCode.SUBSCRIPTION_NOT_LATEST,
+    Reason.NO_FILTER: ResponseCode.FILTER_DATA_NOT_EXIST,
+    Reason.OLD_FILTER: ResponseCode.FILTER_DATA_NOT_LATEST,
+    Reason.INVALID_FILTER: ResponseCode.SUBSCRIPTION_PARSE_FAILED,
 }
 
 
@@ -39,14 +42,6 @@ def code_of(refused: Refusal | Refused | StoreFull) -> ResponseCode:
     if isinstance(refused, StoreFull):
         return ResponseCode.SYSTEM_ERROR
     return refused.denial.code if isinstance(refused, Denied) else _CODES[refused.reason]
-
-
-def check_filters_by(config: BrokerConfig, expression_type: str | None) -> None:
-    """Raises Refusal unless `property_filter` is on, with RocketMQ's remark, which people search for."""
-    if not config.property_filter:
-        kind = short_text(expression_type).strip("'")
-        remark = f"The broker does not support consumer to filter message by {kind}"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def refuse_if(denial: Denial | None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.pull import sweep_held_pulls, wake_held_pulls
+from lockstep.broker.core.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.frame import FrameDecoder

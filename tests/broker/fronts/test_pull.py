@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.fronts.remoting.pull import sweep_held_pulls
+from lockstep.broker.core.pull import sweep_held_pulls
+from lockstep.broker.fronts.remoting.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.messages.message import decode_messages
-from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, pull_header
+from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, over_the_wire, pull_header
 
 C = ResponseCode
 COMMIT, SUSPEND, TEXT = PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUSPEND, PullSysFlag.SUBSCRIPTION
@@ -206,11 +207,20 @@ def test_an_empty_queue_is_waited_for_too(peer: Peer) -> None:
 def test_a_pull_that_waits_keeps_nothing_of_its_request_but_what_its_reply_needs(peer: Peer) -> None:
     """Thousands may wait for one peer, and each may have come in a frame of 16 MiB."""
     peer.send_many(2)
-    header = pull_header(2, sys_flag=WAITING)
-    assert peer.call(RequestCode.PULL_MESSAGE, header, b"x" * 1000, ext_fields={"more": "y" * 1000}, opaque=7) is None
-    (held,) = peer.broker.messages.hold.sweep(NOW_MS + 60_000, peer.broker.messages.store.max_offset)
-    assert (held.command.body, held.command.ext_fields, held.command.positional) == (b"", None, None)
-    assert (held.command.opaque, held.command.serialize_type) == (7, peer.encoding)
+    asked = RemotingCommand(
+        RequestCode.PULL_MESSAGE,
+        pull_header(2, sys_flag=WAITING),
+        b"x" * 1000,
+        ext_fields={"more": "y" * 1000},
+        opaque=7,
+        serialize_type=peer.encoding,
+    )
+    request = over_the_wire(asked)
+    assert dispatch(BROKER_HANDLERS, peer.broker, peer.connection, request, NOW_MS) is None
+    assert (request.body, request.ext_fields, request.positional) == (b"", None, None)
+    sweep_held_pulls(peer.broker, NOW_MS + 60_000)
+    (reply,) = peer.connection.replies
+    assert (reply.opaque, reply.serialize_type) == (7, peer.encoding)
 
 
 def test_a_pull_that_waits_in_vain_is_answered_by_the_sweep_after_its_time(peer: Peer) -> None:

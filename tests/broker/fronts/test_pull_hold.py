@@ -1,9 +1,9 @@
 """Held pulls: each is woken once, and only by its own event (wire.md 6.4)."""
 
+from lockstep.broker.messages.filters import Wanted
 from lockstep.broker.messages.held_pulls import HeldPull, PullHold
+from lockstep.broker.messages.pull_answers import PullAnswer
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.messages.message import encode_stored_message
 from lockstep.store import Passes, Record
@@ -15,16 +15,13 @@ A, B = tags_code("A"), tags_code("B")
 def pull(
     connection: FakeConnection | None = None, offset: int = 0, tags: str = "*", queue_id: int = 0, wait_ms: int = 15_000
 ) -> HeldPull:
-    return HeldPull(
-        connection or FakeConnection(),
-        RemotingCommand(RequestCode.PULL_MESSAGE),
-        "T",
-        queue_id,
-        offset,
-        32,
-        SubscriptionData.parse("T", tags),
-        NOW_MS + wait_ms,
-    )
+    wanted = Wanted(SubscriptionData.parse("T", tags))
+    peer = connection or FakeConnection()
+    return HeldPull(peer, "G", "T", queue_id, offset, 32, wanted, NOW_MS + wait_ms, never)
+
+
+def never(answer: PullAnswer) -> None:
+    raise AssertionError("the table of held pulls answers none")
 
 
 def no_message(topic: str, queue_id: int, queue_offset: int) -> bytes:
@@ -82,7 +79,8 @@ def test_more_than_a_filter_is_shown_at_once_wakes_it() -> None:
         seen.append(queue_offset)
         return b""
 
-    held = pull(offset=1)._replace(passes=Passes(lambda _: False, entries_max=2))
+    wanted = Wanted(SubscriptionData.parse("T", "*"), Passes(lambda _: False, entries_max=2))
+    held = pull(offset=1)._replace(wanted=wanted)
     hold.park(held)
     for offset in range(3):
         hold.on_arrival("T", 0, offset, 0)
@@ -98,7 +96,8 @@ def test_a_message_with_long_properties_wakes_each_filter() -> None:
     for properties, woken in ((b"a\x01" + b"x" * 100, []), (b"a\x01" + b"x" * 5000, [True])):
         fields = ("T", 0, 0, 0, NOW_MS, bytes(4), 1, NOW_MS, 0, 0, b"body" * 2000, properties, 0)
         stored = encode_stored_message(Record(*fields), b"T", 0, 0, bytes(4), 1)
-        hold, held = PullHold(10), pull()._replace(passes=Passes(lambda _: False, entries_max=9))
+        wanted = Wanted(SubscriptionData.parse("T", "*"), Passes(lambda _: False, entries_max=9))
+        hold, held = PullHold(10), pull()._replace(wanted=wanted)
         hold.park(held)
         hold.on_arrival("T", 0, 0, 0)
         assert [found is held for found in hold.take_arrived(lambda *_, stored=stored: stored)] == woken
@@ -189,7 +188,7 @@ def test_what_was_woken_and_parked_again_is_given_up_with_its_connection() -> No
     assert len(hold) == 1
     for queue_id in range(3):
         hold.on_arrival("T", queue_id, 1, 0)
-    assert [held.connection for held in hold.take_arrived(no_message)] == [stays]
+    assert [held.peer for held in hold.take_arrived(no_message)] == [stays]
     hold.on_closed(gone)
     assert len(hold) == 0
 

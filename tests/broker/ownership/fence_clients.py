@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.fronts.remoting.pull import sweep_held_pulls
+from lockstep.broker.core.pull import sweep_held_pulls
 from lockstep.broker.ownership.denial import Act, Reason
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
