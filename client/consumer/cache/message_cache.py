@@ -70,8 +70,7 @@ class MessageCache:
             return -1
         offset = max(in_hand) + 1
         self.message_count -= len(in_hand)
-        for message in in_hand.values():
-            self.message_bytes -= message.body_bytes
+        self.message_bytes -= sum([message.body_bytes for message in in_hand.values()])
         in_hand.clear()
         if self._below is not None:
             self.freed()

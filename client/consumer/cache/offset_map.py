@@ -33,7 +33,13 @@ class OffsetMap:
     def put(self, messages: Mapping[int, MessageExt]) -> int:
         """Add messages by offset; those at the same offsets are replaced. Returns the number of bytes of the new."""
         by_offset, offsets = self.by_offset, self._offsets
-        new = sorted([offset for offset in messages if offset not in by_offset])
+        in_order = sorted(messages)
+        if messages and in_order == [*messages] and (not offsets or in_order[0] > offsets[-1]):
+            # As pulls bring them.
+            by_offset.update(messages)
+            offsets.extend(in_order)
+            return sum([message.body_bytes for message in messages.values()])
+        new = [offset for offset in in_order if offset not in by_offset]
         below = bool(new and offsets and new[0] <= offsets[-1])
         by_offset.update(messages)
         if below or [*messages] != new:

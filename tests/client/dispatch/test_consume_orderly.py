@@ -6,6 +6,8 @@ from tests.client.dispatch.consume_service import SUSPEND, S, Service, answers
 from tests.client.stage import Stage, on_stage
 from tests.rows import by_row
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 # Automatic commit --------------------------------------------------------------------------------------------
 
 

@@ -4,12 +4,16 @@ import asyncio
 import json
 from typing import Any, cast
 
+import pytest
+
 from lockstep.client import ConsumeOrderlyContext, MessageExt
 from lockstep.order.traces.trace import TraceWriter
 from tests.client.dispatch.consume_service import SUSPEND, S, Service, answers
 from tests.client.messages import message_at
 from tests.client.periods import period
 from tests.client.stage import Stage, on_stage, queue_at
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 # The lock, and the end of ownership --------------------------------------------------------------------------
 
@@ -94,7 +98,7 @@ async def test_a_long_run_lets_others_have_the_loop(stage: Stage) -> None:
 @on_stage
 async def test_a_dropped_queue_stops_and_commits_nothing(stage: Stage) -> None:
     """The running listener may end; its result is ignored."""
-    service = Service(stage, lambda *_: asyncio.sleep(1))
+    service = Service(stage, lambda *_: asyncio.sleep(0.9))
     service.put(0, 1, 2)
     await service.quiet(1500)
     service.queue.life.dropped = True
