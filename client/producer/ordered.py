@@ -54,14 +54,16 @@ class OrderedSender:
             number = sequence.depart_at_once(endpoint)
             if number is not None:
                 ticket = number.ticket
-                send = new_tuple(OneSend, (queue, outgoing, timeout_ms, number, self._new_future()))
+                future = self._new_future()
+                send = new_tuple(OneSend, (queue, outgoing, timeout_ms, number, future))
                 try:
                     self._transmit(sequence, number, endpoint, send)
                 except SendError as error:
                     failure = error
                 else:
                     try:
-                        result = read_send_reply(await send.future, queue, outgoing)
+                        reply = await future
+                        result = reply if type(reply) is SendResult else read_send_reply(reply, queue, outgoing)
                     except asyncio.CancelledError:
                         # The message leaves in its place, but its caller does not wait.
                         sequence.abandon(number)

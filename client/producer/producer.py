@@ -34,6 +34,7 @@ from lockstep.protocol.messages.to_send import Message
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.selector import queue_of_hash
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog, client_log
@@ -232,11 +233,11 @@ class Producer(Lifecycle):
             await self._after_earlier_calls()
         outgoing = parts.requests.outgoing(message, sharding_key)
         key = outgoing.sharding_key
-        timeout_ms = self._timeout_ms(timeout_ms)
+        timeout_ms = self.config.send_timeout_ms if timeout_ms is None else self._timeout_ms(timeout_ms)
         queues = parts.queues.known(outgoing.topic) if key is not None and selector is None and queue is None else None
         if queues is not None:
             # The common case needs no other coroutine.
-            queue = select_by_hash(queues, message, key)
+            queue = queue_of_hash(queues, key)
             sending = parts.ordered.send(queue, outgoing, timeout_ms)
             result = await (sending if parts.trace is None else parts.trace.follow(outgoing, sending))
         else:

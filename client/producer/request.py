@@ -88,6 +88,7 @@ class SendRequests:
         instance_id = f"{names.INSTANCE_ID}\x01{self._tenant.namespace}\x02" if self._tenant else ""
         self._always = f"{instance_id}UNIQ_KEY\x01"
         self._half = f"{names.TRAN_MSG}\x01true\x02{names.PGROUP}\x01{group}\x02"
+        self._body_bytes_max = config.body_bytes_max
         self._compress_over = config.compress_msg_body_over_howmuch or _NEVER
         self._compress_type = config.compress_type
         self._compress_level = config.compress_level
@@ -131,7 +132,8 @@ class SendRequests:
                 code = _SEND_REPLY  # the reply topic of the cluster is in no namespace
             elif self._has_tenant:
                 topic = self._tenant.wrap(topic)
-            self._check(topic, len(body))
+            if topic not in self._checked_topics or not 0 < len(body) <= self._body_bytes_max:
+                self._check(topic, len(body))
             now_ms = self._runtime.now_ms()
             msg_id = self._unique_keys.next(now_ms)
             own = _own_properties(message, sharding_key)
@@ -258,8 +260,11 @@ class SendRequests:
             ConnectionLost: it did not leave.
             SendForbiddenError: a hook forbids it.
         """
+        together = self._together
         if self.hooks.active:
             self._transmit_with_hooks(endpoint, send)
+        elif together is not None and endpoint.together:
+            together.send(endpoint, send)  # as `_leave`, for the common case
         else:
             self._leave(endpoint, send)
 

@@ -281,22 +281,14 @@ class _Link:
         heads, texts = list[tuple[int, ...]](), list[bytes]()
         for queue, outgoing, _, number, _ in waiting:
             generation, sequence = (NO_NUMBERS, 0) if number is None else (number[0], number[1])
-            index = indexes.get((queue, generation))
+            key = queue, generation
+            index = indexes.get(key)
             if index is None:
-                index = indexes[queue, generation] = len(queues)
+                index = indexes[key] = len(queues)
                 queues.append(FrameQueue(outgoing.topic, queue.queue_id, generation))
-            body, properties = outgoing.body, outgoing.properties.encode("utf-8", "replace")
-            heads.append(
-                (
-                    index,
-                    sequence,
-                    outgoing.born_timestamp_ms,
-                    outgoing.flag,
-                    outgoing.sys_flag,
-                    len(body),
-                    len(properties),
-                )
-            )
+            _, _, body, flag, text, _, _, born_ms, _, _, sys_flag, *_ = outgoing
+            properties = text.encode("utf-8", "replace")
+            heads.append((index, sequence, born_ms, flag, sys_flag, len(body), len(properties)))
             texts += (body, properties)
         header = self._together.header._replace(message_count=len(waiting), broker_name=waiting[0].queue.broker_name)
         return RemotingCommand(_SEND_TOGETHER, header, encode_sends(queues, heads, texts))
@@ -341,8 +333,8 @@ class _Frame:
             remark = next(refused) if code else None
             if future.done():
                 continue
-            offset_msg_id = f"{prefix}{commit_log_offset:016X}"
             if code == _SUCCESS:
+                offset_msg_id = f"{prefix}{commit_log_offset:016X}"
                 fields = (SEND_OK, outgoing.msg_id, queue, queue_offset, offset_msg_id)
                 future.set_result(new_tuple(SendResult, fields))
             else:
