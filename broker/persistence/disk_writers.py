@@ -50,7 +50,6 @@ class DiskWriters:
             self._writers.append(lock_writer)
             self.lock_persistence = DiskLockPersistence(kept.lock_file, kept.offsets, lock_writer)
         self._topics = tables.topics
-        self._log = kept.store.log
         self._flush_sync = now.flush_sync
         if now.flush_sync:
             kept.log_synced = lambda then: self.flusher.when_safe(lambda _: then())
@@ -91,28 +90,21 @@ class DiskWriters:
         Not while topics are being written: without its topic a message is not found after a restart. With --flush sync
         its own sync comes first. Groups do not count: a client that has made one makes it again.
         """
-        return self._topics.is_written and not self._flush_sync
-
-    def are_kept(self) -> bool:
-        """Whether all messages that are stored are kept, with their topics."""
-        return self._topics.is_written and self._are_synced()
+        return not self._flush_sync and self._topics.is_written
 
     def when_kept(self, then: OnWritten) -> None:
         """Call `then` when all messages stored so far are kept, or with the reason why they are not."""
         if not self._topics.is_written:
             self.topics.when_written(partial(self._with_topics, then))
-        elif not self._are_synced():
+        elif self._flush_sync:
             # The round begins at the end of the read, for all of its messages.
             self.flusher.when_safe(then)
         else:
             then("")
 
     def _with_topics(self, then: OnWritten, reason: str) -> None:
-        if reason or self._are_synced():
+        if reason or not self._flush_sync:
             then(reason)
         else:
             self.flusher.when_safe(then)
             self.flusher.check()
-
-    def _are_synced(self) -> bool:
-        return not self._flush_sync or self._log.synced_offset == self._log.max_offset

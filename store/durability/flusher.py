@@ -116,11 +116,15 @@ class StoreFlusher:
 
     def when_safe(self, then: OnSafe) -> None:
         """Call `then` once everything stored so far is on the disk, or with the reason why it is not."""
+        log = self._store.log
+        # The end of the log now: what is appended later is no matter of this caller.
+        log_end = log.max_offset
         if self._readback_failed:
             then(self._store.refusal)  # no round will come
+        elif log.synced_offset == log_end:
+            then("")
         else:
-            # The end of the log now: what is appended later is no matter of this caller.
-            self._waiting.append((self._store.log.max_offset, then))
+            self._waiting.append((log_end, then))
 
     def check(self) -> None:
         """Begin a round if there is something to sync and none is running. Call it after each append."""

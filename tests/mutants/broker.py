@@ -57,7 +57,7 @@ BROKER: Final = (
     Protection(
         "kept-with-new-topic",
         "A message is acknowledged when its new topic is on the disk, and it is not.",
-        edited(DISK_WRITERS, "DiskWriters._with_topics", "self._are_synced()", "True"),
+        edited(DISK_WRITERS, "DiskWriters._with_topics", "not self._flush_sync", "True"),
         WRITTEN,
     ),
     Protection(

@@ -33,7 +33,7 @@ KEPT: Final = (
     Protection(
         "kept-before-answer",
         "A message is acknowledged before it is on the disk.",
-        edited(DISK_WRITERS, "DiskWriters.are_kept", "self._are_synced()", "True"),
+        edited(DISK_WRITERS, "DiskWriters.keep_at_once", "not self._flush_sync", "True"),
         ("tests/broker/fronts/test_unsafe_answers.py",),
     ),
     Protection(

@@ -62,9 +62,15 @@ class Answers:
         if not isinstance(answer, After):
             return answer
         reply, what = answer
-        if self._leaves_now(what):
+        writers = self._writers
+        if what is _LOG:
+            if writers is None or writers.keep_at_once():
+                return reply
+            writers.when_kept(partial(_leave, self._broker, connection, command, reply))
+        elif self._leaves_now(what):
             return reply
-        self._wait(what, partial(self._leave, connection, command, reply))
+        else:
+            self._wait(what, partial(_leave, self._broker, connection, command, reply))
         return None
 
     def stored_leave_now(self) -> bool:
@@ -72,8 +78,6 @@ class Answers:
         return self._writers is None or self._writers.keep_at_once()
 
     def _leaves_now(self, what: What | Begun) -> bool:
-        if what is _LOG:
-            return self._writers is None or self._writers.are_kept()
         if isinstance(what, Begun):
             return self._broker.ownership.is_durable
         return self._writers is None and (what is not What.ROUTES or self._broker.catalog.topics_registered is None)
@@ -84,8 +88,6 @@ class Answers:
             self._broker.ownership.when_durable(*what, leave)
         elif writers is None:
             self._registered("", leave)
-        elif what is _LOG:
-            writers.when_kept(leave)
         elif what is What.GROUPS:
             writers.groups.when_written(leave)
         elif what is What.TOPICS:
@@ -101,8 +103,11 @@ class Answers:
         else:
             registered(partial(leave, ""))
 
-    def _leave(self, connection: Connection, command: RemotingCommand, reply: RemotingCommand, reason: str) -> None:
-        if reason:
-            reply = _WHEN_FAILED.get(command.code, _as_error)(self._broker, command, reply, reason)
-        if not command.is_one_way:
-            connection.reply(reply)
+
+def _leave(
+    broker: Broker, connection: Connection, command: RemotingCommand, reply: RemotingCommand, reason: str
+) -> None:
+    if reason:
+        reply = _WHEN_FAILED.get(command.code, _as_error)(broker, command, reply, reason)
+    if not command.is_one_way:
+        connection.reply(reply)

@@ -158,6 +158,5 @@ def dispatch(
         answer: A | RemotingCommand | None = handler(server, connection, command, now_ms)
     except REFUSALS as refusal:
         answer = command.reply(code_of(refusal), remark=str(refusal))
-    if answer is not None:
-        give_fields(command, answer.reply if isinstance(answer, After) else answer)
-    return answer
+    # Where RocketMQ's reply has fields, an answer that waits has a header.
+    return answer if answer is None or isinstance(answer, After) else give_fields(command, answer)
