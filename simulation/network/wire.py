@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from lockstep.simulation.network.bandwidth import SendQueue
 from lockstep.simulation.options import SimulationOptions
@@ -214,8 +214,8 @@ class Pipe:
         if not segments or sink is None:
             return  # the connection was cut
         segment = segments.popleft()
-        if isinstance(segment, Ending):
-            sink.on_ending(segment)
+        if type(segment) is not bytes:
+            sink.on_ending(cast("Ending", segment))
             return
         if len(segment) > 1 and self._rng.random() < self._split_ratio:
             split = self._draw_split(len(segment))

@@ -1,6 +1,7 @@
 """Heartbeats and membership: codes 34, 35, 38, 46 and our LIST_CONSUMER_GROUPS (wire.md 9)."""
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from lockstep.broker.catalog.members import ClientChannel
 from lockstep.broker.connection import Connection
@@ -9,10 +10,10 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.wanted import check_filters_by
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.messages.filters import compiled
-from lockstep.broker.request_body import CLIENT_ID_LENGTH_MAX, check_name_length, read_body
+from lockstep.broker.request_body import CLIENT_ID_LENGTH_MAX, DIALECT_BYTES_MAX, check_name_length, read_body
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.broker import ConsumerIdList
-from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.heartbeat import ClientConfigBody, HeartbeatData, UnreadHeartbeat
 from lockstep.protocol.bodies.rows import BodySteps, encode_table
 from lockstep.protocol.codes import ResponseCode
@@ -22,19 +23,35 @@ from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHea
 
 __all__ = ["check_client_config", "heartbeat", "list_consumer_groups", "list_consumers", "unregister_client"]
 
+# So many heartbeats are remembered, each of at most so many bytes, which are some ten groups: 4 MB in all.
+_REMEMBERED_MAX: Final = 512
+_BYTES_MAX: Final = 2048
+
 
 def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
     """Answer and notices leave together: a Java client that is notified before the answer pulls from the next broker
     before that broker has its heartbeat.
     """
-    unread = read_body(UnreadHeartbeat, command)
+    if len(command.body) <= _BYTES_MAX:
+        unread, data = _read_short(command.body, command.serialize_type)
+    else:
+        unread, data = read_body(UnreadHeartbeat, command), None
     core.check_size(broker, connection, unread.group_count, unread.subscription_count, now_ms)
-    data = unread.read()
+    if data is None:
+        # A long one only now: to read one with too many groups costs time and memory.
+        data = unread.read()
     _check_names(data)
     channel = ClientChannel(data.client_id, command.language, command.version, now_ms)
     producers = [producer.group_name for producer in data.producer_data_set]
     steps = core.register(broker, connection, channel, data.consumer_data_set, producers)
     return answer_in_steps(broker, connection, command, _success_after(steps, command))
+
+
+@lru_cache(_REMEMBERED_MAX)
+def _read_short(body: bytes, serialize_type: int) -> tuple[UnreadHeartbeat, HeartbeatData]:
+    """A client sends the same body every 30 s. Raises BodyError."""
+    unread = decode_body(UnreadHeartbeat, body, serialize_type, dialect_bytes_max=DIALECT_BYTES_MAX)
+    return unread, unread.read()
 
 
 def _success_after(steps: Steps, command: RemotingCommand) -> AnswerSteps:

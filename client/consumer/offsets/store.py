@@ -16,6 +16,7 @@ from lockstep.protocol.headers.messaging import (
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
 from lockstep.protocol.messages.together import COMMITS_MAX, NO_EPOCH, Commit, encode_commits
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.tuples import new_tuple
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
 
@@ -24,7 +25,6 @@ __all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "Remot
 NO_OFFSET = -1
 _UPDATE_OFFSET: Final = int(RequestCode.UPDATE_CONSUMER_OFFSET)
 _COMMIT_TOGETHER: Final = int(RequestCode.COMMIT_TOGETHER)
-# Half the cost of Commit(...), and each round makes one a queue.
 _Encoded = tuple[CommitTogetherRequestHeader, bytes]
 BeforeSending = Callable[[Mapping[MessageQueue, int]], None]
 
@@ -127,12 +127,13 @@ class RemoteBrokerOffsetStore(OffsetStore):
         A broker without a connection is skipped until the next round.
         """
         sent: dict[MessageQueue, int] = {}
-        endpoints: dict[str, Endpoint | None] = {}
+        offsets, endpoints = self._offsets, dict[str, Endpoint | None]()
         commits: dict[tuple[Endpoint, str], list[Commit]] = {}
         # A broker with ACL refuses a frame as a whole, and one topic must not cost the others their offsets.
         one_topic = self._instance.config.credentials is not None
         for queue in queues:
-            offset, name = self._offsets.get(queue), queue.broker_name
+            topic, name, queue_id = queue
+            offset = offsets.get(queue)
             if offset is None:
                 continue
             if name not in endpoints:
@@ -141,8 +142,8 @@ class RemoteBrokerOffsetStore(OffsetStore):
             endpoint = endpoints[name]
             if endpoint is None:
                 continue
-            of_frame = commits.setdefault((endpoint, queue.topic if one_topic else ""), [])
-            of_frame.append(Commit(queue.topic, queue.queue_id, offset, NO_EPOCH))
+            of_frame = commits.setdefault((endpoint, topic if one_topic else ""), [])
+            of_frame.append(new_tuple(Commit, (topic, queue_id, offset, NO_EPOCH)))
             sent[queue] = offset
         if sent:
             before_sending(sent)

@@ -113,8 +113,7 @@ class LockRequests:
         except asyncio.CancelledError:
             reply.cancel()
             raise
-        timeout = RequestTimeout(endpoint.address, "LOCK_BATCH_MQ", timeout_ms)
-        failure = reply.exception() if reply.done() else timeout
+        failure = reply.exception() if reply.done() else RequestTimeout(endpoint.address, "LOCK_BATCH_MQ", timeout_ms)
         if failure is not None:
             self._log_failure("lock_request_failed", broker_name, failure)
             self._listener.unanswered(queues)

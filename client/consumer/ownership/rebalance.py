@@ -71,6 +71,7 @@ class Rebalance:
         self._left: set[str] = set()  # topics that are not subscribed any more, and whose queues are being given up
         self._refused: dict[MessageQueue, Refused] = {}  # queues of this member that it has no lock of
         self._members_at: dict[str, tuple[str, ...]] = {}  # by broker, in this round
+        self._readable: dict[str, tuple[TopicRouteData, tuple[MessageQueue, ...]]] = {}  # of the last round, by topic
         self._last_answer: tuple[tuple[int, bytes], tuple[str, ...]] = ((-1, b""), ())
         self.explanations = Explanations(member, strategy)
 
@@ -93,6 +94,7 @@ class Rebalance:
             # RocketMQ only forgets such a queue: up to 5 s of offsets are lost, and the lock stays for 60 s.
             await self._remove(queue, process_queue, _NOT_SUBSCRIBED)
         self._refused = {queue: one for queue, one in self._refused.items() if queue.topic in topics}
+        self._readable = {topic: self._readable[topic] for topic in topics if topic in self._readable}
         self.explanations.keep(topics)
 
     def _say_left(self, topics: set[str]) -> None:
@@ -109,7 +111,7 @@ class Rebalance:
 
     async def _rebalance(self, topic: str) -> None:
         route = await self._instance.routes.get(topic)
-        queues = [] if route is None else route.readable_queues(topic)
+        queues = [] if route is None else self._queues_of(route, topic)
         # A retry topic is created with the first heartbeat, and its route comes later (wire.md 10.4).
         if not queues and topic not in self._missing and not is_retry_topic(topic):
             self._missing.add(topic)
@@ -130,6 +132,14 @@ class Rebalance:
         self.explanations.end(topic, mine)
         if changed:
             await self._owner.queues_changed(topic)
+
+    def _queues_of(self, route: TopicRouteData, topic: str) -> list[MessageQueue]:
+        """The readable queues of a route; it is the same object until it changes."""
+        last, queues = self._readable.get(topic, (None, ()))
+        if last is not route:
+            queues = tuple(route.readable_queues(topic))
+            self._readable[topic] = route, queues
+        return [*queues]
 
     async def _share(
         self, strategy: AllocateMessageQueueStrategy, topic: str, route: TopicRouteData, queues: list[MessageQueue]
