@@ -6,9 +6,10 @@ from typing import Final, Protocol
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.peer import Peer
+from lockstep.broker.sliced_work import Wait
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import decode_messages
-from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, AppendResult
+from lockstep.store.base import KEY_QUERY_MESSAGE_COST, KEY_QUERY_STEP_BYTES, AppendResult, StoreFull
 
 __all__ = ["Asked", "Search", "find_sent"]
 
@@ -18,7 +19,7 @@ _ENTRIES: Final = 128  # read together
 # Bytes as which one counts besides its own, so that a step takes a millisecond.
 _MESSAGE_COST: Final = 1024
 
-Search = Generator[None, None, list[AppendResult]]
+Search = Generator[Wait | None, None, list[AppendResult]]
 
 
 class Asked(Protocol):
@@ -52,7 +53,8 @@ def find_sent(broker: Broker, peer: Peer, asked: Asked, now_ms: int) -> Search:
     So an attempt of an older generation that has not arrived yet is refused, and what is not found now is never stored.
 
     Returns:
-        The steps of the search. Their result: where all the messages are, or nothing.
+        The steps of the search. Their result: where all the messages are, or nothing. They raise StoreFull when the
+        messages may not be on the disk.
 
     Raises:
         Refused: The numbers of the repeat are not the next of its sequence.
@@ -65,6 +67,14 @@ def find_sent(broker: Broker, peer: Peer, asked: Asked, now_ms: int) -> Search:
 
 
 def _found(broker: Broker, asked: Asked) -> Search:
+    kept = broker.durable
+    if kept is not None and kept.log_synced is not None:
+        log, log_end = kept.store.log, kept.store.log.max_offset
+        if log.synced_offset < log_end:
+            # What is not on the disk is not in its queue.
+            yield kept.log_synced
+        if log.synced_offset < log_end:
+            raise StoreFull(kept.store.refusal)
     first = yield from _search(broker, asked)
     if first is None:
         return []

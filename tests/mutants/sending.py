@@ -8,7 +8,6 @@ from tests.mutants.protection import Protection
 __all__ = ["SENDING"]
 
 # Modules
-BROKER_FIND_SENT: Final = "lockstep.broker.fronts.remoting.find_sent"
 CORE_FIND_SENT: Final = "lockstep.broker.core.find_sent"
 APPEND: Final = "lockstep.broker.core.append"
 SEND_TOGETHER: Final = "lockstep.broker.core.append_together"
@@ -242,7 +241,7 @@ SENDING: Final = (
     Protection(
         "question-waits-for-disk",
         "A message that waits for the disk is not found, and is stored again.",
-        edited(BROKER_FIND_SENT, "_answer", "kept is not None and kept.log_synced is not None", "False"),
+        edited(CORE_FIND_SENT, "_found", "kept is not None and kept.log_synced is not None", "False"),
         FIND_SENT,
     ),
     Protection(

@@ -10,6 +10,7 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.messaging import FindSentRequestHeader
+from lockstep.store import StoreFull
 
 __all__ = ["find_sent"]
 
@@ -27,15 +28,10 @@ def find_sent(broker: Broker, connection: Connection, command: RemotingCommand, 
 def _answer(
     broker: Broker, command: RemotingCommand, header: FindSentRequestHeader, search: core.Search
 ) -> AnswerSteps:
-    kept = broker.durable
-    if kept is not None and kept.log_synced is not None:
-        store, log_end = kept.store, kept.store.log.max_offset
-        if store.log.synced_offset < log_end:
-            # What is not on the disk is not in its queue.
-            yield kept.log_synced
-        if store.log.synced_offset < log_end:
-            raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, store.refusal)
-    stored = yield from search
+    try:
+        stored = yield from search
+    except StoreFull as why:
+        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, str(why)) from None
     if stored:
         return command.reply(ResponseCode.SUCCESS, batch_response(broker, header.queue_id, stored))
     remark = f"message {header.message_id} is not in queue {header.queue_id} of topic {header.topic!r}"
