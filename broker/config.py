@@ -64,6 +64,9 @@ class BrokerConfig:
     fence_legacy: str = setting("refuse", live=True)  # what is not from the owner, of other clients; or "warn", "off"
     lock_max_live_time_ms: int = setting(60_000, name="rocketmq.broker.rebalance.lockMaxLiveTime")
 
+    pop_window_max: int = 1024  # fenced: messages behind the first that is not consumed, whose keys are looked at
+    pop_grace_ms: int = 3000  # fenced: until others get what a client held whose connection ended
+
     memory_limit_bytes: int = 1024 * MIB
     segment_bytes: int = setting(0, name="mappedFileSizeCommitLog")  # 0: an eighth of the limit, at most 64 MiB
     data_dir: str = setting("", name="storePathRootDir")  # folder of the store; empty: in memory only

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.pop import forsake
 from lockstep.broker.core.pull import sweep_held_pulls, wake_held_pulls
+from lockstep.broker.core.revive import run_pops, save_checkpoints
 from lockstep.broker.core.transaction import check_transactions
 from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
@@ -212,6 +214,7 @@ class BrokerServer:
         self._registration.start()
         self._due_timers = (
             DueTimer(self._runtime, broker.messages.delays, partial(self._deliver_delayed, broker)),
+            DueTimer(self._runtime, broker.messages.pops, partial(self._run_pops, broker)),
             DueTimer(self._runtime, broker.messages.halves, partial(self._check_transactions, broker)),
         )
         ends = broker.ownership.end_due
@@ -220,6 +223,8 @@ class BrokerServer:
             due_timer.check()
         self._stop_wake_watch = self._runtime.on_wake(self._on_wake)
         self._every(config.scan_interval_ms, "scan clients", broker.scan)
+        if broker.durable is not None:
+            self._every(config.scan_interval_ms, "save checkpoints", partial(save_checkpoints, broker))
         self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
         if self.name_server is not None:
@@ -382,6 +387,7 @@ class BrokerServer:
 
     def _on_broker_connection_closed(self, broker: Broker, endpoint: Endpoint) -> None:
         # First the members leave their groups, then the lock delay of the connection's locks begins.
+        forsake(broker, endpoint, self._runtime.now_ms())
         broker.on_closed(endpoint)
         broker.ownership.connection_ended(endpoint, self._runtime.now_ms())
         self._check_due_timers()
@@ -420,6 +426,8 @@ class BrokerServer:
     def _after_read(self, broker: Broker) -> None:
         if broker.messages.hold.has_arrivals:
             wake_held_pulls(broker, self._runtime.now_ms())
+        if broker.messages.pops.held.has_woken:
+            run_pops(broker, self._runtime.now_ms())
         self._check_due_timers()
         if self._writers is not None:
             self._writers.flusher.after_read()
@@ -432,11 +440,17 @@ class BrokerServer:
         broker.messages.deliver_delayed(now_ms)
         self._after_timer(broker, now_ms)
 
+    def _run_pops(self, broker: Broker, now_ms: int) -> None:
+        run_pops(broker, now_ms)
+        self._after_timer(broker, now_ms)
+
     def _check_transactions(self, broker: Broker, now_ms: int) -> None:
         check_transactions(broker, now_ms)
         self._after_timer(broker, now_ms)
 
     def _after_timer(self, broker: Broker, now_ms: int) -> None:
         wake_held_pulls(broker, now_ms)
+        if broker.messages.pops.held.has_woken:
+            run_pops(broker, now_ms)
         if self._writers is not None:
             self._writers.flusher.check()

@@ -17,6 +17,7 @@ __all__ = [
     "TOPIC_LENGTH_MAX",
     "LanguageCode",
     "Permission",
+    "PopResponseCode",
     "PullSysFlag",
     "RemotingFlag",
     "RequestCode",
@@ -196,6 +197,14 @@ class RequestCode(IntEnum):
     GET_TOPIC_CONFIG = 351
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361
+    # POP (wire.md 18).
+    POP_MESSAGE = 200050
+    ACK_MESSAGE = 200051
+    PEEK_MESSAGE = 200052
+    CHANGE_MESSAGE_INVISIBLETIME = 200053
+    NOTIFICATION = 200054
+    POLLING_INFO = 200055
+    BATCH_ACK_MESSAGE = 200151
     # Lockstep extensions, sent only to a peer that agreed (docs/architecture.md).
     LIST_LOCKS = 30001
     LIST_CONSUMER_GROUPS = 30002
@@ -233,6 +242,7 @@ class ResponseCode(IntEnum):
     SUBSCRIPTION_GROUP_NOT_EXIST = 26
     FILTER_DATA_NOT_EXIST = 27
     FILTER_DATA_NOT_LATEST = 28
+    INVALID_PARAMETER = 29
     NO_BUYER_ID = 204
     NOT_IN_CURRENT_UNIT = 205
     CONSUMER_NOT_ONLINE = 206
@@ -248,6 +258,13 @@ class ResponseCode(IntEnum):
     FENCED = 30011  # another client has the queue, or had it since
     NOT_HELD = 30012  # no client has the queue
     STALE = 30013  # the same client has a newer epoch of the queue
+
+
+class PopResponseCode(IntEnum):
+    """Codes of POP that ACL's changes have too."""
+
+    POLLING_FULL = 209  # too many calls wait
+    POLLING_TIMEOUT = 210  # no message came
 
 
 _REQUEST_NAMES = {int(code): code.name for code in RequestCode}

@@ -15,6 +15,7 @@ __all__ = [
     "HALF_TOPIC",
     "OFFSET_MOVED_EVENT",
     "OP_HALF_TOPIC",
+    "POP_JOURNAL_TOPIC",
     "RESERVED_TOPICS",
     "RETRY_PREFIX",
     "SCHEDULE_TOPIC",
@@ -27,6 +28,7 @@ __all__ = [
     "dead_letter_topic",
     "is_retry_topic",
     "is_system_topic",
+    "pop_retry_topic",
     "reply_topic",
     "retry_topic",
 ]
@@ -39,6 +41,7 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"  # where delayed messages wait
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"  # half messages wait here for commit or rollback
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # marks the half messages that were committed or rolled back
+POP_JOURNAL_TOPIC: Final = "rmq_sys_LOCKSTEP_POPS"  # deliveries of fenced groups in order; no topic of the table
 TRANSACTION_GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP_LENGTH_MAX: Final = 255
 
@@ -105,6 +108,11 @@ def check_group(group: str) -> None:
 
 def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
+
+
+def pop_retry_topic(group: str, topic: str) -> str:
+    """Where messages of a topic wait that a group without order popped and did not acknowledge (wire.md 18.5)."""
+    return f"{RETRY_PREFIX}{group}_{topic}"
 
 
 def dead_letter_topic(group: str) -> str:

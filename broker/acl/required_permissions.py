@@ -12,6 +12,7 @@ from lockstep.broker.acl.permissions import ANY, PUB, SUB
 from lockstep.broker.request_body import read_body
 from lockstep.protocol.bodies.heartbeat import UnreadHeartbeat
 from lockstep.protocol.bodies.locks import LockBatchBody
+from lockstep.protocol.bodies.pop import BatchAckBody
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS
@@ -190,6 +191,12 @@ def _commits(request: CheckedRequest) -> _Found:
         yield topic, SUB
 
 
+def _acks(request: CheckedRequest) -> _Found:
+    for one in read_body(BatchAckBody, request.command).acks:
+        yield retry_topic(one.consumer_group), SUB
+        yield one.topic, SUB
+
+
 def _stored(field: str, permission: int) -> RequiredPermission:
     def find(request: CheckedRequest) -> _Found:
         offset = _number(request.texts.get(field))
@@ -213,6 +220,7 @@ _QUEUE_READ: Final = _all_of(_topic("topic", ANY))
 _SENDS: Final = _all_of(RequiredPermission("PUB on each topic of the body", _sends))
 _LOCKS: Final = _all_of(RequiredPermission("SUB on the group and on each topic of the body", _locks))
 _PULL: Final = _all_of(_topic("topic", SUB), _group("consumerGroup"))
+_ACKS: Final = _all_of(RequiredPermission("SUB on the group and on the topic of each acknowledgement", _acks))
 _OF_GROUP: Final = _all_of(_group("consumerGroup"))
 _UNREGISTER: Final = _all_of(_group("consumerGroup"))
 _OFFSETS: Final = _all_of(_group("consumerGroup"), _topic("topic", SUB))
@@ -236,6 +244,18 @@ REQUIRED_PERMISSIONS: Final[Mapping[int, tuple[Requirement, Requirement]]] = {
     _R.SEND_REPLY_MESSAGE_V2: _REPLY_V2,
     _R.PULL_MESSAGE: (_PULL, _PULL),
     _R.LITE_PULL_MESSAGE: (_PULL, _PULL),
+    **dict.fromkeys(
+        (
+            _R.POP_MESSAGE,
+            _R.ACK_MESSAGE,
+            _R.PEEK_MESSAGE,
+            _R.CHANGE_MESSAGE_INVISIBLETIME,
+            _R.NOTIFICATION,
+            _R.POLLING_INFO,
+        ),
+        (_PULL, _PULL),
+    ),
+    _R.BATCH_ACK_MESSAGE: (_ACKS, _ACKS),
     _R.CONSUMER_SEND_MSG_BACK: (_all_of(_group("group")), _all_of(_group("group"), _stored("offset", SUB))),
     _R.END_TRANSACTION: (_SIGNED, _all_of(_stored("commitLogOffset", PUB))),
     _R.QUERY_MESSAGE: (_all_of(_topic("topic", SUB)), _all_of(_topic("topic", SUB))),

@@ -241,6 +241,9 @@ class TopicConfigManager:
     def ensure_retry_topic(self, consumer_group: str, queue_nums: int, now_ms: int) -> TopicConfig:
         return self._ensure(retry_topic(consumer_group), queue_nums, now_ms)
 
+    def ensure_pop_retry_topic(self, topic: str, now_ms: int) -> TopicConfig:
+        return self._ensure(topic, 1, now_ms)
+
     def ensure_system_topic(self, topic: str, now_ms: int) -> TopicConfig:
         """Create a topic of RocketMQ at its first use."""
         return self._ensure(topic, 1, now_ms)

@@ -110,6 +110,7 @@ class Broker:
             self.messages.delays,
             self.messages.halves,
             self.messages.hold,
+            self.messages.pops,
             self.ownership.kept_table,
         )
         kept = DurableStore(self.config, self.messages.store, tables, on_progress)
@@ -183,6 +184,7 @@ class Broker:
         self.messages.hold.on_closed(connection)
         self.ownership.on_closed(connection)
         self.messages.refused_pulls.on_closed(connection)
+        self.messages.pops.held.on_closed(connection)
         # After its heartbeats that are still in work: they would make the client a member again.
         self.work.start(connection, self._leave(connection))
 
@@ -255,6 +257,7 @@ class Broker:
             self.on_closed(connection)
         self.ownership.expire(now_ms)
         self.messages.send_sequences.expire(now_ms)
+        self.messages.pops.fifo.expire(now_ms)
         self.messages.filters.expire(self.members.consumers.groups, now_ms)
 
     def on_trim(self, topic: str, queue_id: int, min_before: int, min_now: int) -> None:

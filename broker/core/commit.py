@@ -40,6 +40,8 @@ def commit(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: int
     if denial is not None:
         return denial
     broker.catalog.offsets.commit(claim.consumer_group, claim.topic, claim.queue_id, offset)
+    if broker.messages.pops.in_use:
+        broker.messages.pops.reset(claim.topic, claim.consumer_group, claim.queue_id)
     if offset < before:
         broker.log.warning(
             "offset_committed_backwards",
@@ -61,6 +63,7 @@ def set_offset(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms:
     if not broker.ownership.reset(group, topic, {queue_id: offset}, now_ms):
         return commit(broker, peer, claim, offset, now_ms)
     broker.catalog.offsets.commit(group, topic, queue_id, offset)
+    broker.messages.pops.reset(topic, group, queue_id)
     return None
 
 

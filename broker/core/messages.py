@@ -11,6 +11,7 @@ from lockstep.broker.messages.delays.service import DelayService
 from lockstep.broker.messages.dropped_messages import DroppedMessages
 from lockstep.broker.messages.filters import ConsumerFilterManager
 from lockstep.broker.messages.held_pulls import PullHold
+from lockstep.broker.messages.pop.pops import Pops
 from lockstep.broker.messages.refused_pulls import RefusedPulls
 from lockstep.broker.messages.send_sequences import SendSequences
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
@@ -39,6 +40,7 @@ class Messages:
         halves: Messages of transactions that are not decided.
         dropped: Messages that the store dropped before they were consumed.
         on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
+        pops: Deliveries that are under way, of groups that pop.
         plain_sends: How many sends were handled from their bytes, taken; and how many reads that began with a send went
             the usual way, refused: it is not plain, not whole yet, or may not be stored now.
         message_id_prefix: An offset message id without its last 16 hex digits, the commit log offset.
@@ -77,6 +79,8 @@ class Messages:
         why = "retention" if config.data_dir else "memory limit"
         self.dropped = DroppedMessages(catalog.offsets, self.delays, work, log, why)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
+        self.pops = Pops(config)
+        self._waiting_groups = self.pops.held.groups
         self.message_id_prefix = ""
         self.plain_sends = {"taken": 0, "refused": 0}
         self.set_port(config.port)
@@ -91,6 +95,8 @@ class Messages:
         """Store one message and notify held pulls. Raises StoreFull."""
         stored = self.store.append(record)
         self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
+        if record.topic in self._waiting_groups:
+            self.pops.held.on_stored(record.topic)
         return stored
 
     def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
@@ -99,6 +105,8 @@ class Messages:
         on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):
             on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
+            if record.topic in self._waiting_groups:
+                self.pops.held.on_stored(record.topic)
         return stored
 
     def put_encoded(self, sends: PlainSends, now_ms: int) -> bool:
@@ -106,6 +114,7 @@ class Messages:
         if not self.store.append_encoded(sends.log, sends.queues, now_ms):
             return False
         for topic, queue_id, first_offset, entries in sends.queues:
+            self.pops.held.on_stored(topic)
             if self.hold.waits_for(topic, queue_id):
                 for queue_offset, (_, _, code) in enumerate(ENTRY.iter_unpack(entries), first_offset):
                     self.on_stored(topic, queue_id, queue_offset, code)

@@ -15,12 +15,14 @@ class Reason(Enum):
     NO_TOPIC = auto()
     NO_GROUP = auto()
     ILLEGAL_MESSAGE = auto()
-    OUT_OF_SEQUENCE = auto()  # a numbered send that would overtake another
     NO_SUBSCRIPTION = auto()  # the group is not here, or does not subscribe to the topic
     OLD_SUBSCRIPTION = auto()  # the heartbeat with the reader's subscription is still on its way
     NO_FILTER = auto()  # the expression of the group's subscription is invalid
     OLD_FILTER = auto()  # as OLD_SUBSCRIPTION
     INVALID_FILTER = auto()  # the expression that came with the request
+    NO_MESSAGE = auto()  # at the offset that is named
+    INVALID_PARAMETER = auto()  # of a pop
+    OUT_OF_SEQUENCE = auto()  # a numbered send that would overtake another
     NOT_OWNER = auto()  # another client has the queue, or the period of ownership is over: `Denied` says more
 
 

@@ -10,6 +10,7 @@ from lockstep.broker.peer import Peer
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.names import pop_retry_topic
 from lockstep.store.base import TakenTopic
 
 __all__ = ["delete_topic", "put_topic"]
@@ -51,6 +52,7 @@ def delete_topic(broker: Broker, peer: Peer, topic: str, now_ms: int) -> None:
         raise Refused(Reason.INVALID, str(error)) from None
     if not broker.catalog.topics.delete(topic, now_ms):
         return
+    broker.messages.pops.forget(lambda of_topic, group: of_topic in (topic, pop_retry_topic(group, topic)))
     taken = broker.messages.store.take_topic(topic)
     steps = _free(broker, topic, taken, broker.stats.forget_topic(topic))
     if broker.catalog.offsets.groups_of(topic):

@@ -10,6 +10,7 @@ from lockstep.broker.catalog.offsets import NO_OFFSET, ConsumerOffsetManager
 from lockstep.broker.catalog.topics import TopicConfigManager
 from lockstep.broker.messages.delays.service import DelayService
 from lockstep.broker.messages.held_pulls import PullHold
+from lockstep.broker.messages.pop.pops import Pops
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
 from lockstep.broker.ownership.port import KeptLocks
 from lockstep.broker.persistence.config_writer import ChangingTable, Writing
@@ -25,6 +26,7 @@ from lockstep.protocol.bodies.config import (
     TopicBegin,
     stored_topic,
 )
+from lockstep.protocol.bodies.order_info import OrderInfoTable
 from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError
@@ -39,6 +41,7 @@ TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = "consumerOffset.json"
 DELAYS: Final = "delayOffset.json"
+DELIVERIES: Final = "consumerOrderInfo.json"
 LOCK_OFFSETS: Final = "lockOffsets.json"
 # A start may have to read so much of the log behind the table's log offset.
 _UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -53,6 +56,7 @@ class BrokerTables(NamedTuple):
     delays: DelayService
     halves: HalfMessages
     hold: PullHold
+    pops: Pops
     locks: KeptLocks | None = None
 
 
@@ -63,6 +67,7 @@ class ConfigFiles:
 
     Attributes:
         topics_are_newest: The newest file of topics was read: not a backup, and not none.
+        deliveries_log_offset: The end of the log when deliveries in order were saved; 0 without a file.
         delays_log_offset: The end of the log when the offsets of delayed messages were saved; None if unknown.
     """
 
@@ -76,6 +81,7 @@ class ConfigFiles:
         self.lock_epoch = 0
         # Without a file: every delivery is found in the log.
         self.delays_log_offset: int | None = 0
+        self.deliveries_log_offset = 0
         self._log = store.events
         self._data_dir = store.data_dir
         self._written: dict[str, bytes] = {}
@@ -87,7 +93,7 @@ class ConfigFiles:
 
     # Reading -------------------------------------------------------------------------------------------------
 
-    def load(self, offset_entries_max: int) -> None:
+    def load(self, offset_entries_max: int, now_ms: int) -> None:
         """Restore the tables. Raises OSError."""
         tables = self._tables
         topics = self._read(TOPICS, StoredTopics)
@@ -103,6 +109,10 @@ class ConfigFiles:
         if delays is not None:
             tables.delays.restore(delays.offset_table)
             self.delays_log_offset = delays.log_offset
+        deliveries = self._read(DELIVERIES, OrderInfoTable)
+        if deliveries is not None:
+            tables.pops.restore(deliveries.table, now_ms)
+            self.deliveries_log_offset = deliveries.log_offset or 0
         if tables.locks is not None:
             lock_offsets = self._read(LOCK_OFFSETS, LockOffsets)
             self.lock_epoch = lock_offsets.epoch if lock_offsets is not None else 0
@@ -168,7 +178,15 @@ class ConfigFiles:
             # Else the older place stays, and the file too.
             self._offset_copies, self._offsets_at = tables.offsets.copy_count, self._store.max_commit_log_offset
         writing = partial(self._write_offsets, offsets, self._offsets_at, lock_epoch)
-        return [writing, partial(self._write, DELAYS, self._delay_offsets())]
+        return [writing, partial(self._write, DELAYS, self._delay_offsets()), *self._deliveries()]
+
+    def _deliveries(self) -> list[Writing]:
+        """Nothing for a broker of which no group pops."""
+        pops = self._tables.pops
+        if not pops.fifo and DELIVERIES not in self._written:
+            return []
+        log_offset = self._store.max_commit_log_offset if pops.journals else None
+        return [partial(self._write, DELIVERIES, OrderInfoTable(pops.fifo.saved(), log_offset))]
 
     def _write_offsets(
         self, offsets: Mapping[tuple[str, str], Mapping[int, int]], log_offset: int, lock_epoch: int | None

@@ -1,12 +1,15 @@
 """Opens a broker's folder: recovers messages and tables, and resumes from them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delay_levels import parse_delay_levels
 from lockstep.broker.messages.delays.recovery import count_delivered
+from lockstep.broker.messages.pop.journal import replay_journal
+from lockstep.broker.messages.pop.revive_log import REVIVE_GROUP, read_revive_log, revive_topic
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
 from lockstep.broker.messages.transactions.recovery import mark_of, open_halves, undecided_queues, unmarked
 from lockstep.broker.ownership.port import KeptLocks
@@ -21,6 +24,7 @@ from lockstep.protocol.messages.properties import decode_properties
 from lockstep.protocol.names import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
+    POP_JOURNAL_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     TRANSACTION_GIVEN_UP_TOPIC,
@@ -42,7 +46,10 @@ __all__ = ["BrokerTables", "DurableStore", "FileStore", "new_file_store"]
 
 _TAGS = names.TAGS.encode()
 
-_MADE_WHEN_NEEDED: Final = frozenset({HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC})
+_MADE_WHEN_NEEDED: Final = frozenset({HALF_TOPIC, OP_HALF_TOPIC, POP_JOURNAL_TOPIC, TRANSACTION_GIVEN_UP_TOPIC})
+_REVIVE: Final = revive_topic("")
+# Of these the table has none: nobody reads them from outside.
+_INNER: Final = frozenset({OP_HALF_TOPIC, POP_JOURNAL_TOPIC})
 
 
 def new_file_store(
@@ -120,7 +127,7 @@ class DurableStore:
 
     def _open(self, now_ms: int) -> None:
         tables, store = self._broker_tables, self.store
-        self.tables.load(self._config.offset_entries_max)
+        self.tables.load(self._config.offset_entries_max, now_ms)
         if delete_left_queues(store.storage, self.data_dir.folder, self._log):
             self._log.info("deleted_topic_files_removed", folder=self.data_dir.folder)
         kept_locks = self.lock_file.read() if self.lock_file is not None else None
@@ -150,6 +157,14 @@ class DurableStore:
         half_committed = self._mark_last_commit(now_ms) if self.data_dir.crashed else None
         for half in open_halves(store, half_committed):
             tables.halves.began(half)
+        replayed = replay_journal(store, tables.pops, self.tables.deliveries_log_offset, now_ms)
+        if replayed:
+            self._log.info("pop_deliveries_replayed", count=replayed)
+        topic = revive_topic(self._config.cluster)
+        begin_of = partial(tables.offsets.query, REVIVE_GROUP, topic)
+        left_open = read_revive_log(store, tables.pops.checkpoints, topic, begin_of)
+        if left_open:
+            self._log.info("pop_checkpoints_read", count=left_open)
         self.tables.write_now()
         if self.lock_file is not None and tables.locks is not None:
             self._restore_locks(self.lock_file, tables.locks, kept_locks, now_ms)
@@ -198,13 +213,18 @@ class DurableStore:
             # Its recovery does not ask whether a topic exists.
             for topic, _ in queue_folders(self.store.storage, self.data_dir.folder):
                 begins.setdefault(topic, 0)
-        return {**begins, **dict.fromkeys(_MADE_WHEN_NEEDED, 0)}  # these are never deleted
+        return {
+            **begins,
+            **dict.fromkeys((*_MADE_WHEN_NEEDED, revive_topic(self._config.cluster)), 0),
+        }  # these are never deleted
 
     def _drop_deleted(self) -> None:
         """Delete queues of topics that were deleted, so that a new topic does not begin with their messages."""
         topics = self._broker_tables.topics
-        found = dict.fromkeys(topic for topic, _ in self.store.queues if topic not in _MADE_WHEN_NEEDED)
-        for topic in [topic for topic in found if topics.get(topic) is None]:
+        found = dict.fromkeys(
+            topic for topic, _ in self.store.queues if topic not in _MADE_WHEN_NEEDED and not topic.startswith(_REVIVE)
+        )
+        for topic in [topic for topic in found if topics.get(topic) is None and not topic.startswith(_REVIVE)]:
             self.store.drop_topic(topic)
             self._log.info("deleted_topic_queues_removed", topic=topic)
 
@@ -218,7 +238,7 @@ class DurableStore:
         waiting = tables.delays.waiting_queues() | undecided_queues(self.store)
         counts: dict[str, int] = {}
         for topic, queue_id in [*self.store.queues, *filter(_is_lawful, sorted(waiting))]:
-            if topics.get(topic) is None and topic != OP_HALF_TOPIC:
+            if topics.get(topic) is None and topic not in _INNER and not topic.startswith(_REVIVE):
                 counts[topic] = max(counts.get(topic, 0), min(queue_id + 1, QUEUE_NUMS_MAX))
         if counts:
             found = [TopicConfig(topic, count, count) for topic, count in counts.items()]
@@ -239,6 +259,7 @@ class DurableStore:
     def _on_arrived(self, arrived: Arrived) -> None:
         topic, queue_id, queue_offset, _, _, code = arrived
         self._broker_tables.hold.on_arrival(topic, queue_id, queue_offset, code)
+        self._broker_tables.pops.held.on_stored(topic)
         if topic == SCHEDULE_TOPIC:
             self._broker_tables.delays.waits(code)
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.acl import ACL_REQUEST_HEADERS, ACL_RESPONSE_HEADERS
 from lockstep.protocol.headers.admin import ADMIN_REQUEST_HEADERS, ADMIN_RESPONSE_HEADERS
+from lockstep.protocol.headers.pop import POP_REQUEST_HEADERS, POP_RESPONSE_HEADERS
 from lockstep.protocol.headers.spec import Int32, rename_on_wire, stand_in
 from lockstep.protocol.headers.together import TOGETHER_REQUEST_HEADERS, TOGETHER_RESPONSE_HEADERS
 
@@ -377,6 +378,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.GET_RECOVERED_OFFSET: QueueRequestHeader,
     **ADMIN_REQUEST_HEADERS,
     **ACL_REQUEST_HEADERS,
+    **POP_REQUEST_HEADERS,
     **TOGETHER_REQUEST_HEADERS,
 }
 RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
@@ -397,5 +399,6 @@ RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.GET_RECOVERED_OFFSET: OffsetResponseHeader,
     **ADMIN_RESPONSE_HEADERS,
     **ACL_RESPONSE_HEADERS,
+    **POP_RESPONSE_HEADERS,
     **TOGETHER_RESPONSE_HEADERS,
 }

@@ -13,6 +13,7 @@ __all__ = [
     "CLUSTER",
     "CORRELATION_ID",
     "DELAY",
+    "FIRST_POP_TIME",
     "INSTANCE_ID",
     "KEYS",
     "MAX_OFFSET",
@@ -20,9 +21,11 @@ __all__ = [
     "MIN_OFFSET",
     "MSG_TYPE",
     "NAME_END",
+    "ORIGIN_GROUP",
     "ORIGIN_MESSAGE_ID",
     "PAIR_END",
     "PGROUP",
+    "POP_CK",
     "PUSH_REPLY_TIME",
     "REAL_QID",
     "REAL_TOPIC",
@@ -75,6 +78,9 @@ INSTANCE_ID: Final = "INSTANCE_ID"  # the namespace
 MSG_TYPE: Final = "MSG_TYPE"
 CORRELATION_ID: Final = "CORRELATION_ID"
 TTL: Final = "TTL"
+FIRST_POP_TIME: Final = "1ST_POP_TIME"
+ORIGIN_GROUP: Final = "ORIGIN_GROUP"
+POP_CK: Final = "POP_CK"  # the receipt, in a message that a group without order gets again
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
 # A message with one of these is delivered later, if the broker knows it: the last three are RocketMQ 5's (wire.md 13).

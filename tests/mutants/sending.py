@@ -135,10 +135,10 @@ SENDING: Final = (
         edited(
             PRODUCER,
             "Producer.send",
-            "queue = select_by_hash(queues, message, key)",
+            "queue = queue_of_hash(queues, key)",
             (
                 "reachable = [one for one in queues if parts.instance.open_sender(one.broker_name)]\n"
-                "queue = select_by_hash(reachable or queues, message, key)"
+                "queue = queue_of_hash(reachable or queues, key)"
             ),
         ),
         ("tests/client/producer/test_keyed_sends.py",),
@@ -149,9 +149,9 @@ SENDING: Final = (
         edited(
             PRODUCER,
             "Producer.send",
-            "queue = select_by_hash(queues, message, key)",
+            "queue = queue_of_hash(queues, key)",
             (
-                "queue = select_by_hash(queues, message, key)\n"
+                "queue = queue_of_hash(queues, key)\n"
                 "if self._parts.ordered._sequences.get(queue) and self._parts.ordered._sequences[queue]._held:\n"
                 "    queue = queues[(queues.index(queue) + 1) % len(queues)]"
             ),

@@ -8,6 +8,7 @@ from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers import acl as acl_headers
 from lockstep.protocol.headers import admin as admin_headers
 from lockstep.protocol.headers import messaging as headers
+from lockstep.protocol.headers import pop as pop_headers
 from lockstep.protocol.headers import together as together_headers
 from lockstep.protocol.headers.messaging import (
     REQUEST_HEADERS,
@@ -272,6 +273,7 @@ def test_every_header_class_has_a_sound_table(header_class: type[tuple[Any, ...]
         *headers.__all__,
         *admin_headers.__all__,
         *acl_headers.__all__,
+        *pop_headers.__all__,
         *together_headers.__all__,
     }
 

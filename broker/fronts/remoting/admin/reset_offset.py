@@ -54,7 +54,10 @@ def _reset(
     table = yield from _new_offsets(broker, header, exact=command.serialize_type == SerializeType.MSGPACK)
     bodies = _Bodies(table)
     reply_body = yield from bodies.get(command.serialize_type)
-    is_guarded = broker.ownership.are_guarded(header.group, header.topic, range(len(table)), now_ms)
+    # Members that pop keep no offset that they could set.
+    is_guarded = broker.messages.pops.are_popped(header.topic, header.group) or broker.ownership.are_guarded(
+        header.group, header.topic, range(len(table)), now_ms
+    )
     group = broker.members.consumers.groups.get(header.group)
     if group is None and not is_guarded:
         remark = (
@@ -79,6 +82,7 @@ def _reset(
         offsets = {queue.queue_id: offset for queue, offset in table.items()}
         for queue_id, offset in offsets.items():
             broker.catalog.offsets.commit(header.group, header.topic, queue_id, offset)
+            broker.messages.pops.reset(header.topic, header.group, queue_id)
         broker.ownership.reset(header.group, header.topic, offsets, now_ms)
     broker.log.info("offsets_reset", group=header.group, topic=header.topic, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS, body=reply_body, remark=_REMARK)

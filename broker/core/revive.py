@@ -1,0 +1,88 @@
+"""Revive: a message that a group without order popped and did not acknowledge is stored again (docs/wire.md 18.5)."""
+
+from typing import Final
+
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.pop import commit_settled
+from lockstep.broker.messages.delays.service import record_of
+from lockstep.broker.messages.pop.checkpoints import REVIVE_QUEUES, Checkpoint
+from lockstep.broker.messages.pop.reader import StoreReader
+from lockstep.broker.messages.pop.revive_log import REVIVE_GROUP, checkpoint_record, revive_topic
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.names import is_retry_topic, pop_retry_topic
+from lockstep.store import Record, StoreFull
+
+__all__ = ["run_pops", "save_checkpoints"]
+
+_REVIVED_AT_ONCE_MAX: Final = 100  # checkpoints: a few milliseconds of work
+_STORE_FULL_WAIT_MS: Final = 1000
+# As in RocketMQ: most deliveries are acknowledged before that, and cost the log nothing.
+_STAY_IN_MEMORY_MS: Final = 10_000
+
+
+def run_pops(broker: Broker, now_ms: int) -> None:
+    """Called when `pops.next_due_ms` has come: revive checkpoints, and try again calls that wait."""
+    pops = broker.messages.pops
+    for checkpoint in pops.checkpoints.due(now_ms, _REVIVED_AT_ONCE_MAX):
+        try:
+            _revive(broker, checkpoint, now_ms)
+        except StoreFull as why:
+            broker.log.error("pop_revive_failed", reason=str(why))
+            pops.checkpoints.defer(checkpoint, now_ms + _STORE_FULL_WAIT_MS)
+    pops.held.run(now_ms)
+
+
+def save_checkpoints(broker: Broker, now_ms: int) -> None:
+    """Called every 10 s, for a broker with files: older deliveries enter the log, and the groups' offsets go on."""
+    checkpoints, store = broker.messages.pops.checkpoints, broker.messages.store
+    topic, name = revive_topic(broker.config.cluster), broker.config.broker_name
+    try:
+        for one in checkpoints.unsaved(now_ms - _STAY_IN_MEMORY_MS):
+            record = checkpoint_record(store, topic, name, one, now_ms)
+            one.saved_at = broker.messages.put(record).queue_offset
+            commit_settled(broker, one.key.consumer_group, one.key.topic, one.key.queue_id)
+    except StoreFull as why:
+        broker.log.error("pop_checkpoint_failed", reason=str(why))
+    for queue_id in range(REVIVE_QUEUES):
+        first = checkpoints.first_saved(queue_id)
+        end = store.max_offset(topic, queue_id)
+        if end:
+            broker.catalog.offsets.commit(REVIVE_GROUP, topic, queue_id, end if first is None else first)
+
+
+def _revive(broker: Broker, checkpoint: Checkpoint, now_ms: int) -> None:
+    """Raises StoreFull; then what was stored is acknowledged, and the rest is tried again."""
+    key = checkpoint.key
+    reader = StoreReader(broker.messages.store, key.topic, key.queue_id, None)
+    for offset in checkpoint.left:
+        for message in reader.at([offset]):
+            record = _again(broker, checkpoint, message.body, now_ms)
+            # Too long only if another broker stored it: properties that are not UTF-8 grow.
+            if len(record.properties) <= PROPERTIES_BYTES_MAX:
+                broker.messages.put(record)
+        broker.messages.pops.checkpoints.ack(key, offset)
+    broker.log.info(
+        "pop_revived", group=key.consumer_group, topic=key.topic, queue_id=key.queue_id, count=len(checkpoint.offsets)
+    )
+    commit_settled(broker, key.consumer_group, key.topic, key.queue_id)
+
+
+def _again(broker: Broker, checkpoint: Checkpoint, body: bytes, now_ms: int) -> Record:
+    """The message for the group's retry topic, or for its dead letters after its last retry."""
+    key, topics = checkpoint.key, broker.catalog.topics
+    message = decode_messages(body, unzip=False)[0]
+    group = broker.catalog.groups.find(key.consumer_group, now_ms)
+    retries_max = broker.config.retry_max_times if group is None else group.retry_max_times
+    properties = dict(message.properties)
+    properties.setdefault(names.FIRST_POP_TIME, str(key.pop_ms))
+    properties[names.ORIGIN_GROUP] = key.consumer_group
+    if message.reconsume_times >= retries_max:
+        topic = topics.ensure_dead_letter_topic(key.consumer_group, now_ms).topic_name
+        broker.log.info("dead_letter", group=key.consumer_group, topic=topic, reconsume_times=message.reconsume_times)
+    else:
+        retry = key.topic if is_retry_topic(key.topic) else pop_retry_topic(key.consumer_group, key.topic)
+        topic = topics.ensure_pop_retry_topic(retry, now_ms).topic_name
+    record = record_of(message, properties, topic, 0, now_ms)
+    return record._replace(reconsume_times=message.reconsume_times + 1)

@@ -1,0 +1,268 @@
+"""POP over remoting: pop, acknowledge, change the invisible time, peek, wait for messages (docs/wire.md 18)."""
+
+from functools import partial
+from typing import Final, NamedTuple
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core.ack import Delivery, ack, change_invisible
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.pop import Pop, Popped, check_pop, client_name, may_give, peek, pop
+from lockstep.broker.core.refused import Refused
+from lockstep.broker.core.wanted import expressed
+from lockstep.broker.fronts.remoting.after import After, Answer, What
+from lockstep.broker.fronts.remoting.refusal import code_of
+from lockstep.broker.messages.filters import Wanted
+from lockstep.broker.messages.pop.held import HeldCall
+from lockstep.broker.messages.pop.port import Answered
+from lockstep.broker.request_body import read_body
+from lockstep.protocol.bodies.pop import BatchAckBody
+from lockstep.protocol.codes import PopResponseCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.pop import (
+    AckRequestHeader,
+    ChangeInvisibleRequestHeader,
+    ChangeInvisibleResponseHeader,
+    NotificationRequestHeader,
+    NotificationResponseHeader,
+    PeekRequestHeader,
+    PollingInfoRequestHeader,
+    PollingInfoResponseHeader,
+    PopRequestHeader,
+    PopResponseHeader,
+)
+from lockstep.protocol.receipts import Receipt, encode_counts, encode_offsets, encode_starts
+
+__all__ = [
+    "ack_batch",
+    "ack_message",
+    "change_invisible_time",
+    "notification",
+    "peek_message",
+    "polling_info",
+    "pop_message",
+]
+
+_FOUND: Final = "FOUND"
+_NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
+_EVERYTHING: Final = "*"
+_FROM_END: Final = 1
+# On top of its wait time; RocketMQ allows as much.
+_LATE_MS: Final = 500
+_TOPIC_KINDS: Final = ("0", "1", "2")
+# RocketMQ's remark where it sets none.
+_NO_REMARK: Final = "not set any response code"
+
+
+def pop_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer | None:
+    """Answer with messages, or hold the call until there are some or its wait time is over."""
+    header = command.decode_header(PopRequestHeader)
+    deadline_ms = _deadline(header.born_time, header.poll_time, now_ms)
+    if deadline_ms is None:
+        remark = f"the broker[{broker.config.advertised_host}] pop message is timeout too much"
+        return command.reply(PopResponseCode.POLLING_TIMEOUT, remark=remark)
+    check_pop(broker, header, header.max_msg_nums, now_ms)
+    asked = Pop(
+        client_name(broker, connection, header.consumer_group),
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.max_msg_nums,
+        header.invisible_time,
+        header.order or False,
+        header.init_mode == _FROM_END,
+        header.attempt_id,
+        _wanted(broker, header),
+    )
+    popped = pop(broker, connection, asked, now_ms)
+    if popped.spans or header.poll_time <= 0 or command.is_one_way:
+        return After(_popped(command, asked, popped), What.LOG)
+    _forget_fields(command)
+    call = _PopCall(broker, connection, command, asked)
+    held = HeldCall(
+        connection, asked.topic, asked.consumer_group, asked.queue_id, deadline_ms, asked.wanted, call.answer
+    )
+    if broker.messages.pops.held.park(held, now_ms):
+        return None
+    broker.limits.met(*broker.messages.pops.held.limit, now_ms, connection.address)
+    return _reply(command, asked, popped, PopResponseCode.POLLING_FULL, _NOTHING)
+
+
+class _PopCall(NamedTuple):
+    """A pop that waits."""
+
+    broker: Broker
+    connection: Connection
+    command: RemotingCommand
+    asked: Pop
+
+    def answer(self, now_ms: int, is_over: bool) -> bool:
+        try:
+            # The topic, or the right to read it, may have gone since.
+            check_pop(self.broker, self.asked, self.asked.count_max, now_ms)
+            popped = pop(self.broker, self.connection, self.asked, now_ms)
+        except Refused as why:
+            self.connection.reply(self.command.reply(code_of(why), remark=str(why)))
+            return True
+        if popped.spans or is_over:
+            self._leave(_popped(self.command, self.asked, popped))
+            return True
+        return False
+
+    def _leave(self, reply: RemotingCommand) -> None:
+        """After the delivery is on the disk, if the log is synced before answers leave."""
+        durable = self.broker.durable
+        if durable is None or durable.log_synced is None:
+            self.connection.reply(reply)
+        else:
+            durable.log_synced(partial(self.connection.reply, reply))
+
+
+def _popped(command: RemotingCommand, asked: Pop, popped: Popped) -> RemotingCommand:
+    if popped.spans:
+        return _reply(command, asked, popped, ResponseCode.SUCCESS, _FOUND)
+    return _reply(command, asked, popped, PopResponseCode.POLLING_TIMEOUT, _NOTHING)
+
+
+def _reply(command: RemotingCommand, asked: Pop, popped: Popped, code: int, remark: str) -> RemotingCommand:
+    spans = popped.spans
+    header = PopResponseHeader(
+        popped.pop_ms,
+        asked.invisible_ms,
+        popped.revive_queue_id,
+        popped.rest,
+        encode_starts(spans),
+        encode_offsets(spans),
+        encode_counts(spans) if asked.in_order else None,
+    )
+    return command.reply(code, header, popped.body, remark=remark)
+
+
+def _wanted(broker: Broker, header: PopRequestHeader | NotificationRequestHeader) -> Wanted:
+    return expressed(broker, header.topic, header.exp_type if header.exp else None, header.exp or _EVERYTHING)
+
+
+def _deadline(born_ms: int, poll_ms: int, now_ms: int) -> int | None:
+    """When a call has waited for long enough, in epoch ms. None: it was under way for longer than it wants to wait.
+
+    The client's clock may differ: a call that seems to come from the future waits from now on.
+    """
+    if born_ms > 0 and born_ms + max(0, poll_ms) + _LATE_MS < now_ms:
+        return None
+    started_ms = min(born_ms, now_ms) if born_ms > 0 else now_ms
+    return max(now_ms, started_ms + poll_ms)
+
+
+# Looking -----------------------------------------------------------------------------------------------------------
+
+
+def peek_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The next messages; nothing is delivered."""
+    header = command.decode_header(PeekRequestHeader)
+    check_pop(broker, header, header.max_msg_nums, now_ms)
+    body, rest = peek(broker, header, header.max_msg_nums)
+    found, code = (_FOUND, ResponseCode.SUCCESS) if body else (_NOTHING, ResponseCode.PULL_NOT_FOUND)
+    return command.reply(code, PopResponseHeader(0, 0, 0, rest), body, remark=found)
+
+
+def notification(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Answer when a pop may find something, or when the wait time is over."""
+    header = command.decode_header(NotificationRequestHeader)
+    check_pop(broker, header, 0, now_ms)
+    deadline_ms = _deadline(header.born_time, header.poll_time, now_ms)
+    call = _NotificationCall(broker, connection, command, header)
+    if deadline_ms is None or may_give(broker, header, now_ms, in_order=header.order or False):
+        return call.reply(has_message=deadline_ms is not None)
+    if header.poll_time <= 0 or command.is_one_way:
+        return call.reply(has_message=False)
+    _forget_fields(command)
+    held = HeldCall(connection, header.topic, header.consumer_group, header.queue_id, deadline_ms, None, call.answer)
+    if broker.messages.pops.held.park(held, now_ms):
+        return None
+    broker.limits.met(*broker.messages.pops.held.limit, now_ms, connection.address)
+    return command.reply(ResponseCode.SUCCESS, NotificationResponseHeader(False, True))
+
+
+class _NotificationCall(NamedTuple):
+    """A notification that waits."""
+
+    broker: Broker
+    connection: Connection
+    command: RemotingCommand
+    header: NotificationRequestHeader
+
+    def answer(self, now_ms: int, is_over: bool) -> bool:
+        found = may_give(self.broker, self.header, now_ms, in_order=self.header.order or False)
+        if found or is_over:
+            self.connection.reply(self.reply(has_message=found))
+        return found or is_over
+
+    def reply(self, *, has_message: bool) -> RemotingCommand:
+        return self.command.reply(ResponseCode.SUCCESS, NotificationResponseHeader(has_message))
+
+
+def polling_info(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """How many calls wait for messages of a queue."""
+    header = command.decode_header(PollingInfoRequestHeader)
+    check_pop(broker, header, 0, now_ms)
+    count = broker.messages.pops.held.count_of(header.topic, header.consumer_group, header.queue_id)
+    return command.reply(ResponseCode.SUCCESS, PollingInfoResponseHeader(count))
+
+
+def _forget_fields(command: RemotingCommand) -> None:
+    # A peer chooses the length of these fields, and thousands of calls may wait.
+    command.body, command.ext_fields, command.positional = b"", None, None
+
+
+# Acknowledgements --------------------------------------------------------------------------------------------------
+
+
+def ack_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """A message is consumed. A late acknowledgement is answered with success, too; in fenced mode it is refused."""
+    header = command.decode_header(AckRequestHeader)
+    receipt = Receipt.parse(header.extra_info)._replace(queue_id=header.queue_id, queue_offset=header.offset)
+    return _answered(command, ack(broker, Delivery(header.consumer_group, header.topic, receipt), now_ms))
+
+
+def ack_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Acknowledgements of several deliveries; each as by itself. Those that are refused are ignored, as in RocketMQ."""
+    for batch in read_body(BatchAckBody, command).acks:
+        kind = int(batch.topic_kind) if batch.topic_kind in _TOPIC_KINDS else 0
+        receipt = Receipt(
+            batch.start_offset,
+            batch.pop_ms,
+            batch.invisible_ms,
+            batch.revive_queue_id,
+            kind,
+            broker.config.broker_name,
+            batch.queue_id,
+            0,
+        )
+        for place in batch.places:
+            one = receipt._replace(queue_offset=batch.start_offset + place)
+            try:
+                ack(broker, Delivery(batch.consumer_group, batch.topic, one), now_ms)
+            except Refused as why:
+                broker.log.info("batch_ack_refused", peer=connection.address, reason=str(why))
+    return command.reply(ResponseCode.SUCCESS)
+
+
+def change_invisible_time(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    header = command.decode_header(ChangeInvisibleRequestHeader)
+    receipt = Receipt.parse(header.extra_info)._replace(queue_id=header.queue_id, queue_offset=header.offset)
+    delivery = Delivery(header.consumer_group, header.topic, receipt)
+    answered, changed = change_invisible(broker, delivery, header.invisible_time, now_ms)
+    if answered is Answered.STALE:
+        return _answered(command, answered)
+    response = ChangeInvisibleResponseHeader(changed.pop_ms, changed.invisible_ms, changed.revive_queue_id)
+    return command.reply(ResponseCode.SUCCESS, response, remark=_NO_REMARK)
+
+
+def _answered(command: RemotingCommand, answered: Answered) -> RemotingCommand:
+    if answered is Answered.STALE:
+        remark = "another delivery of the message has begun, so this one has ended"
+        return command.reply(ResponseCode.NO_MESSAGE, remark=remark)
+    return command.reply(ResponseCode.SUCCESS)

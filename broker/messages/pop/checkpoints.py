@@ -1,0 +1,175 @@
+"""Deliveries to groups without order: each has a checkpoint until its messages are acknowledged (docs/wire.md 18.5).
+
+Messages that are not acknowledged when their invisible time ends are stored again, in the group's retry topic. So the
+group's offset goes on at once, and one message holds up no other.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+__all__ = ["REVIVE_QUEUES", "Checkpoint", "CheckpointKey", "Checkpoints"]
+
+# As many as RocketMQ's revive log has.
+REVIVE_QUEUES: Final = 8
+
+
+class CheckpointKey(NamedTuple):
+    """Names a delivery. `topic`: where its messages lie, which may be a retry topic."""
+
+    topic: str
+    consumer_group: str
+    queue_id: int
+    start_offset: int
+    pop_ms: int
+
+
+class Checkpoint:
+    """One delivery of messages of one queue.
+
+    Attributes:
+        offsets: Of its messages, ascending.
+        due_ms: When those that are not acknowledged are stored again.
+        acked: Bit n: the message `offsets[n]` is acknowledged.
+        saved_at: Where the revive log has it: its queue offset there; None: it is in memory alone.
+    """
+
+    __slots__ = ("acked", "due_ms", "invisible_ms", "key", "offsets", "revive_queue_id", "saved_at")
+
+    def __init__(self, key: CheckpointKey, offsets: Sequence[int], invisible_ms: int, revive_queue_id: int) -> None:
+        self.key = key
+        self.offsets = offsets
+        self.invisible_ms = invisible_ms
+        self.revive_queue_id = revive_queue_id
+        self.due_ms = key.pop_ms + invisible_ms
+        self.acked = 0
+        self.saved_at: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.acked == (1 << len(self.offsets)) - 1
+
+    @property
+    def left(self) -> list[int]:
+        """Offsets that are not acknowledged."""
+        return [offset for place, offset in enumerate(self.offsets) if not self.acked >> place & 1]
+
+
+class Checkpoints:
+    """The checkpoints of all groups. `next_due_ms`: epoch ms when the first may have to be revived; None: never."""
+
+    def __init__(self) -> None:
+        self._open: dict[CheckpointKey, Checkpoint] = {}
+        self._starts: dict[tuple[str, str, int], dict[CheckpointKey, None]] = {}
+        self._positions: dict[tuple[str, str, int], int] = {}
+        self._heap: list[tuple[int, CheckpointKey]] = []
+        self._revive_queue_id = -1
+
+    def has(self, topic: str, consumer_group: str) -> bool:
+        """Whether the group had a delivery of the topic."""
+        return any(queue[:2] == (topic, consumer_group) for queue in self._positions)
+
+    def next_revive_queue(self) -> int:
+        """The queue of the revive log for the next delivery: each in its turn."""
+        self._revive_queue_id = (self._revive_queue_id + 1) % REVIVE_QUEUES
+        return self._revive_queue_id
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __bool__(self) -> bool:
+        return bool(self._positions)
+
+    def position(self, topic: str, consumer_group: str, queue_id: int, committed: int) -> int:
+        """Where the next delivery of a queue begins.
+
+        Args:
+            committed: The group's offset. A reset may have set it back: then the position is dropped first.
+        """
+        return max(committed, self._positions.get((topic, consumer_group, queue_id), 0))
+
+    def read_to(self, topic: str, consumer_group: str, queue_id: int, next_offset: int) -> None:
+        """A delivery read the queue up to this offset."""
+        self._positions[topic, consumer_group, queue_id] = next_offset
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        key = checkpoint.key
+        self._open[key] = checkpoint
+        self._starts.setdefault(key[:3], {})[key] = None
+        heapq.heappush(self._heap, (checkpoint.due_ms, key))
+
+    def find(self, key: CheckpointKey) -> Checkpoint | None:
+        return self._open.get(key)
+
+    def ack(self, key: CheckpointKey, queue_offset: int) -> Checkpoint | None:
+        """A message is consumed. Returns its checkpoint; None: it is over."""
+        checkpoint = self._open.get(key)
+        if checkpoint is None or queue_offset not in checkpoint.offsets:
+            return None
+        checkpoint.acked |= 1 << checkpoint.offsets.index(queue_offset)
+        if checkpoint.is_done:
+            self.close(checkpoint)
+        return checkpoint
+
+    def close(self, checkpoint: Checkpoint) -> None:
+        """All its messages are consumed, or stored again."""
+        key = checkpoint.key
+        if self._open.pop(key, None) is not None:
+            starts = self._starts[key[:3]]
+            del starts[key]
+            if not starts:
+                del self._starts[key[:3]]
+
+    def commit_offset(self, topic: str, consumer_group: str, queue_id: int) -> int | None:
+        """After a crash the queue is read again from here: whatever is before it is consumed, or in the revive log.
+
+        None: nothing of the queue was delivered.
+        """
+        queue = (topic, consumer_group, queue_id)
+        in_memory = [key.start_offset for key in self._starts.get(queue, ()) if self._open[key].saved_at is None]
+        return min(in_memory, default=self._positions.get(queue))
+
+    def unsaved(self, before_ms: int) -> list[Checkpoint]:
+        """Checkpoints of deliveries made before a time that are in memory alone, oldest first."""
+        found = [one for one in self._open.values() if one.saved_at is None and one.key.pop_ms < before_ms]
+        return sorted(found, key=lambda one: one.key.pop_ms)
+
+    def first_saved(self, revive_queue_id: int) -> int | None:
+        """The first place of a queue of the revive log that an open checkpoint needs. None: none."""
+        places = [
+            one.saved_at
+            for one in self._open.values()
+            if one.saved_at is not None and one.revive_queue_id == revive_queue_id
+        ]
+        return min(places, default=None)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        while self._heap and self._heap[0][1] not in self._open:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now_ms: int, count_max: int) -> list[Checkpoint]:
+        """Checkpoints whose time is over, oldest first: each is closed by acknowledging its messages, or deferred."""
+        found = list[Checkpoint]()
+        while len(found) < count_max and (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:
+            found.append(self._open[heapq.heappop(self._heap)[1]])
+        return found
+
+    def defer(self, checkpoint: Checkpoint, due_ms: int) -> None:
+        """Try again later: a message of it could not be stored."""
+        heapq.heappush(self._heap, (due_ms, checkpoint.key))
+
+    def reset(self, topic: str, consumer_group: str, queue_id: int) -> None:
+        """The group's offset was set: deliveries of the queue are over, and nothing of them is stored again."""
+        queue = (topic, consumer_group, queue_id)
+        self._positions.pop(queue, None)
+        for key in self._starts.pop(queue, ()):
+            del self._open[key]
+
+    def forget(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Forget what is of a deleted topic or group."""
+        queues = {*self._starts, *self._positions}
+        for topic, consumer_group, queue_id in queues:
+            if is_gone(topic, consumer_group):
+                self.reset(topic, consumer_group, queue_id)

@@ -1,0 +1,252 @@
+"""The fenced way: a delivery is a period of ownership of its keys (docs/wire.md 18.4).
+
+It differs from RocketMQ's in this: a key waits for its own messages and not for those of its queue; what was
+acknowledged does not come again; only the newest delivery of a message may answer; an attempt id is its client's.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+from sortedcontainers import SortedDict
+
+from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Taken
+from lockstep.broker.messages.pop.rocketmq import OFFSETS_MAX
+from lockstep.protocol.bodies.order_info import OrderInfo, WaitingMessage
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.messages.properties import sharding_key_of
+
+__all__ = ["FencedQueue", "Waiting"]
+
+# Of messages that were answered: a zombie that answers later still learns that it is one.
+_ANSWERED_MAX: Final = 256
+
+
+class Waiting:
+    """A message that is read from the queue and not consumed with all before it.
+
+    Attributes:
+        key: A hash of its key. Two keys with one hash wait for each other, which harms nothing.
+        pop_ms: Names its newest delivery; 0: it had none.
+        visible_ms: When the delivery ends.
+        times_before: How often it was delivered before that.
+        is_acked: It is consumed; an earlier message is not.
+    """
+
+    __slots__ = ("attempt_id", "client", "is_acked", "key", "pop_ms", "times_before", "visible_ms")
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.pop_ms = 0
+        self.visible_ms = 0
+        self.client = ""
+        self.attempt_id: str | None = None
+        self.times_before = 0
+        self.is_acked = False
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether its key is held by its delivery."""
+        return not self.is_acked and now_ms < self.visible_ms
+
+    def is_again(self, order: Order) -> bool:
+        """Whether the client that holds it repeats its call."""
+        return order.attempt_id is not None and (self.attempt_id, self.client) == (order.attempt_id, order.client)
+
+
+class FencedQueue:
+    """Deliveries of one queue under way.
+
+    Args:
+        window_max: So many messages behind the first that is not consumed are looked at: a key that waits holds up the
+            others when its queue is so long.
+    """
+
+    def __init__(self, window_max: int) -> None:
+        self._window_max = window_max
+        self.waiting: SortedDict[int, Waiting] = SortedDict()
+        self._end: int | None = None  # behind the last message that was read
+        self._answered: OrderedDict[int, int] = OrderedDict()  # queue offset -> pop_ms
+        self._last_pop_ms = 0
+
+    def first_pop_ms(self, now_ms: int) -> int:
+        # Each delivery has its own time, also two within one millisecond and after the clock was set back.
+        return max(now_ms, self._last_pop_ms + 1)
+
+    def pop(self, order: Order, committed: int, reader: QueueReader, now_ms: int) -> Delivered | None:
+        if self._end is None or committed != self.next_offset:
+            # The first delivery since the start, or somebody else set the group's offset.
+            self.waiting.clear()
+            self._end = committed
+        held = {one.key for one in self.waiting.values() if one.holds(now_ms) and not one.is_again(order)}
+        wanted = [offset for offset, one in self.waiting.items() if not one.is_acked and one.key not in held][
+            : order.count_max
+        ]
+        taken = self._found_again(wanted, reader)
+        taken += self._read_on(order.count_max - len(taken), held, reader)
+        self._forget_consumed()
+        times: dict[int, int] = {}
+        for offset, _ in taken:
+            one = self.waiting[offset]
+            self._deliver(one, order, now_ms)
+            if one.times_before:
+                times[offset] = one.times_before
+        if taken:
+            self._last_pop_ms = order.pop_ms
+        elif self.waiting:
+            return None
+        return Delivered(self.next_offset, taken, times, self.next_offset)
+
+    @property
+    def next_offset(self) -> int:
+        """Of the first message that is not consumed."""
+        if self.waiting:
+            return int(self.waiting.peekitem(0)[0])
+        return self._end or 0
+
+    def _found_again(self, wanted: list[int], reader: QueueReader) -> list[Taken]:
+        """Messages that were read before. Those that the store has dropped since are gone, and hold up nothing."""
+        taken = reader.at(wanted)
+        for offset in set(wanted).difference(offset for offset, _ in taken):
+            del self.waiting[offset]
+        return taken
+
+    def _read_on(self, count: int, held: set[int], reader: QueueReader) -> list[Taken]:
+        """New messages whose keys are not held."""
+        taken: list[Taken] = []
+        while len(taken) < count and (room := self._window_max - len(self.waiting)) > 0:
+            assert self._end is not None
+            messages, next_offset = reader.read(self._end, min(room, count))
+            for message in messages:
+                if len(taken) == count:
+                    # Read again by the next pop.
+                    next_offset = message.queue_offset
+                    break
+                one = self.waiting[message.queue_offset] = Waiting(_key_of(message.body))
+                if one.key not in held:
+                    taken.append(message)
+            if next_offset <= self._end:
+                break
+            self._end = next_offset
+        return taken
+
+    def _forget_consumed(self) -> None:
+        while self.waiting and self.waiting.peekitem(0)[1].is_acked:
+            offset, one = self.waiting.popitem(0)
+            self._answered[offset] = one.pop_ms
+            if len(self._answered) > _ANSWERED_MAX:
+                self._answered.popitem(last=False)
+
+    def ack(self, queue_offset: int, pop_ms: int, committed: int) -> tuple[Answered, int]:
+        answered = self._judged(queue_offset, pop_ms)
+        if answered is not Answered.DONE:
+            return answered, -1
+        one = self.waiting.get(queue_offset)
+        if one is not None:
+            one.is_acked = True
+            self._forget_consumed()
+        return answered, self.next_offset
+
+    def _judged(self, queue_offset: int, pop_ms: int) -> Answered:
+        """Whether a delivery may answer: only the newest of its message."""
+        one = self.waiting.get(queue_offset)
+        newest_ms = self._answered.get(queue_offset) if one is None else one.pop_ms
+        if newest_ms is not None:
+            return Answered.DONE if pop_ms == newest_ms else Answered.STALE
+        if self._end is None:
+            return Answered.STALE
+        return Answered.LATE if queue_offset < self.next_offset else Answered.UNKNOWN
+
+    def change(self, queue_offset: int, pop_ms: int, visible_ms: int) -> Answered:
+        answered = self._judged(queue_offset, pop_ms)
+        one = self.waiting.get(queue_offset)
+        if answered is not Answered.DONE:
+            return answered
+        if one is None or one.is_acked:
+            return Answered.LATE
+        one.visible_ms = visible_ms
+        return answered
+
+    def next_visible_ms(self, now_ms: int) -> int | None:
+        return min((one.visible_ms for one in self.waiting.values() if one.holds(now_ms)), default=None)
+
+    def may_give(self, committed: int, max_offset: int, now_ms: int) -> bool:
+        if self._end is None or self._end < max_offset:
+            return committed < max_offset and len(self.waiting) < self._window_max
+        held = {one.key for one in self.waiting.values() if one.holds(now_ms)}
+        return any(not one.is_acked and one.key not in held for one in self.waiting.values())
+
+    def replay(self, order: Order, queue_offsets: Sequence[int], reader: QueueReader) -> None:
+        last = queue_offsets[-1]
+        if self._end is None:
+            self._end = queue_offsets[0]
+        while self._end <= last:
+            # Also what the delivery passed over: those keys were held.
+            messages, next_offset = reader.read(self._end, last + 1 - self._end)
+            for message in messages:
+                if message.queue_offset <= last:
+                    self.waiting[message.queue_offset] = Waiting(_key_of(message.body))
+            if next_offset <= self._end:
+                break
+            self._end = min(next_offset, last + 1)
+        for offset in queue_offsets:
+            if offset in self.waiting:
+                self._deliver(self.waiting[offset], order, order.pop_ms)
+        self._last_pop_ms = order.pop_ms
+
+    def _deliver(self, one: Waiting, order: Order, now_ms: int) -> None:
+        if one.pop_ms and not (one.holds(now_ms) and one.is_again(order)):
+            one.times_before += 1
+        one.pop_ms, one.visible_ms = order.pop_ms, order.pop_ms + order.invisible_ms
+        one.client, one.attempt_id = order.client, order.attempt_id
+
+    def saved(self) -> OrderInfo | None:
+        if self._end is None:
+            return None
+        waiting = [
+            WaitingMessage(
+                offset, one.key, one.pop_ms, one.visible_ms, one.times_before, one.is_acked, one.client, one.attempt_id
+            )
+            for offset, one in self.waiting.items()
+        ]
+        # RocketMQ's fields say what a broker of RocketMQ must know: these messages are held until then.
+        offsets = tuple(row.queue_offset for row in waiting if row.pop_ms and not row.is_acked)[:OFFSETS_MAX]
+        last_ms = self._last_pop_ms
+        invisible_ms = max((row.visible_ms - last_ms for row in waiting), default=0)
+        return OrderInfo(last_ms, invisible_ms, offsets, end=self._end, waiting=tuple(waiting))
+
+    @classmethod
+    def restored(cls, info: OrderInfo, window_max: int) -> "FencedQueue":
+        queue = cls(window_max)
+        if info.end is None:
+            queue._restore_rocketmq(info)
+            return queue
+        queue._end, queue._last_pop_ms = info.end, info.pop_ms
+        for row in info.waiting:
+            one = queue.waiting[row.queue_offset] = Waiting(row.key)
+            one.pop_ms, one.visible_ms, one.times_before = row.pop_ms, row.visible_ms, row.times_before
+            one.is_acked, one.client, one.attempt_id = row.is_acked, row.client, row.attempt_id
+        return queue
+
+    def _restore_rocketmq(self, info: OrderInfo) -> None:
+        """The record of a broker that knew no keys: its messages have one key, until they are consumed."""
+        if info.offsets:
+            self._end, self._last_pop_ms = info.offsets[-1] + 1, info.pop_ms
+        for place, offset in enumerate(info.offsets):
+            one = self.waiting[offset] = Waiting(0)
+            one.pop_ms, one.times_before = info.pop_ms, info.times_before.get(offset, 0)
+            one.visible_ms = info.visible_ms.get(offset, info.pop_ms + info.invisible_ms)
+            one.is_acked = bool(info.acked >> place & 1)
+        self._forget_consumed()
+
+    def client_gone(self, client: str, visible_ms: int) -> None:
+        for one in self.waiting.values():
+            if one.client == client:
+                one.visible_ms = min(one.visible_ms, visible_ms)
+
+
+def _key_of(body: bytes) -> int:
+    (message,) = decode_messages(body, unzip=False)
+    key = sharding_key_of(message.properties)
+    # Messages without a key keep their order among themselves.
+    return 0 if key is None else crc32(key.encode("utf-8", "surrogatepass"))

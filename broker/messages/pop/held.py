@@ -1,0 +1,168 @@
+"""Held pops: calls that wait for a message, or for a queue that becomes free (docs/wire.md 18.1)."""
+
+import heapq
+from collections.abc import Callable, Hashable
+from typing import Final, NamedTuple
+
+from lockstep.broker.peer import Peer
+
+__all__ = ["HeldCall", "HeldCalls"]
+
+TopicOfGroup = tuple[str, str]  # topic, consumer group
+# A call whose peer does not take its answers is tried again after so long.
+_NOT_READ_RETRY_MS: Final = 1000
+
+
+class HeldCall(NamedTuple):
+    """A call that waits.
+
+    Args:
+        queue_id: -1: any.
+        wants: What it asks for: of equal calls one that finds nothing speaks for all.
+        answer: Tries again at a time in epoch ms; must answer if the last argument says that the wait is over. Returns
+            whether it has answered.
+    """
+
+    peer: Peer
+    topic: str
+    consumer_group: str
+    queue_id: int
+    deadline_ms: int
+    wants: Hashable
+    answer: Callable[[int, bool], bool]
+
+
+class HeldCalls:
+    """The table of held calls.
+
+    `groups`: topic -> groups with held calls. `next_due_ms`: epoch ms when one must be tried again; None: never.
+
+    Args:
+        per_peer_max: The limit for one connection.
+        held_max: The limit for all; 0: none.
+        next_visible_ms: When something that is held in a topic of a group becomes visible; None: nothing is held.
+    """
+
+    def __init__(
+        self, per_peer_max: int, held_max: int, next_visible_ms: Callable[[str, str, int], int | None]
+    ) -> None:
+        self._per_peer_max = per_peer_max
+        self._held_max = held_max
+        self._next_visible_ms = next_visible_ms
+        self._held: dict[TopicOfGroup, list[HeldCall]] = {}
+        self.groups: dict[str, set[str]] = {}  # topic -> groups with held calls
+        self._counts: dict[Peer, int] = {}
+        self._count = 0
+        self._due_ms: dict[TopicOfGroup, int] = {}
+        self._heap: list[tuple[int, TopicOfGroup]] = []  # also with times that hold no more
+        self._woken: dict[TopicOfGroup, None] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def count_of(self, topic: str, consumer_group: str, queue_id: int) -> int:
+        """How many calls wait for a queue; for -1 those that wait for any."""
+        return sum(call.queue_id == queue_id for call in self._held.get((topic, consumer_group), ()))
+
+    @property
+    def limit(self) -> tuple[str, int]:
+        """The setting that left no room for the last call, and its value."""
+        if 0 < self._held_max <= self._count:
+            return "held_pulls_max", self._held_max
+        return "held_pulls_per_connection_max", self._per_peer_max
+
+    def park(self, call: HeldCall, now_ms: int) -> bool:
+        """Hold a call. Returns False when a limit is reached."""
+        count = self._counts.get(call.peer, 0)
+        if count >= self._per_peer_max or 0 < self._held_max <= self._count:
+            return False
+        key = (call.topic, call.consumer_group)
+        self._counts[call.peer] = count + 1
+        self._count += 1
+        self._held.setdefault(key, []).append(call)
+        self.groups.setdefault(call.topic, set()).add(call.consumer_group)
+        self.wake_at(*key, call.deadline_ms)
+        self._wake_when_visible(key, now_ms)
+        return True
+
+    def wake_at(self, topic: str, consumer_group: str, at_ms: int) -> None:
+        """Try the calls for a topic of a group again at this time, or earlier."""
+        key = (topic, consumer_group)
+        if key in self._held and at_ms < self._due_ms.get(key, at_ms + 1):
+            self._due_ms[key] = at_ms
+            heapq.heappush(self._heap, (at_ms, key))
+
+    def _wake_when_visible(self, key: TopicOfGroup, now_ms: int) -> None:
+        visible_ms = self._next_visible_ms(*key, now_ms)
+        if visible_ms is not None:
+            self.wake_at(*key, visible_ms)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        while self._heap and self._due_ms.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def on_stored(self, topic: str) -> None:
+        """A message can be read. Costs one look-up if no call waits for the topic."""
+        for consumer_group in self.groups.get(topic, ()):
+            self._woken[topic, consumer_group] = None
+
+    def on_free(self, topic: str, consumer_group: str) -> None:
+        """Something that held up a queue has ended."""
+        if (topic, consumer_group) in self._held:
+            self._woken[topic, consumer_group] = None
+
+    @property
+    def has_woken(self) -> bool:
+        return bool(self._woken)
+
+    def run(self, now_ms: int) -> None:
+        """Try again the calls that were woken, or are due, oldest first."""
+        while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:
+            key = heapq.heappop(self._heap)[1]
+            del self._due_ms[key]
+            self._woken[key] = None
+        woken, self._woken = self._woken, {}
+        for key in woken:
+            self._keep(key, self._tried(self._held.get(key, []), now_ms))
+            for call in self._held.get(key, ()):
+                self.wake_at(*key, max(call.deadline_ms, now_ms + _NOT_READ_RETRY_MS))
+            self._wake_when_visible(key, now_ms)
+
+    def _tried(self, calls: list[HeldCall], now_ms: int) -> list[HeldCall]:
+        """Calls that wait on. A peer that does not take its answers gets no more of them."""
+        kept, found_nothing = list[HeldCall](), set[Hashable]()
+        for call in calls:
+            is_over = now_ms >= call.deadline_ms
+            wants = (call.queue_id, call.wants)
+            if call.peer.write_paused or (not is_over and wants in found_nothing) or not call.answer(now_ms, is_over):
+                kept.append(call)
+                if not call.peer.write_paused:
+                    found_nothing.add(wants)
+        return kept
+
+    def _keep(self, key: TopicOfGroup, kept: list[HeldCall]) -> None:
+        left = set(map(id, kept))
+        for call in self._held.pop(key, ()):
+            if id(call) not in left:
+                self._count -= 1
+                self._counts[call.peer] -= 1
+                if not self._counts[call.peer]:
+                    del self._counts[call.peer]
+        if kept:
+            self._held[key] = kept
+            return
+        self._due_ms.pop(key, None)
+        groups = self.groups.get(key[0], set())
+        groups.discard(key[1])
+        if not groups:
+            self.groups.pop(key[0], None)
+
+    def on_closed(self, peer: Peer) -> None:
+        """Remove the calls of a closed connection."""
+        if peer in self._counts:
+            for key, calls in list(self._held.items()):
+                kept = [call for call in calls if call.peer is not peer]
+                if len(kept) < len(calls):
+                    self._keep(key, kept)

@@ -1,0 +1,62 @@
+"""The journal of deliveries in order: a message of the log for each, so that a crash does not forget who holds what.
+
+It is read at a start after a crash, from the place on where the file of deliveries ends (docs/wire.md 18.4).
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import orjson
+
+from lockstep.broker.messages.pop.pops import Pops
+from lockstep.broker.messages.pop.port import Order
+from lockstep.broker.messages.pop.reader import StoreReader
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.names import POP_JOURNAL_TOPIC
+from lockstep.store import MessageStore, Record
+
+__all__ = ["Journaled", "record_of_delivery", "replay_journal"]
+
+_READ_AT_ONCE: Final = 32
+
+
+class Journaled(NamedTuple):
+    """A delivery of messages of one queue."""
+
+    topic: str
+    consumer_group: str
+    queue_id: int
+    pop_ms: int
+    invisible_ms: int
+    client: str
+    attempt_id: str | None
+    offsets: Sequence[int]
+
+
+def record_of_delivery(store: MessageStore, made: Journaled, now_ms: int) -> Record:
+    """The message for the log."""
+    host, port = store.store_host, store.store_port
+    return Record(POP_JOURNAL_TOPIC, 0, 0, 0, now_ms, host, port, now_ms, 0, 0, orjson.dumps(list(made)), b"", 0)
+
+
+def replay_journal(store: MessageStore, pops: Pops, log_offset: int, now_ms: int) -> int:
+    """Bring back deliveries that the log has at this offset or later. Returns how many."""
+    count, at = 0, store.min_offset(POP_JOURNAL_TOPIC, 0)
+    while at < store.max_offset(POP_JOURNAL_TOPIC, 0):
+        found = store.get(POP_JOURNAL_TOPIC, 0, at, _READ_AT_ONCE, None)
+        for message in decode_messages(found.body, unzip=False):
+            if message.commit_log_offset >= log_offset:
+                _replay(store, pops, message.body, now_ms)
+                count += 1
+        if found.next_begin_offset <= at:
+            break
+        at = found.next_begin_offset
+    return count
+
+
+def _replay(store: MessageStore, pops: Pops, body: bytes, now_ms: int) -> None:
+    made = Journaled(*orjson.loads(body))
+    order = Order(made.client, made.attempt_id, len(made.offsets), made.pop_ms, made.invisible_ms)
+    reader = StoreReader(store, made.topic, made.queue_id, None)
+    pops.in_use = True
+    pops.fifo.queue(made.topic, made.consumer_group, made.queue_id, now_ms).replay(order, made.offsets, reader)

@@ -1,0 +1,81 @@
+"""All that POP keeps."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.messages.pop.checkpoints import Checkpoints
+from lockstep.broker.messages.pop.fenced import FencedQueue
+from lockstep.broker.messages.pop.held import HeldCalls
+from lockstep.broker.messages.pop.port import FifoQueue
+from lockstep.broker.messages.pop.queues import FifoQueues
+from lockstep.broker.messages.pop.rocketmq import RocketMqQueue
+from lockstep.protocol.bodies.order_info import OrderInfo
+
+__all__ = ["Pops"]
+
+
+class Pops:
+    """Deliveries under way, and calls that wait for one.
+
+    Attributes:
+        fifo: Of groups in order.
+        checkpoints: Of groups without order.
+        held: Calls that wait.
+        in_use: A group has popped since the start, or before.
+        answers: How many acknowledgements, and changes of the invisible time, were `done`, `late` or `stale`.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self.in_use = False
+        self.fifo = FifoQueues(self._new_queue)
+        self.checkpoints = Checkpoints()
+        self.held = HeldCalls(config.held_pulls_per_connection_max, config.held_pulls_max, self.fifo.next_visible_ms)
+        self.answers = Counter[str]()
+
+    @property
+    def journals(self) -> bool:
+        """Whether a delivery in order is in the log before its answer leaves."""
+        return self._config.lock_mode == "fenced" and bool(self._config.data_dir)
+
+    def reset(self, topic: str, consumer_group: str, queue_id: int) -> None:
+        """Somebody else set the group's offset: all deliveries of the queue are over."""
+        self.fifo.reset(topic, consumer_group, queue_id)
+        self.checkpoints.reset(topic, consumer_group, queue_id)
+        self.held.on_free(topic, consumer_group)
+
+    def are_popped(self, topic: str, consumer_group: str) -> bool:
+        """Whether the group pops the topic's messages."""
+        return bool(self.fifo.of(topic, consumer_group)) or self.checkpoints.has(topic, consumer_group)
+
+    def _new_queue(self) -> FifoQueue:
+        if self._config.lock_mode == "fenced":
+            return FencedQueue(self._config.pop_window_max)
+        return RocketMqQueue()
+
+    def restore(self, table: Mapping[tuple[str, str], Mapping[int, OrderInfo]], now_ms: int) -> None:
+        """Load the deliveries of an earlier run, of either mode."""
+        self.in_use = bool(table)
+        self.fifo.restore(table, self._restored, now_ms)
+
+    def _restored(self, info: OrderInfo) -> FifoQueue:
+        if self._config.lock_mode == "fenced":
+            return FencedQueue.restored(info, self._config.pop_window_max)
+        return RocketMqQueue.restored(info)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """Epoch ms when something has to be done: `run_pops`. None: never."""
+        times = (self.held.next_due_ms, self.checkpoints.next_due_ms)
+        return min((time for time in times if time is not None), default=None)
+
+    def client_gone(self, client: str, visible_ms: int) -> None:
+        """A client's connection ended: what it holds in order becomes visible."""
+        for topic, consumer_group in self.fifo.client_gone(client, visible_ms):
+            self.held.wake_at(topic, consumer_group, visible_ms)
+
+    def forget(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Forget what is of a topic and group that are deleted."""
+        self.fifo.forget(is_gone)
+        self.checkpoints.forget(is_gone)

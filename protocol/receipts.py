@@ -1,0 +1,100 @@
+"""Receipts of POP: what names one delivery of one message, and the texts of a pop's answer (docs/wire.md 18.2).
+
+A client joins the fields of the answer to one text a message, and sends it with the acknowledgement. Brokers, clients
+and tools of RocketMQ read the first eight fields by their place; more may follow.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from lockstep.protocol.errors import BodyError, short_text
+
+__all__ = ["ORDERED", "Receipt", "SpanOfQueue", "TopicKind", "encode_counts", "encode_offsets", "encode_starts"]
+
+# The revive queue in receipts of groups in order: they have none.
+ORDERED: Final = 999
+_FIELDS_MIN: Final = 8
+_DIGITS_MAX: Final = 19
+
+
+class TopicKind:
+    """Where a popped message lies."""
+
+    TOPIC: Final = 0
+    RETRY: Final = 1  # of the topic and the group: %RETRY%group_topic
+    RETRY_V2: Final = 2  # likewise: %RETRY%group+topic
+
+
+class Receipt(NamedTuple):
+    """One delivery of one message.
+
+    Args:
+        start_offset: Of the first message of its delivery in this queue.
+        pop_ms: When it was delivered, in epoch ms by the broker's clock; it names the delivery.
+        revive_queue_id: `ORDERED`, or where its checkpoint is.
+        topic_kind: One of `TopicKind`.
+    """
+
+    start_offset: int
+    pop_ms: int
+    invisible_ms: int
+    revive_queue_id: int
+    topic_kind: int
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+
+    def encode(self) -> str:
+        return " ".join(map(str, self))
+
+    @classmethod
+    def parse(cls, text: str) -> "Receipt":
+        """Read a receipt, also one with more fields. Raises BodyError.
+
+        Source: rocketmq5 4.3
+        """
+        fields = text.split(" ")
+        if len(fields) < _FIELDS_MIN:
+            raise BodyError(f"a receipt has {_FIELDS_MIN} fields or more, not {len(fields)}: {short_text(text)}")
+        numbers = [*fields[:5], *fields[6:8]]
+        if not all(_is_number(field) for field in numbers):
+            raise BodyError(f"a field of a receipt is no number: {short_text(text)}")
+        start, pop_ms, invisible_ms, revive, kind, queue_id, offset = map(int, numbers)
+        return cls(start, pop_ms, invisible_ms, revive, kind, fields[5], queue_id, offset)
+
+
+def _is_number(field: str) -> bool:
+    """Whether Java reads it as a number of 64 bits, but for the last digit."""
+    digits = field.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX
+
+
+class SpanOfQueue(NamedTuple):
+    """What a pop's answer has of one queue. `times_before`: by queue offset, without messages that are new."""
+
+    topic_kind: int
+    queue_id: int
+    start_offset: int
+    offsets: Sequence[int]
+    times_before: dict[int, int]
+
+
+def encode_starts(spans: Iterable[SpanOfQueue]) -> str:
+    """startOffsetInfo: kind, queue and first offset of each queue."""
+    return ";".join(f"{span.topic_kind} {span.queue_id} {span.start_offset}" for span in spans)
+
+
+def encode_offsets(spans: Iterable[SpanOfQueue]) -> str:
+    """msgOffsetInfo: kind, queue and the offsets of its messages."""
+    return ";".join(f"{span.topic_kind} {span.queue_id} {','.join(map(str, span.offsets))}" for span in spans)
+
+
+def encode_counts(spans: Iterable[SpanOfQueue]) -> str:
+    """orderCountInfo: how often each message was delivered before, and the lowest count of each queue."""
+    parts = list[str]()
+    for kind, queue_id, _, offsets, times in spans:
+        parts += [f"{kind} qo{queue_id}%{offset} {count}" for offset, count in times.items()]
+        # Older clients read the count of the queue alone: a message that is new makes it 0.
+        lowest = min(times.values()) if times and len(times) == len(offsets) else 0
+        parts.append(f"{kind} {queue_id} {lowest}")
+    return ";".join(parts)

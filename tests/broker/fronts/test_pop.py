@@ -1,0 +1,322 @@
+"""POP over remoting: fields, codes, remarks and receipts as RocketMQ 5.5's broker answers (docs/wire.md 18)."""
+
+from typing import Any
+
+import pytest
+
+from lockstep.broker.core.revive import run_pops
+from lockstep.protocol.bodies.pop import BatchAck, BatchAckBody
+from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import RemoteProtocolError
+from lockstep.protocol.headers.pop import (
+    AckRequestHeader,
+    ChangeInvisibleRequestHeader,
+    ChangeInvisibleResponseHeader,
+    NotificationRequestHeader,
+    NotificationResponseHeader,
+    PeekRequestHeader,
+    PollingInfoRequestHeader,
+    PollingInfoResponseHeader,
+    PopRequestHeader,
+    PopResponseHeader,
+)
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.receipts import Receipt
+from tests.broker.helpers import NOW_MS, Peer
+
+C, R = ResponseCode, RequestCode
+KEY = "__SHARDINGKEY\x01"
+
+
+# A binary header has 16 bits for the code, so it cannot carry these requests.
+@pytest.fixture(params=[SerializeType.JSON, SerializeType.MSGPACK])
+def peer(request: pytest.FixtureRequest) -> Peer:
+    return Peer(request.param)
+
+
+def pop_header(**fields: Any) -> PopRequestHeader:
+    header = PopRequestHeader("G", "T", -1, 32, 10_000, 0, 0, 0, "TAG", "*", True)
+    return header._replace(**fields)
+
+
+def pop(peer: Peer, **fields: Any) -> tuple[RemotingCommand, PopResponseHeader]:
+    reply = peer.answer(R.POP_MESSAGE, pop_header(**fields))
+    return reply, reply.decode_header(PopResponseHeader)
+
+
+def bodies(reply: RemotingCommand) -> list[bytes]:
+    return [message.body for message in decode_messages(reply.body)]
+
+
+def ack(peer: Peer, popped: PopResponseHeader, offset: int, **fields: Any) -> RemotingCommand:
+    queue_id = fields.get("queue_id", 0)
+    start = int((popped.start_offset_info or "0 0 0").split(" ")[2])
+    receipt = Receipt(start, popped.pop_time, popped.invisible_time, popped.revive_qid, 0, "broker-a", queue_id, offset)
+    header = AckRequestHeader("G", "T", queue_id, receipt.encode(), offset)
+    return peer.answer(R.ACK_MESSAGE, header._replace(**fields))
+
+
+def test_the_answer_names_queues_offsets_and_counts(peer: Peer) -> None:
+    peer.send_many(3)
+    reply, popped = pop(peer)
+    assert (reply.code, reply.remark, bodies(reply)) == (C.SUCCESS, "FOUND", [b"0", b"1", b"2"])
+    assert popped == (NOW_MS, 10_000, 999, 0, "0 0 0", "0 0 0,1,2", "0 0 0")
+    # The invisible time is over: all come again, for the second time, with one that is new.
+    peer.now_ms += 10_000
+    peer.send()
+    _, popped = pop(peer)
+    assert popped.order_count_info == "0 qo0%0 1;0 qo0%1 1;0 qo0%2 1;0 0 0"
+    peer.now_ms += 10_000
+    _, popped = pop(peer, max_msg_nums=2)
+    assert popped.order_count_info == "0 qo0%0 2;0 qo0%1 2;0 0 2"
+    assert popped.rest_num == 2
+
+
+def test_acknowledged_in_any_order(peer: Peer) -> None:
+    """The group's offset is the first message that is not acknowledged."""
+    peer.send_many(4)
+    _, popped = pop(peer)
+    committed = []
+    for offset in (3, 1, 0, 2):
+        reply = ack(peer, popped, offset)
+        assert (reply.code, reply.remark) == (C.SUCCESS, None)
+        committed.append(peer.broker.catalog.offsets.query("G", "T", 0))
+    assert committed == [0, 0, 2, 4]
+    # Twice, and stale: both are answered with success.
+    assert ack(peer, popped, 0).code == C.SUCCESS
+
+
+def test_nothing_to_give(peer: Peer) -> None:
+    peer.make_topics("T")
+    reply, popped = pop(peer)
+    assert (reply.code, reply.remark) == (PopResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
+    assert (popped.start_offset_info, popped.msg_offset_info, popped.order_count_info) == ("", "", "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "remark"),
+    [
+        (
+            {"born_time": NOW_MS - 60_000, "poll_time": 2000},
+            210,
+            "the broker[127.0.0.1] pop message is timeout too much",
+        ),
+        ({"max_msg_nums": 33}, 29, "the broker[127.0.0.1] pop message's num is greater than 32"),
+        ({"topic": "nowhere"}, C.TOPIC_NOT_EXIST, "topic[nowhere] not exist, apply first please!"),
+        ({"queue_id": 9}, 29, "queueId[9] is illegal, topic:[T] topicConfig.readQueueNums:[4]"),
+        ({"consumer_group": "no good"}, C.SUBSCRIPTION_GROUP_NOT_EXIST, None),
+        ({"exp": " || "}, C.SUBSCRIPTION_PARSE_FAILED, None),
+    ],
+)
+def test_what_may_not_be_popped(peer: Peer, fields: dict[str, Any], code: int, remark: str | None) -> None:
+    peer.make_topics("T")
+    reply = peer.answer(R.POP_MESSAGE, pop_header(**fields))
+    assert reply.code == code
+    assert remark is None or reply.remark == remark
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "remark"),
+    [
+        ({"offset": 99_999}, C.NO_MESSAGE, "offset is illegal, key:T@0, commit:99999, store:0~2"),
+        ({"queue_id": 77}, C.MESSAGE_ILLEGAL, None),
+        ({"topic": "nowhere"}, C.TOPIC_NOT_EXIST, None),
+    ],
+)
+def test_what_cannot_be_acknowledged(peer: Peer, fields: dict[str, Any], code: int, remark: str | None) -> None:
+    peer.send_many(2)
+    _, popped = pop(peer)
+    header = AckRequestHeader("G", "T", 0, Receipt(0, NOW_MS, 1, 999, 0, "b", 0, 0).encode(), 0)
+    reply = peer.answer(R.ACK_MESSAGE, header._replace(**fields))
+    assert reply.code == code
+    assert remark is None or reply.remark == remark
+    assert popped.pop_time == NOW_MS
+
+
+@pytest.mark.parametrize("receipt", ["", "1 2 3", "a b c d e f g h", "1 2 3 4 5 b 7 " + 30 * "9"])
+def test_an_unreadable_receipt(peer: Peer, receipt: str) -> None:
+    """The endpoint answers SYSTEM_ERROR with the text."""
+    peer.send()
+    with pytest.raises(RemoteProtocolError, match="receipt"):
+        peer.answer(R.ACK_MESSAGE, AckRequestHeader("G", "T", 0, receipt or "x", 0))
+
+
+def test_an_invisible_time_can_be_changed(peer: Peer) -> None:
+    peer.send_many(1)
+    _, popped = pop(peer)
+    receipt = Receipt(0, popped.pop_time, 10_000, 999, 0, "broker-a", 0, 0)
+    peer.now_ms += 4000
+    header = ChangeInvisibleRequestHeader("G", "T", 0, receipt.encode(), 0, 3000)
+    reply = peer.answer(R.CHANGE_MESSAGE_INVISIBLETIME, header)
+    assert (reply.code, reply.remark) == (C.SUCCESS, "not set any response code")
+    assert reply.decode_header(ChangeInvisibleResponseHeader) == (NOW_MS, 7000, 999)
+    peer.now_ms += 2999
+    assert pop(peer)[0].code == 210
+    peer.now_ms += 1
+    assert pop(peer)[0].code == C.SUCCESS
+
+
+class TestHeld:
+    """Calls that wait. The server runs `run_pops` when they are due, and after each read."""
+
+    def test_a_message_ends_the_wait(self, peer: Peer) -> None:
+        peer.make_topics("T")
+        waiting = peer.beside()
+        assert waiting.call(R.POP_MESSAGE, pop_header(poll_time=5000, born_time=NOW_MS)) is None
+        assert peer.broker.messages.pops.next_due_ms == NOW_MS + 5000
+        peer.send()
+        run_pops(peer.broker, peer.now_ms)
+        (reply,) = waiting.connection.replies
+        assert bodies(reply) == [b"x"]
+
+    def test_the_wait_ends(self, peer: Peer) -> None:
+        peer.make_topics("T")
+        assert peer.call(R.POP_MESSAGE, pop_header(poll_time=5000, born_time=NOW_MS)) is None
+        run_pops(peer.broker, NOW_MS + 4999)
+        assert not peer.connection.replies
+        run_pops(peer.broker, NOW_MS + 5000)
+        assert [reply.code for reply in peer.connection.replies] == [210]
+        assert peer.broker.messages.pops.next_due_ms is None
+
+    def test_an_acknowledgement_ends_the_wait(self, peer: Peer) -> None:
+        peer.send_many(2)
+        _, popped = pop(peer, max_msg_nums=1)
+        waiting = peer.beside()
+        assert waiting.call(R.POP_MESSAGE, pop_header(poll_time=5000, born_time=NOW_MS)) is None
+        ack(peer, popped, 0)
+        run_pops(peer.broker, peer.now_ms)
+        assert [bodies(reply) for reply in waiting.connection.replies] == [[b"1"]]
+
+    def test_the_end_of_an_invisible_time_ends_the_wait(self, peer: Peer) -> None:
+        peer.send_many(1)
+        waiting = peer.beside()
+        pop(peer, invisible_time=1000)
+        assert waiting.call(R.POP_MESSAGE, pop_header(poll_time=5000, born_time=NOW_MS)) is None
+        assert peer.broker.messages.pops.next_due_ms == NOW_MS + 1000
+        run_pops(peer.broker, NOW_MS + 1000)
+        assert [bodies(reply) for reply in waiting.connection.replies] == [[b"0"]]
+
+    def test_too_many_wait(self) -> None:
+        peer = Peer(held_pulls_per_connection_max=1)
+        peer.make_topics("T")
+        assert peer.call(R.POP_MESSAGE, pop_header(poll_time=5000, born_time=NOW_MS)) is None
+        assert peer.answer(R.POP_MESSAGE, pop_header(poll_time=5000, born_time=NOW_MS)).code == 209
+        polling = peer.answer(R.POLLING_INFO, PollingInfoRequestHeader("G", "T", -1))
+        assert polling.decode_header(PollingInfoResponseHeader) == (1,)
+        peer.broker.on_closed(peer.connection)
+        assert len(peer.broker.messages.pops.held) == 0
+
+    def test_a_notification(self, peer: Peer) -> None:
+        peer.make_topics("T")
+        header = NotificationRequestHeader("G", "T", 0, 5000, NOW_MS, True)
+        assert peer.call(R.NOTIFICATION, header) is None
+        peer.send()
+        run_pops(peer.broker, peer.now_ms)
+        assert [r.decode_header(NotificationResponseHeader) for r in peer.connection.replies] == [(True, False)]
+        pop(peer)
+        assert peer.answer(R.NOTIFICATION, header._replace(poll_time=0)).decode_header(NotificationResponseHeader) == (
+            False,
+            False,
+        )
+
+
+def test_a_peek_delivers_nothing(peer: Peer) -> None:
+    peer.send_many(3)
+    reply = peer.answer(R.PEEK_MESSAGE, PeekRequestHeader("G", "T", 0, 2))
+    assert bodies(reply) == [b"0", b"1"]
+    assert reply.decode_header(PopResponseHeader).rest_num == 1
+    assert bodies(pop(peer)[0]) == [b"0", b"1", b"2"]
+
+
+class TestWithoutOrder:
+    """Each message by itself: what is not acknowledged comes again from the group's retry topic."""
+
+    def test_others_get_the_next_messages(self, peer: Peer) -> None:
+        peer.send_many(3)
+        reply, popped = pop(peer, order=False, max_msg_nums=1)
+        assert (bodies(reply), popped.revive_qid, popped.order_count_info) == ([b"0"], 0, None)
+        reply, popped = pop(peer.beside(), order=False)
+        assert (bodies(reply), popped.revive_qid) == ([b"1", b"2"], 1)
+
+    def test_what_is_acknowledged_is_over(self, peer: Peer) -> None:
+        peer.send_many(2)
+        _, popped = pop(peer, order=False)
+        assert peer.broker.catalog.offsets.query("G", "T", 0) == 0
+        assert [ack(peer, popped, offset).code for offset in (0, 1)] == [C.SUCCESS] * 2
+        assert peer.broker.catalog.offsets.query("G", "T", 0) == 2
+        run_pops(peer.broker, NOW_MS + 60_000)
+        assert pop(peer, order=False)[0].code == 210
+
+    def test_what_is_not_acknowledged_comes_again(self, peer: Peer) -> None:
+        peer.send_many(2, properties=KEY + "k")
+        _, popped = pop(peer, order=False)
+        ack(peer, popped, 1)
+        assert peer.broker.messages.pops.next_due_ms == NOW_MS + 10_000
+        peer.now_ms += 10_000
+        run_pops(peer.broker, peer.now_ms)
+        reply, popped = pop(peer, order=False)
+        (message,) = decode_messages(reply.body)
+        assert (message.body, message.topic, message.reconsume_times) == (b"0", "T", 1)
+        assert (popped.start_offset_info, popped.msg_offset_info) == ("1 0 0", "1 0 0")
+        properties = message.properties
+        assert properties["POP_CK"] == f"0 {peer.now_ms} 10000 1 1 broker-a 0 0"
+        assert (properties["1ST_POP_TIME"], properties["ORIGIN_GROUP"]) == (str(NOW_MS), "G")
+        receipt = Receipt.parse(properties["POP_CK"])
+        header = AckRequestHeader("G", "T", 0, receipt.encode(), 0)
+        assert peer.answer(R.ACK_MESSAGE, header).code == C.SUCCESS
+        run_pops(peer.broker, peer.now_ms + 60_000)
+        assert pop(peer, order=False)[0].code == 210
+
+    def test_after_the_last_retry_it_is_a_dead_letter(self, peer: Peer) -> None:
+        peer.send()
+        for _ in range(17):
+            assert len(bodies(pop(peer, order=False)[0])) == 1
+            peer.now_ms += 10_000
+            run_pops(peer.broker, peer.now_ms)
+        assert pop(peer, order=False)[0].code == 210
+        assert peer.broker.messages.store.max_offset("%DLQ%G", 0) == 1
+
+    def test_a_longer_invisible_time_is_a_new_delivery(self, peer: Peer) -> None:
+        peer.send_many(2)
+        _, popped = pop(peer, order=False)
+        receipt = Receipt(0, popped.pop_time, 10_000, 0, 0, "broker-a", 0, 1)
+        peer.now_ms += 1000
+        header = ChangeInvisibleRequestHeader("G", "T", 0, receipt.encode(), 1, 30_000)
+        changed = peer.answer(R.CHANGE_MESSAGE_INVISIBLETIME, header).decode_header(ChangeInvisibleResponseHeader)
+        assert changed == (NOW_MS + 1000, 30_000, 0)
+        peer.now_ms = NOW_MS + 10_000
+        run_pops(peer.broker, peer.now_ms)
+        assert bodies(pop(peer, order=False)[0]) == [b"0"]
+
+    def test_a_batch_of_acknowledgements(self, peer: Peer) -> None:
+        peer.send_many(3)
+        _, popped = pop(peer, order=False)
+        batch = BatchAck("G", "T", "0", 0, 0, 0, popped.pop_time, 10_000, (0, 2))
+        assert peer.answer(R.BATCH_ACK_MESSAGE, body=BatchAckBody("broker-a", (batch,))).code == C.SUCCESS
+        peer.now_ms += 10_000
+        run_pops(peer.broker, peer.now_ms)
+        assert bodies(pop(peer, order=False)[0]) == [b"1"]
+
+
+class TestFenced:
+    def test_a_stale_acknowledgement_is_refused_and_counted(self) -> None:
+        peer = Peer(lock_mode="fenced")
+        peer.send_many(1)
+        _, old = pop(peer)
+        peer.now_ms += 10_000
+        other = peer.beside()
+        other.now_ms = peer.now_ms
+        _, new = pop(other)
+        reply = ack(peer, old, 0)
+        assert (reply.code, peer.broker.messages.pops.answers["stale"]) == (C.NO_MESSAGE, 1)
+        assert ack(peer, new, 0).code == C.SUCCESS
+
+    def test_a_key_holds_up_no_other(self) -> None:
+        peer = Peer(lock_mode="fenced")
+        for key in "abab":
+            peer.send(properties=KEY + key, body=key.encode())
+        _, popped = pop(peer, max_msg_nums=1)
+        assert bodies(pop(peer.beside())[0]) == [b"b", b"b"]
+        ack(peer, popped, 0)
+        assert bodies(pop(peer)[0]) == [b"a"]

@@ -1,0 +1,150 @@
+"""Deliveries in order outlive the broker: in RocketMQ's file, and after a crash by the log (docs/wire.md 18)."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.broker.core.ack import Delivery, ack
+from lockstep.broker.core.pop import Pop, Popped, pop
+from lockstep.broker.core.revive import run_pops, save_checkpoints
+from lockstep.broker.core.wanted import expressed
+from lockstep.broker.messages.pop.port import Answered
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.receipts import ORDERED, Receipt
+from tests.broker.helpers import NOW_MS, FakeConnection
+from tests.broker.persistence.kept_broker import Kept, kept
+from tests.broker.persistence.test_delay_recovery import killed, write_offsets
+
+LIFE: dict[str, Any] = {"flush_sync": False, "flush_interval_ms": 60_000}  # nothing is written but by a test
+FENCED: dict[str, Any] = {**LIFE, "lock_mode": "fenced"}
+KEY = "__SHARDINGKEY\x01"
+
+
+def popped(opened: Kept, count: int = 32, now_ms: int = NOW_MS) -> Popped:
+    asked = Pop("c1", "G", "T", -1, count, 10_000, True, False, None, expressed(opened.broker, "T", None, "*"))
+    return pop(opened.broker, FakeConnection(), asked, now_ms)
+
+
+def offsets(found: Popped) -> list[int]:
+    return [message.queue_offset for message in decode_messages(found.body)]
+
+
+def acked(opened: Kept, found: Popped, offset: int, now_ms: int = NOW_MS) -> Answered:
+    receipt = Receipt(0, found.pop_ms, 10_000, ORDERED, 0, "broker-a", 0, offset)
+    return ack(opened.broker, Delivery("G", "T", receipt), now_ms)
+
+
+@pytest.mark.parametrize("life", [LIFE, FENCED], ids=["faithful", "fenced"])
+async def test_a_clean_stop_keeps_what_is_held_and_acknowledged(tmp_path: Path, life: dict[str, Any]) -> None:
+    async with kept(tmp_path, **life) as opened:
+        for _ in range(3):
+            opened.send(b"x")
+        found = popped(opened, 2)
+        assert acked(opened, found, 1) is Answered.DONE
+    async with kept(tmp_path, **life) as again:
+        assert offsets(popped(again)) == []
+        assert acked(again, found, 0) is Answered.DONE
+        assert again.broker.catalog.offsets.query("G", "T", 0) == 2
+        assert offsets(popped(again)) == [2]
+
+
+async def test_the_file_is_rocketmqs(tmp_path: Path) -> None:
+    async with kept(tmp_path, **LIFE) as opened:
+        for _ in range(3):
+            opened.send(b"x")
+        acked(opened, popped(opened), 1)
+    record = json.loads((tmp_path / "config" / "consumerOrderInfo.json").read_text())["table"]["T@G"]["0"]
+    assert record == {"cm": 2, "i": 10_000, "l": NOW_MS, "o": [0, 1, 2], "oc": {}, "ot": {}, "popTime": NOW_MS}
+
+
+async def test_after_a_kill_rocketmqs_way_forgets_who_holds_what(tmp_path: Path) -> None:
+    async with kept(tmp_path / "0", **LIFE) as opened:
+        opened.send(b"x")
+        popped(opened)
+        left = killed(tmp_path / "0", "1")
+    async with kept(left, **LIFE) as again:
+        assert offsets(popped(again)) == [0]
+
+
+async def test_after_a_kill_the_fenced_way_knows_who_holds_what(tmp_path: Path) -> None:
+    async with kept(tmp_path / "0", **FENCED) as opened:
+        for key in "aab":
+            opened.send(b"x", properties=KEY + key)
+        first = popped(opened, 1)
+        write_offsets(opened)
+        second = popped(opened, 1, NOW_MS + 1)
+        assert (offsets(first), offsets(second)) == ([0], [2])
+        left = killed(tmp_path / "0", "1")
+    async with kept(left, **FENCED) as again:
+        assert offsets(popped(again, now_ms=NOW_MS + 9999)) == []
+        assert acked(again, first, 0) is Answered.DONE
+        assert offsets(popped(again, now_ms=NOW_MS + 9999)) == [1]
+        assert acked(again, first, 2) is Answered.STALE
+        assert acked(again, second, 2) is Answered.DONE
+
+
+async def test_an_unreadable_file_is_said_and_left_out(tmp_path: Path) -> None:
+    async with kept(tmp_path / "0", **LIFE) as opened:
+        opened.send(b"x")
+        popped(opened)
+    for path in (tmp_path / "0" / "config").glob("consumerOrderInfo.json*"):
+        path.write_text('{"table": {"T@G": {"0": {"o": 7}}}}')
+    shutil.copytree(tmp_path / "0", tmp_path / "1")
+    async with kept(tmp_path / "1", **LIFE) as again:
+        assert "config_read_failed" in again.log.names("error")
+        assert offsets(popped(again)) == [0]
+
+
+def popped_any(opened: Kept, count: int, now_ms: int) -> Popped:
+    asked = Pop("c1", "G", "T", -1, count, 60_000, False, False, None, expressed(opened.broker, "T", None, "*"))
+    return pop(opened.broker, FakeConnection(), asked, now_ms)
+
+
+async def test_a_checkpoint_is_in_the_log_before_the_offset_goes_on(tmp_path: Path) -> None:
+    """Whatever is not acknowledged comes again after a kill; what was acknowledged after ten seconds does not."""
+    async with kept(tmp_path / "0", **LIFE) as opened:
+        for _ in range(4):
+            opened.send(b"x")
+        found = popped_any(opened, 2, NOW_MS)
+        save_checkpoints(opened.broker, NOW_MS + 9000)
+        assert opened.broker.catalog.offsets.query("G", "T", 0) == 0
+        save_checkpoints(opened.broker, NOW_MS + 11_000)
+        assert opened.broker.catalog.offsets.query("G", "T", 0) == 2
+        receipt = Receipt(0, found.pop_ms, 60_000, found.revive_queue_id, 0, "broker-a", 0, 1)
+        assert ack(opened.broker, Delivery("G", "T", receipt), NOW_MS + 12_000) is Answered.DONE
+        popped_any(opened, 2, NOW_MS + 12_000)
+        write_offsets(opened)
+        left = killed(tmp_path / "0", "1")
+    async with kept(left, **LIFE) as again:
+        assert offsets(popped_any(again, 32, NOW_MS + 13_000)) == [2, 3]
+        run_pops(again.broker, NOW_MS + 60_000)
+        (message,) = decode_messages(popped_any(again, 32, NOW_MS + 60_000).body)
+        assert message.properties["POP_CK"].split(" ")[4] == "1"
+        save_checkpoints(again.broker, NOW_MS + 60_000)
+    async with kept(left, **LIFE) as last:
+        # The first message was delivered anew a moment before; the others are in the log until their time is over.
+        assert len(offsets(popped_any(last, 32, NOW_MS + 60_001))) == 1
+        run_pops(last.broker, NOW_MS + 73_000)
+        assert len(offsets(popped_any(last, 32, NOW_MS + 73_000))) == 2
+
+
+async def test_what_the_revive_log_says_is_rocketmqs(tmp_path: Path) -> None:
+    async with kept(tmp_path, **LIFE) as opened:
+        for _ in range(2):
+            opened.send(b"x")
+        found = popped_any(opened, 2, NOW_MS)
+        save_checkpoints(opened.broker, NOW_MS + 11_000)
+        receipt = Receipt(0, found.pop_ms, 60_000, 0, 0, "broker-a", 0, 1)
+        ack(opened.broker, Delivery("G", "T", receipt), NOW_MS + 12_000)
+        log = opened.broker.messages.store.get("rmq_sys_REVIVE_LOG_DefaultCluster", 0, 0, 32, None)
+    checkpoint, acknowledged = decode_messages(log.body)
+    assert checkpoint.body.decode() == (
+        f'{{"bm":0,"bn":"broker-a","c":"G","d":[0,1],"it":60000,"n":2,"pt":{NOW_MS},"q":0,'
+        f'"reviveTime":{NOW_MS + 60_000},"ro":0,"so":0,"sp":false,"t":"T"}}'
+    )
+    assert acknowledged.body.decode() == f'{{"ao":1,"bn":"broker-a","c":"G","pt":{NOW_MS},"q":0,"so":0,"t":"T"}}'
+    assert (checkpoint.properties["TAGS"], acknowledged.properties["TAGS"]) == ("ck", "ack")
+    assert checkpoint.properties["UNIQ_KEY"] == f"T@0@0@G@{NOW_MS}@broker-a@ck"
