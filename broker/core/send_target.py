@@ -61,7 +61,8 @@ def send_target(broker: Broker, send: Target, now_ms: int, retries_max: int | No
         queue_id = _any_queue(broker, config)
     if topic.startswith(RETRY_PREFIX):
         return _retry_target(broker, send, queue_id, retries_max, now_ms)
-    _check_length(topic)
+    if len(topic) > TOPIC_LENGTH_MAX:
+        raise _too_long(topic)
     return new_tuple(SendTarget, (topic, queue_id, False))
 
 
@@ -86,11 +87,10 @@ def _create(broker: Broker, send: Target, now_ms: int) -> TopicConfig:
     return config
 
 
-def _check_length(topic: str) -> None:
+def _too_long(topic: str) -> Refused:
     """A group's name may be longer than a topic's, and so its retry and dead letter topics cannot be stored."""
-    if len(topic) > TOPIC_LENGTH_MAX:
-        remark = f"topic {topic!r} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} can be stored"
-        raise Refused(Reason.ILLEGAL_MESSAGE, remark)
+    remark = f"topic {topic!r} has {len(topic)} characters; at most {TOPIC_LENGTH_MAX} can be stored"
+    return Refused(Reason.ILLEGAL_MESSAGE, remark)
 
 
 def _any_queue(broker: Broker, config: TopicConfig) -> int:
@@ -109,7 +109,8 @@ def _retry_target(broker: Broker, send: Target, queue_id: int, retries_max: int 
     group_config = broker.catalog.groups.find(group, now_ms)
     if group_config is None:
         raise Refused(Reason.NO_GROUP, broker.catalog.groups.why_absent(group))
-    _check_length(send.topic)
+    if len(send.topic) > TOPIC_LENGTH_MAX:
+        raise _too_long(send.topic)
     reconsume_times = send.reconsume_times or 0
     if reconsume_times < (group_config.retry_max_times if retries_max is None else retries_max):
         return SendTarget(send.topic, queue_id)

@@ -411,9 +411,11 @@ class Endpoint(asyncio.Protocol):
         on_request = callbacks.on_request if under_way is None else under_way.handler(self, callbacks.on_request)
         if self._resting:
             self._resting -= 1
-        # Near the limit of requests under way each request is looked at.
+        # A peer that agreed on an encoding has headers that no handler of bytes reads. Near the limit of requests under
+        # way each request is looked at.
         elif (
             callbacks.on_bytes is not None
+            and not connection.agreement.agreed
             and on_request is callbacks.on_request
             and (self._take(callbacks.on_bytes, replies) or not decoder.buffered_bytes)
         ):
