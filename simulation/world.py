@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from lockstep.simulation.errors import HostCrashedError, LimitError
 from lockstep.simulation.machine.clock import Clock
 from lockstep.simulation.machine.disk import Disk
-from lockstep.simulation.machine.host import Host
+from lockstep.simulation.machine.host import Host, HostEvent
 from lockstep.simulation.network.faults import NetworkFaults
 from lockstep.simulation.network.network import Network
 from lockstep.simulation.options import SimulationOptions
@@ -82,6 +82,8 @@ class World(NetworkFaults):
         self._asleep: dict[Host, tuple[int, list[Timer]]] = {}  # since when, in ns, and its timers
         self._started = 0
         self._cuts = 0
+        # Each is called with the name of a host, what happens to it, and a text about it.
+        self.when_changed: list[Callable[[str, HostEvent, str], object]] = []
         self.healed = False  # a fault of several steps takes no further one
 
     # Hosts ---------------------------------------------------------------------------------------------------
@@ -113,7 +115,18 @@ class World(NetworkFaults):
         self.trace.add("start", f"{host} {address}")
         runtime = SimRuntime(self.loop, self.network, host, machine.disk, rng, self.options.epoch_ms)
         self._runtimes[name] = runtime
+        self.tell(name, HostEvent.STARTED)
         return runtime
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """address -> name, of all hosts that have started."""
+        return {runtime.address: name for name, runtime in self._runtimes.items()}
+
+    def tell(self, name: str, event: HostEvent, text: str = "") -> None:
+        """Tell the observers what happens to a host."""
+        for callback in self.when_changed:
+            callback(name, event, text)
 
     def disk(self, name: str) -> Disk:
         """The disk of a host; it survives crashes."""
@@ -131,6 +144,7 @@ class World(NetworkFaults):
         """
         host = self._living(name)
         self.trace.add("crash", f"{host}{' silently' if silently else ''}")
+        self.tell(name, HostEvent.POWERED_OFF if silently else HostEvent.CRASHED)
         host.crash(silently=silently)
         self._asleep.pop(host, None)
         self.network.crash(host, silently=silently)
@@ -141,6 +155,7 @@ class World(NetworkFaults):
 
     def power_cut(self, name: str) -> None:
         """The machine stops silently, and its disk loses what was not synced (see `Disk`)."""
+        self.tell(name, HostEvent.LOST_POWER)
         self.crash(name, silently=True)
         self._cuts += 1
         left = self.disk(name).power_cut(random.Random(f"{self.seed}/power cut {self._cuts} of {name}"))
@@ -150,11 +165,13 @@ class World(NetworkFaults):
         """SIGSTOP: no callback of the host runs until `resume`; its kernel still accepts connections and bytes."""
         self.trace.add("pause", str(self._living(name)))
         self._living(name).pause()
+        self.tell(name, HostEvent.STOPPED)
 
     def resume(self, name: str) -> None:
         host = self._living(name)
         if host.paused:
             self.trace.add("resume", str(host))
+            self.tell(name, HostEvent.CONTINUED)
             self.loop.reschedule(host.resume())
 
     def stall(self, name: str, duration_ms: int) -> None:
@@ -181,6 +198,7 @@ class World(NetworkFaults):
         host = self._living(name)
         if not host.asleep:
             self.trace.add("suspend", str(host))
+            self.tell(name, HostEvent.SLEPT)
             host.fall_asleep()
             self._asleep[host] = (self.loop.now_ns, self.loop.freeze(host))
 
@@ -188,6 +206,7 @@ class World(NetworkFaults):
         host = self._living(name)
         if host.asleep:
             self.trace.add("wake", str(host))
+            self.tell(name, HostEvent.WOKE)
             began_ns, timers = self._asleep.pop(host)
             self.loop.thaw(timers, self.loop.now_ns - began_ns)
             slept_ns = host.clock.read_ns(self.loop.now_ns) - host.clock.read_ns(began_ns)
@@ -216,6 +235,7 @@ class World(NetworkFaults):
         A running process does not notice that (`Runtime.now_ms`); the next process on the host does.
         """
         self.trace.add("clock", f"{name} {offset_ms:+d} ms")
+        self.tell(name, HostEvent.CLOCK_SET, f"{offset_ms:+,} ms")
         self._machine(name).clock_offset_ms = offset_ms
 
     def set_drift(self, name: str, ppm: int) -> None:
@@ -299,6 +319,8 @@ class World(NetworkFaults):
 
     def power_off(self) -> None:
         """Crash every host, for a scenario that ends while clients run."""
+        # The scenario is over: this is no fault that an observer shall hear of.
+        self.when_changed.clear()
         for runtime in list(self._runtimes.values()):
             if runtime.host.alive:
                 self.crash(runtime.name)

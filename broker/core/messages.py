@@ -1,6 +1,6 @@
 """Messages: the store of a broker, and what stands around it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -39,6 +39,7 @@ class Messages:
         refused_pulls: Pulls of clients that do not own their queue.
         halves: Messages of transactions that are not decided.
         dropped: Messages that the store dropped before they were consumed.
+        before_store: Each is called before messages are stored, and may raise StoreFull: then none of them is stored.
         on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
         pops: Deliveries that are under way, of groups that pop.
         plain_sends: How many sends were handled from their bytes, taken; and how many reads that began with a send went
@@ -66,6 +67,7 @@ class Messages:
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.refused_pulls = RefusedPulls(ownership, self.hold, refused, store)
+        self.before_store: list[Callable[[], object]] = []
         self.on_stored = self.hold.on_arrival
         self.filters = ConsumerFilterManager(
             log, config.filter_characters_max, partial(limits.met, "filter_characters_max")
@@ -93,6 +95,8 @@ class Messages:
 
     def put(self, record: Record) -> AppendResult:
         """Store one message and notify held pulls. Raises StoreFull."""
+        for callback in self.before_store:
+            callback()
         stored = self.store.append(record)
         self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
         if record.topic in self._waiting_groups:
@@ -101,6 +105,8 @@ class Messages:
 
     def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
         """Store all of these messages or none. Raises StoreFull."""
+        for callback in self.before_store:
+            callback()
         stored = self.store.append_all(records)
         on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):
@@ -111,7 +117,7 @@ class Messages:
 
     def put_encoded(self, sends: PlainSends, now_ms: int) -> bool:
         """Store messages that are encoded and notify held pulls. Returns False if none was stored."""
-        if not self.store.append_encoded(sends.log, sends.queues, now_ms):
+        if self.before_store or not self.store.append_encoded(sends.log, sends.queues, now_ms):
             return False
         for topic, queue_id, first_offset, entries in sends.queues:
             self.pops.held.on_stored(topic)

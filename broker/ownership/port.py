@@ -127,6 +127,8 @@ class Ownership(ABC):
         denials: Counts of requests that were refused, because their sender does not own the queue.
         timed: What has ends that must be noticed when they come; `end_due` notices them.
         persistence: Keeps periods on the disk; None: they are in memory only.
+        when_changed: Each is called after locks may have begun, gone on or ended; with the answers to a claim, if it
+            was one that was not renewed as a whole.
         on_pullers_changed: Called with group, queue and time when a queue has other clients that may pull it.
         on_bound: Called with a connection and the time when the connection became that of another client too.
     """
@@ -142,6 +144,7 @@ class Ownership(ABC):
         self.journal.on_takeover = self.counts.taken_over
         self.denials = Denials()
         self.persistence: LockPersistence | None = None
+        self.when_changed: list[Callable[[LockBatchBody | None, Sequence[LockAnswer]], object]] = []
         self.on_pullers_changed: Callable[[str, tuple[str, int], int], None] = lambda *_: None
         self.on_bound: Callable[[Peer, int], None] = lambda *_: None
 
@@ -165,6 +168,10 @@ class Ownership(ABC):
             self.counts.outcomes[answer.outcome] += 1
             if answer.outcome is LockOutcome.REFUSED:
                 self.journal.refused(asked.consumer_group, answer.queue, asked.client_id, answer.other, now_ms)
+
+    def _changed(self, asked: LockBatchBody | None = None, answers: Sequence[LockAnswer] = ()) -> None:
+        for callback in self.when_changed:
+            callback(asked, answers)
 
     # Checks: each returns None where the sender may do it, else why not ----------------------------------------
 

@@ -43,17 +43,22 @@ class RocketMQOwnership(Ownership):
         # Nearly all requests only renew.
         if not each and self.table.renew_all(asked, now_ms):
             self.counts.outcomes[_RENEWED] += len(asked.mq_set)
+            self._changed()
             return Locked(asked.mq_set)
         answers = self.table.try_lock_batch(asked.consumer_group, asked.client_id, asked.mq_set, now_ms)
         self._record(asked, answers, now_ms)
+        self._changed(asked, answers)
         return Locked([answer.queue for answer in answers if answer.outcome.owned], answers)
 
     def unlock(self, asked: LockBatchBody, connection: Peer, now_ms: int) -> Sequence[LockAnswer]:
         # Only the owner's request frees a queue; any other is ignored (wire.md 7.2).
-        return self.table.unlock_batch(asked.consumer_group, asked.client_id, asked.mq_set, now_ms)
+        refused = self.table.unlock_batch(asked.consumer_group, asked.client_id, asked.mq_set, now_ms)
+        self._changed()
+        return refused
 
     def expire(self, now_ms: int) -> None:
         self.table.expire(now_ms, EXPIRED_AT_ONCE_MAX)
+        self._changed()
 
     # What it does not check, or does not know ------------------------------------------------------------------
 

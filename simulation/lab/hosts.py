@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.fronts.remoting.name_server.route import route_reply
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.server import BrokerServer, Interceptor
 from lockstep.client import (
@@ -22,6 +23,8 @@ from lockstep.client import (
 )
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order import Record
+from lockstep.protocol.bodies.broker import TopicRouteData
+from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
@@ -30,11 +33,12 @@ from lockstep.simulation.lab.changes import Changes
 from lockstep.simulation.lab.cluster_log import HostLog, LogLine
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.lab.setup import FaultEvent, Setup
+from lockstep.simulation.machine.host import HostEvent
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.world import World
 from lockstep.store import MessageStore
 
-__all__ = ["BROKER", "GROUP", "ONE_CLOCK", "PRODUCER", "TOPIC", "TRACE", "Client", "Hosts"]
+__all__ = ["BROKER", "GROUP", "ONE_CLOCK", "PRODUCER", "TOPIC", "TRACE", "Client", "Door", "Hosts"]
 
 Client = PushConsumer | Producer | PullConsumer | LitePullConsumer
 C = TypeVar("C", bound=Client)
@@ -51,15 +55,17 @@ class _State(Enum):
     UP = "up"
 
 
-class _Sender:
+class Door:
     """An Interceptor around another one, if there is one.
 
-    `peer` is the address whose request is handled now; empty: none is.
+    `peer` is the address whose request is handled now; empty: none is. `route` has the routes that a name server
+    answers in the place of its own, if there are such.
     """
 
     def __init__(self, inner: Interceptor | None) -> None:
         self._inner = inner
         self.peer = ""
+        self.route: Callable[[str], TopicRouteData | None] | None = None
 
     def intercept(self, on_request: RequestHandler) -> RequestHandler:
         handle = on_request if self._inner is None else self._inner.intercept(on_request)
@@ -67,11 +73,17 @@ class _Sender:
         def noted(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
             self.peer = endpoint.address
             try:
-                return handle(endpoint, command)
+                reply = handle(endpoint, command)
             finally:
                 self.peer = ""
+            if self.route is not None and command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+                return route_reply(command, self.route)
+            return reply
 
         return noted
+
+    def answer_by(self, route: Callable[[str], TopicRouteData | None] | None) -> None:
+        self.route = route
 
     def delay(self, factory: Callable[[], Endpoint]) -> Callable[[], Any]:
         return factory if self._inner is None else self._inner.delay(factory)
@@ -107,8 +119,8 @@ class Hosts:
         self._tap = tap
         self._names: tuple[str, ...] = ()  # hosts of name servers; none: the broker named BROKER carries it
         self._servers: dict[str, BrokerServer] = {}  # in order of their start
-        self._senders: dict[str, _Sender] = {}  # by broker
-        self.on_broker_started: Callable[[str], object] = lambda _name: None  # or has started again
+        self._doors: dict[str, Door] = {}  # by host of a server
+        self.when_broker_started: list[Callable[[str], object]] = []  # or has started again
         self._topics: dict[str, int] = {}
         self._clients: dict[str, Client | MQClientInstance] = {}  # alive, in order of their start
         self._traced: dict[str, None] = {}
@@ -134,7 +146,8 @@ class Hosts:
         """On a host of its own, before any broker, or again; there may be several."""
         self._begin(name, partial(self.start_name_server, name, **settings))
         config = BrokerConfig(host=name, advertise=self.world.host(name).address, serve_broker=False, **settings)
-        server = BrokerServer(config, self.world.host(name), self.log_of(name), interceptor=self._tap(name))
+        door = self._doors[name] = Door(self._tap(name))
+        server = BrokerServer(config, self.world.host(name), self.log_of(name), interceptor=door)
         await self.world.host(name).run(server.start())
         self._states[name] = _State.UP
         self._names, self._servers[name] = tuple(dict.fromkeys((*self._names, name))), server
@@ -150,8 +163,8 @@ class Hosts:
         if self._names or name != BROKER:
             own = {"serve_name_server": False, "name_servers": self.name_server}
         config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
-        sender = self._senders[name] = _Sender(self._tap(name))
-        server = BrokerServer(config, runtime, self.log_of(name), interceptor=sender)
+        door = self._doors[name] = Door(self._tap(name))
+        server = BrokerServer(config, runtime, self.log_of(name), interceptor=door)
         if name not in self._topics or not config.data_dir:
             server.create_topic(self.topic, queues)
         await runtime.run(server.start())
@@ -161,7 +174,8 @@ class Hosts:
         self._topics[name] = queues
         self._servers[name] = server
         self._states[name] = _State.UP
-        self.on_broker_started(name)
+        for callback in self.when_broker_started:
+            callback(name)
         return server
 
     async def stop_broker(self, name: str = BROKER) -> None:
@@ -170,11 +184,17 @@ class Hosts:
         await self.world.host(name).run(self._servers[name].shutdown())
         self._servers.pop(name, None)  # it may have crashed meanwhile
         self._states[name] = _State.DOWN
+        self.world.tell(name, HostEvent.LEFT)
 
     @property
     def brokers(self) -> tuple[str, ...]:
         """The names of the brokers, also of those that are down."""
         return tuple(self._topics)
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The names of those on hosts of their own, also of those that are down."""
+        return self._names
 
     def witness(self, event: str, **fields: Any) -> None:
         """Add a record of the broker's side to what the judge reads."""
@@ -200,7 +220,7 @@ class Hosts:
             broker=queue.broker_name,
             queue_id=queue.queue_id,
         )
-        name, peer = queue.broker_name, self._senders[queue.broker_name].peer
+        name, peer = queue.broker_name, self._doors[queue.broker_name].peer
         self.log_of(name).debug("offset stored", offset=committed_offset, queue=str(queue), peer=peer)
 
     def core(self, name: str = BROKER) -> Broker:
@@ -215,6 +235,10 @@ class Hosts:
         if server is None:
             raise LookupError(f"no name server runs on {name!r}")
         return server
+
+    def door(self, name: str) -> Door:
+        """What stands before a server."""
+        return self._doors[name]
 
     def members(self, name: str = BROKER) -> tuple[str, ...]:
         """The client ids of the group as the broker knows it."""
@@ -290,6 +314,11 @@ class Hosts:
         self._states[name] = _State.UP
         return client
 
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """The names of the consumers with a trace, also of those that are down."""
+        return tuple(self._members)
+
     def client(self, name: str) -> Client | MQClientInstance:
         """A living client by its host's name."""
         return self._clients[name]
@@ -300,6 +329,7 @@ class Hosts:
         self._states[name] = _State.CHANGES
         await self.world.host(name).run(client.shutdown())
         self._states[name] = _State.DOWN
+        self.world.tell(name, HostEvent.LEFT)
 
     def crash(self, name: str, *, silently: bool = False) -> None:
         """SIGKILL, or with `silently` the whole machine, of a client or a broker."""
@@ -320,6 +350,8 @@ class Hosts:
     def _begin(self, name: str, start: Callable[[], Awaitable[object]]) -> None:
         self._recipes[name], self._states[name] = start, _State.CHANGES
         self.kept_down.pop(name, None)
+        # The host may live on after an orderly end of the process before, and then has not started itself.
+        self.world.tell(name, HostEvent.STARTED)
 
     def is_up(self, name: str) -> bool:
         """Whether the broker or client of a host has started, and neither ended nor crashed."""

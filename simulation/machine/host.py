@@ -10,11 +10,27 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 
 from lockstep.simulation.machine.clock import Clock
 
-__all__ = ["HOST", "Host", "host_context"]
+__all__ = ["HOST", "Host", "HostEvent", "host_context"]
+
+
+class HostEvent(StrEnum):
+    """What happened to a process or its machine."""
+
+    STARTED = "started"
+    CRASHED = "crashed"  # SIGKILL
+    POWERED_OFF = "powered off"  # the machine: its peers get no answer
+    LOST_POWER = "lost power"  # and its disk what was not synced
+    LEFT = "left"  # a clean shutdown
+    STOPPED = "stopped"  # SIGSTOP
+    CONTINUED = "continued"
+    SLEPT = "slept"  # the machine
+    WOKE = "woke"
+    CLOCK_SET = "clock set"
 
 
 class _Cpu(Protocol):

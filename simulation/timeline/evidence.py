@@ -12,8 +12,9 @@ from lockstep.order.report import Violation
 from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch
 from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.findings import Band, Finding
+from lockstep.simulation.machine.host import HostEvent
 
-__all__ = ["Evidence", "HostChange", "HostEvent", "LockChange", "LockEvent", "Role"]
+__all__ = ["Evidence", "HostChange", "LockChange", "LockEvent", "Role"]
 
 _EPOCH: Final = re.compile(r"(?<![\w-])(?:epoch )?(\d{13})-(\d{1,6})(?![\w-])")
 _CLIENT_ID: Final = re.compile(r"\b(10(?:\.\d{1,3}){3})(?:@\d+(?:#\d+)?|@[\w-]+)?")
@@ -58,21 +59,6 @@ class LockChange(NamedTuple):
     ends_ms: int = 0
     why: str = ""
     other: str = ""
-
-
-class HostEvent(StrEnum):
-    """What happened to a process or its machine."""
-
-    STARTED = "started"
-    CRASHED = "crashed"  # SIGKILL
-    POWERED_OFF = "powered off"  # the machine: its peers get no answer
-    LOST_POWER = "lost power"  # and its disk what was not synced
-    LEFT = "left"  # a clean shutdown
-    STOPPED = "stopped"  # SIGSTOP
-    CONTINUED = "continued"
-    SLEPT = "slept"  # the machine
-    WOKE = "woke"
-    CLOCK_SET = "clock set"
 
 
 class HostChange(NamedTuple):

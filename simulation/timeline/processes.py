@@ -7,7 +7,8 @@ from typing import Any, Final
 from lockstep.client import MessageQueue
 from lockstep.order import Record
 from lockstep.simulation.lab.cluster_log import LogLine
-from lockstep.simulation.timeline.evidence import Evidence, HostChange, HostEvent
+from lockstep.simulation.machine.host import HostEvent
+from lockstep.simulation.timeline.evidence import Evidence, HostChange
 from lockstep.simulation.timeline.model import Kind, Lane, Moment, seconds
 from lockstep.simulation.virtual_time.loop import START_NS
 

@@ -1,40 +1,36 @@
 """Watches one run: what happens to its hosts, and each change of its brokers' lock tables.
 
-The watch replaces methods of the objects of this run. A run that is not watched has no cost, and a watched run is the
-same run: nothing here awaits, draws or adds to the trace.
+It observes the world, its cluster and the locks of each broker. A watched run is the same run as one that is not:
+nothing here awaits, draws or adds to the trace.
 """
 
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from lockstep.broker.ownership.answers import FenceAnswer, LockOutcome
-from lockstep.broker.server import BrokerServer
+from lockstep.broker.ownership.answers import FenceAnswer, LockAnswer, LockOutcome
+from lockstep.broker.ownership.changes import ChangeCause
 from lockstep.client import MessageQueue
-from lockstep.simulation.lab.cluster import BROKER, TRACE, Cluster
+from lockstep.protocol.bodies.locks import LockBatchBody, LockTableRow
+from lockstep.simulation.lab.cluster import TRACE, Cluster
 from lockstep.simulation.lab.experiment import Experiment, Plan, PlayedWorld
 from lockstep.simulation.lab.runner import Run, run_plan
-from lockstep.simulation.runtime import SimRuntime
-from lockstep.simulation.timeline.evidence import Evidence, HostChange, HostEvent, LockChange, LockEvent, Role
+from lockstep.simulation.machine.host import HostEvent
+from lockstep.simulation.timeline.evidence import Evidence, HostChange, LockChange, LockEvent, Role
 from lockstep.simulation.world import World
 
 __all__ = ["Watch", "watched_run"]
 
-# Methods of both lock tables after which the table is looked at, and what a lock that is gone then is said to be.
-_CHANGES: Final = {
-    "try_lock_batch": "it was claimed again",
-    "renew_all": "",
-    "unlock_batch": "unlocked",
-    "client_left": "its owner left the group",
-    "connection_ended": "the connection of its owner ended",
-    "committed": "unlocked, and the last offset is stored",
-    "due": "its time was over",
-    "expire": "it was not renewed for long",
-    "withdraw": "it could not be kept on the disk",
-    "begin_epoch": "",
+_LOST: Final = "the broker ended, and has lost its locks"
+_ENDED: Final = "its time was over"
+# Why a lock is gone, in the words of the broker's journal and in words for people.
+_WHY: Final = {
+    ChangeCause.LEFT.value: "its owner left the group",
+    ChangeCause.CONNECTION_LOST.value: "the connection of its owner ended",
+    ChangeCause.LEASE_ENDED.value: _ENDED,
+    ChangeCause.WITHDRAWN.value: "it could not be kept on the disk",
 }
 _ENDS: Final = frozenset({HostEvent.CRASHED, HostEvent.POWERED_OFF, HostEvent.LOST_POWER, HostEvent.LEFT})
-_NOT_OWNED: Final = {LockOutcome.REFUSED, LockOutcome.TABLE_FULL}
+_Key = tuple[str, MessageQueue]  # of a group
 
 
 class _Row(NamedTuple):
@@ -52,140 +48,50 @@ class Watch:
         self.evidence = Evidence(label)
         self._world = world
         self._cluster = cluster
-        self._generations: dict[str, int] = {}
-        self._tables: dict[str, dict[tuple[str, MessageQueue], _Row]] = {}  # by broker
-        self._at_end = False
-        self._watch_hosts()
-        self._watch_cluster()
+        self._tables: dict[str, dict[_Key, _Row]] = {}  # by broker
+        world.when_changed.append(self._note)
+        cluster.when_broker_started.append(self._watch_locks)
 
-    # Hosts ---------------------------------------------------------------------------------------------------
-
-    def _note(self, host: str, event: HostEvent, text: str = "") -> None:
-        if not self._at_end:
-            self.evidence.hosts.append(HostChange(self._world.elapsed_ms, host, event, text))
-
-    def _watch_hosts(self) -> None:
-        world = self._world
-        start, crash, power_cut, power_off = world.host, world.crash, world.power_cut, world.power_off
-
-        def host(name: str, **options: Any) -> SimRuntime:
-            runtime = start(name, **options)
-            if self._generations.get(name) != runtime.host.generation:
-                self._generations[name] = runtime.host.generation
-                self.evidence.addresses[runtime.address] = name
-                self._note(name, HostEvent.STARTED)
-            return runtime
-
-        def crashed(name: str, *, silently: bool = False) -> None:
-            self._note(name, HostEvent.POWERED_OFF if silently else HostEvent.CRASHED)
-            crash(name, silently=silently)
-
-        def lost_power(name: str) -> None:
-            self._note(name, HostEvent.LOST_POWER)
-            power_cut(name)
-
-        def all_off() -> None:
-            self._at_end = True  # the scenario is over: this is no fault
-            power_off()
-
-        def noted(method: str, event: HostEvent, text: Callable[..., str]) -> None:
-            act = getattr(world, method)
-
-            @wraps(act)
-            def replaced(name: str, *arguments: Any) -> None:
-                self._note(name, event, text(*arguments))
-                act(name, *arguments)
-
-            setattr(world, method, replaced)
-
-        for name, method in {"host": host, "crash": crashed, "power_cut": lost_power, "power_off": all_off}.items():
-            setattr(world, name, method)
-        noted("pause", HostEvent.STOPPED, str)
-        noted("resume", HostEvent.CONTINUED, str)
-        noted("suspend", HostEvent.SLEPT, str)
-        noted("wake", HostEvent.WOKE, str)
-        noted("set_clock", HostEvent.CLOCK_SET, lambda offset_ms, *_: f"{offset_ms:+,} ms")
-
-    # The cluster ---------------------------------------------------------------------------------------------
-
-    def _watch_cluster(self) -> None:
-        cluster, roles = self._cluster, self.evidence.roles
-        start_broker, start_name_server, consumer = cluster.broker, cluster.start_name_server, cluster.consumer
-        leave, stop_broker = cluster.leave, cluster.stop_broker
-
-        async def broker(name: str = BROKER, **settings: Any) -> BrokerServer:
-            roles[name] = Role.BROKER
-            self._note(name, HostEvent.STARTED)
-            server = await start_broker(name, **settings)
-            self._watch_locks(name, server)
-            return server
-
-        async def name_server(name: str, **settings: Any) -> None:
-            roles[name] = Role.NAME_SERVER
-            await start_name_server(name, **settings)
-
-        async def start_consumer(name: str, **arguments: Any) -> Any:
-            roles[name] = Role.CONSUMER
-            self._note(name, HostEvent.STARTED)  # the host may live on after a shutdown of the client before
-            return await consumer(name, **arguments)
-
-        async def left(name: str) -> None:
-            await leave(name)
-            self._note(name, HostEvent.LEFT)
-
-        async def stopped(name: str = BROKER) -> None:
-            await stop_broker(name)
-            self._note(name, HostEvent.LEFT)
-
-        replaced = {"broker": broker, "start_name_server": name_server, "consumer": start_consumer, "leave": left,
-                    "stop_broker": stopped}  # fmt: skip
-        for method, function in replaced.items():
-            setattr(cluster, method, function)
+    def _note(self, host: str, event: HostEvent, text: str) -> None:
+        self.evidence.hosts.append(HostChange(self._world.elapsed_ms, host, event, text))
 
     # Locks ---------------------------------------------------------------------------------------------------
 
-    def _watch_locks(self, broker: str, server: BrokerServer) -> None:
-        assert server.broker is not None
-        locks, runtime = server.broker.ownership.table, self._world.host(broker)
+    def _watch_locks(self, broker: str) -> None:
+        ownership, runtime = self._cluster.core(broker).ownership, self._world.host(broker)
+        cursor = ownership.journal.end
 
-        def noted(method: str, why: str) -> None:
-            act = getattr(locks, method)
+        def changed(asked: LockBatchBody | None, answers: Sequence[LockAnswer]) -> None:
+            nonlocal cursor
+            if asked is not None:
+                self._refused(asked, answers)
+            changes, cursor = ownership.journal.since(cursor, None, ownership.journal.end)
+            why = {(change.consumer_group, change.queue): _WHY.get(change.cause, change.cause) for change in changes}
+            self._look(broker, ownership.table.rows(runtime.now_ms()), why)
 
-            @wraps(act)
-            def replaced(*arguments: Any, **named: Any) -> Any:
-                answer = act(*arguments, **named)
-                if method == "try_lock_batch":
-                    self._refused(str(arguments[0]), str(arguments[1]), answer)
-                self._look(broker, tuple(locks.rows(runtime.now_ms())), why)
-                return answer
-
-            setattr(locks, method, replaced)
-
-        for method, why in _CHANGES.items():
-            if hasattr(locks, method):
-                noted(method, why)
+        ownership.when_changed.append(changed)
         ends = [one.at_ms for one in self.evidence.hosts if one.host == broker and one.event in _ENDS]
-        self._look(
-            broker,
-            tuple(locks.rows(runtime.now_ms())),
-            "the broker ended, and has lost its locks",
-            max(ends, default=0),
-        )
+        self._look(broker, ownership.table.rows(runtime.now_ms()), {}, max(ends, default=0))
 
-    def _refused(self, group: str, client_id: str, answers: Any) -> None:
-        for answer in answers:
-            if answer.outcome in _NOT_OWNED:
-                fence = answer.fence
-                why = "the table is full" if answer.outcome is LockOutcome.TABLE_FULL else "another client has it"
+    def _refused(self, asked: LockBatchBody, answers: Sequence[LockAnswer]) -> None:
+        now_ms, group, client_id = self._world.elapsed_ms, asked.consumer_group, asked.client_id
+        for queue, outcome, other, *_, fence in answers:
+            if not outcome.owned:
+                why = "the table is full" if outcome is LockOutcome.TABLE_FULL else "another client has it"
                 if fence is not FenceAnswer.OK:
                     why = fence.name
-                self.evidence.locks.append(
-                    LockChange(self._world.elapsed_ms, group, answer.queue, LockEvent.REFUSED, client_id,
-                               why=why, other=answer.other or "")
-                )  # fmt: skip
+                refused = LockChange(now_ms, group, queue, LockEvent.REFUSED, client_id, why=why, other=other or "")
+                self.evidence.locks.append(refused)
 
-    def _look(self, broker: str, rows: Any, why: str, gone_ms: int | None = None) -> None:
-        """Compare the table with what it was. `gone_ms`: when a lock that is not in it ended; None: now."""
+    def _look(
+        self, broker: str, rows: Iterable[LockTableRow], why: Mapping[_Key, str], gone_ms: int | None = None
+    ) -> None:
+        """Compare the table with what it was.
+
+        Args:
+            why: of locks whose periods have ended since then.
+            gone_ms: when the broker ended that had the locks; None: it lives.
+        """
         now_ms, known = self._world.elapsed_ms, self._tables.get(broker, {})
         found = {
             (row.consumer_group, row.queue): _Row(
@@ -206,12 +112,11 @@ class Watch:
             self._changed(event, key, row, "")
         for key, row in known.items():
             if key not in found:
-                self._changed(LockEvent.RELEASED, key, row, why, gone_ms)
+                text = _LOST if gone_ms is not None else why.get(key, _ENDED)
+                self._changed(LockEvent.RELEASED, key, row, text, gone_ms)
         self._tables[broker] = found
 
-    def _changed(
-        self, event: LockEvent, key: tuple[str, MessageQueue], row: _Row, why: str, at_ms: int | None = None
-    ) -> None:
+    def _changed(self, event: LockEvent, key: _Key, row: _Row, why: str, at_ms: int | None = None) -> None:
         now_ms = self._world.elapsed_ms if at_ms is None else at_ms
         self.evidence.locks.append(LockChange(now_ms, *key, event, row.client_id, row.epoch, row.ends_ms, why))
 
@@ -223,7 +128,12 @@ class Watch:
         evidence.settings = {"seed": run.plan.seed, **run.plan.described()}
         evidence.elapsed_ms, evidence.trace_hash = run.elapsed_ms, run.trace_hash
         evidence.error = f"{type(run.error).__name__}: {run.error}" if run.error is not None else ""
-        evidence.log = self._cluster.log
+        evidence.log, evidence.addresses = self._cluster.log, self._world.addresses
+        evidence.roles = {
+            **dict.fromkeys(self._cluster.consumers, Role.CONSUMER),
+            **dict.fromkeys(self._cluster.name_servers, Role.NAME_SERVER),
+            **dict.fromkeys(self._cluster.brokers, Role.BROKER),
+        }
         for host in evidence.addresses.values():
             if TRACE in self._world.disk(host).paths():
                 evidence.records[host] = self._cluster.records(host)

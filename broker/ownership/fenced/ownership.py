@@ -63,9 +63,11 @@ class FencedOwnership(Ownership):
         self.bind(connection, client_id, (group,), now_ms)
         if epochs is not None and not each and self.table.renew_all(asked, connection, now_ms):
             self.counts.outcomes[LockOutcome.RENEWED] += len(queues)
+            self._changed()
             return Locked(queues, (), epochs, self.table.lease_ms)
         answers = self.table.try_lock_batch(group, client_id, queues, epochs, connection, now_ms)
         self._record(asked, answers, now_ms)
+        self._changed(asked, answers)
         owned = [answer.queue for answer in answers if answer.grant is not None]
         # An unmodified client reads only the queues that it got. It learns of no wait and no epoch (wire.md 7.1).
         if epochs is None:
@@ -77,7 +79,9 @@ class FencedOwnership(Ownership):
         """Only those under the epochs of the request."""
         group, client_id, queues, epochs = asked
         self.bind(connection, client_id, (group,), now_ms)
-        return self.table.unlock_batch(group, client_id, queues, epochs, now_ms)
+        refused = self.table.unlock_batch(group, client_id, queues, epochs, now_ms)
+        self._changed()
+        return refused
 
     # Checks --------------------------------------------------------------------------------------------------
 
@@ -93,6 +97,7 @@ class FencedOwnership(Ownership):
         # Most commits come under an epoch, and end nothing.
         if claim.lock_epoch is None or self.checks.resets:
             self.checks.committed(claim, now_ms, alone)
+            self._changed()
 
     def deny_reset(self, connection: Peer, claim: Claiming, now_ms: int) -> Denial | None:
         return self.checks.deny(connection, claim, Act.RESET, now_ms)
@@ -101,7 +106,9 @@ class FencedOwnership(Ownership):
         return self.checks.deny_reset_to(connection, claim, offset, stored, now_ms)
 
     def begin_epoch(self, connection: Peer, claim: Claiming, now_ms: int) -> LockGrant | Denial:
-        return self.checks.begin_epoch(connection, claim, now_ms)
+        grant = self.checks.begin_epoch(connection, claim, now_ms)
+        self._changed()
+        return grant
 
     def claim_to_hold(self, claim: Claiming) -> Claim | None:
         return Claim(claim.consumer_group, claim.topic, claim.queue_id, claim.lock_epoch, claim.lock_client_id)
@@ -172,6 +179,7 @@ class FencedOwnership(Ownership):
 
     def client_left(self, consumer_group: str, client_id: str, connection: Peer, now_ms: int) -> None:
         self.table.client_left(consumer_group, client_id, connection, now_ms)
+        self._changed()
 
     def on_closed(self, connection: Peer) -> None:
         self.checks.clients.on_closed(connection)
@@ -189,6 +197,7 @@ class FencedOwnership(Ownership):
         """Returns whether the connection has more locks."""
         by_peer = connection.ended_by_peer
         delayed_count, has_more = self.table.connection_ended(connection, by_peer, now_ms, _ENDED_AT_ONCE_MAX)
+        self._changed()
         if delayed_count:
             self._around.log.info("locks_delayed", peer=connection.address, count=delayed_count)
         return has_more
@@ -198,10 +207,12 @@ class FencedOwnership(Ownership):
     def end_due(self, now_ms: int) -> None:
         """A lock delay is over, or a lease for which clients wait."""
         self.table.due(now_ms)
+        self._changed()
         self._notices.check()
 
     def expire(self, now_ms: int) -> None:
         self.table.expire(now_ms, EXPIRED_AT_ONCE_MAX)
+        self._changed()
         self.checks.resets.expire(now_ms)
         if self.persistence is not None:
             self.persistence.tick()
@@ -227,6 +238,7 @@ class FencedOwnership(Ownership):
         if reason:
             for queue, epoch in begun:
                 self.table.withdraw(consumer_group, queue, epoch, now_ms)
+            self._changed()
         then(reason)
 
     # Facts for administrators ----------------------------------------------------------------------------------

@@ -383,19 +383,18 @@ async def _forget(hosts: Hosts, event: FaultEvent, *, answers: bool) -> None:
 async def _stale_routes(hosts: Hosts, event: FaultEvent) -> None:
     """The routes are copied again and again, and the newest copy of the right age is the answer."""
     server, world = hosts.name_server_at(event.target), hosts.world
-    now, copies = partial(type(server).route, server), deque[tuple[int, dict[str, TopicRouteData | None]]]()
+    door, copies = hosts.door(event.target), deque[tuple[int, dict[str, TopicRouteData | None]]]()
 
     def route(topic: str) -> TopicRouteData | None:
         while len(copies) > 1 and copies[1][0] <= world.elapsed_ms - event.amount:
             copies.popleft()
         return copies[0][1].get(topic)
 
-    usual = partial(vars(server).pop, "route", None)  # once all is healed each of two faults ends it
-    change = Change(("routes", server), partial(setattr, server, "route", route), usual)
+    change = Change(("routes", door), partial(door.answer_by, route), partial(door.answer_by, None))
     hosts.changes.begin(change)
     end_ms = world.elapsed_ms + event.duration_ms
     while (left_ms := end_ms - world.elapsed_ms) > 0 and not world.healed:
-        copies.append((world.elapsed_ms, {topic: now(topic) for topic in server.topics()}))
+        copies.append((world.elapsed_ms, {topic: server.route(topic) for topic in server.topics()}))
         await world.sleep_ms(min(left_ms, _ROUTES_EVERY_MS))
     hosts.changes.end(change)
 

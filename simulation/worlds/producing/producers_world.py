@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,7 +30,7 @@ from lockstep.simulation.worlds.producing.producers import (
     draw_plan,
 )
 from lockstep.simulation.worlds.producing.sent import KEYS, Places, Sent, text_of
-from lockstep.store import AppendResult, Record, StoreFull
+from lockstep.store import StoreFull
 
 __all__ = ["PRODUCERS_WORLDS", "ProducersWorld"]
 
@@ -82,7 +82,7 @@ class ProducersWorld:
         self._brokers = {name: _Broker(random.Random(f"{plan.seed}/{name}"), self._saw) for name in BROKERS}
         setup = Setup(lock_mode=plan.lock_mode, store=plan.store)
         self.cluster = Cluster(world, setup, tap=self._brokers.get)
-        self.cluster.on_broker_started = self._refuse_records
+        self.cluster.when_broker_started.append(self._refuse_records)
         self.findings = self.cluster.findings
         self._sent: list[Sent] = []
         self._called = 0  # how many calls have begun
@@ -94,20 +94,13 @@ class ProducersWorld:
 
     def _refuse_records(self, name: str) -> None:
         """The store of a broker may refuse messages."""
-        messages, state = self.cluster.core(name).messages, self._brokers[name]
-        put, put_all = messages.put, messages.put_all
+        state = self._brokers[name]
 
-        def one(record: Record) -> AppendResult:
+        def refuse_by_chance() -> None:
             if state.refuses(FULL):
                 raise StoreFull("no space is left")
-            return put(record)
 
-        def several(records: Sequence[Record]) -> list[AppendResult]:
-            if state.refuses(FULL):
-                raise StoreFull("no space is left")
-            return put_all(records)
-
-        messages.put, messages.put_all = one, several  # type: ignore[method-assign]
+        self.cluster.core(name).messages.before_store.append(refuse_by_chance)
 
     async def run(self) -> None:
         cluster, plan, world = self.cluster, self.plan, self.world

@@ -69,7 +69,7 @@ IN_FORCE: Final[dict[str, _Probe]] = {
     "slow-link": lambda cluster: queue.bytes_per_s if (queue := _link(cluster, "broker", "c1").queue) else 0,
     "nat": _nat,
     "nat-reset": _nat,
-    "stale-routes": lambda cluster: "route" in vars(cluster.name_server_at("broker")),
+    "stale-routes": lambda cluster: cluster.door("broker").route is not None,
 }
 
 

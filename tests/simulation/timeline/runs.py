@@ -8,7 +8,8 @@ from lockstep.order.report import Violation
 from lockstep.protocol.epochs import make_epoch
 from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.findings import Band, Finding
-from lockstep.simulation.timeline.evidence import Evidence, HostChange, HostEvent, LockChange, LockEvent, Role
+from lockstep.simulation.machine.host import HostEvent
+from lockstep.simulation.timeline.evidence import Evidence, HostChange, LockChange, LockEvent, Role
 from lockstep.simulation.virtual_time.loop import START_NS
 
 __all__ = ["change", "client", "epoch", "host", "queue", "record", "takeover", "wide"]

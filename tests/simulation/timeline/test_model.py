@@ -6,9 +6,10 @@ from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import run_seed
+from lockstep.simulation.machine.host import HostEvent
 from lockstep.simulation.stories.takeover import zombie
 from lockstep.simulation.timeline.build import timeline_of
-from lockstep.simulation.timeline.evidence import Evidence, HostEvent, LockChange, LockEvent
+from lockstep.simulation.timeline.evidence import Evidence, LockChange, LockEvent
 from lockstep.simulation.timeline.model import Kind, LaneKind, Moment, Timeline
 from lockstep.simulation.timeline.output import runs_of_modes
 from lockstep.simulation.worlds.experiment import WORLDS

@@ -11,9 +11,10 @@ from lockstep.simulation.commands.app import app
 from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.findings import Finding
+from lockstep.simulation.machine.host import HostEvent
 from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.timeline.build import timeline_of
-from lockstep.simulation.timeline.evidence import Evidence, HostEvent
+from lockstep.simulation.timeline.evidence import Evidence
 from lockstep.simulation.timeline.output import page_of, text_of
 from lockstep.simulation.timeline.page import BYTES_MAX
 from lockstep.simulation.worlds.experiment import WORLDS

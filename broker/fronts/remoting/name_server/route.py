@@ -11,7 +11,7 @@ from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer, NameServerFull
 from lockstep.broker.name_server.registration_body import decode_compressed_registration
 from lockstep.broker.request_body import read_body
-from lockstep.protocol.bodies.broker import DataVersion, TopicConfigs, TopicList
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfigs, TopicList, TopicRouteData
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable, RegisterBrokerBody
 from lockstep.protocol.bodies.rows import NAMES_A_STEP, BodySteps, encode_list
@@ -32,6 +32,7 @@ __all__ = [
     "list_topics",
     "query_data_version",
     "register_broker",
+    "route_reply",
     "unregister_broker",
 ]
 
@@ -111,11 +112,16 @@ def query_data_version(
 
 
 def get_route(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    return route_reply(command, server.route)
+
+
+def route_reply(command: RemotingCommand, route_of: Callable[[str], TopicRouteData | None]) -> RemotingCommand:
     """The route of a topic, in strict JSON for clients of every version (wire.md 1.5)."""
     topic = command.decode_header(GetRouteInfoRequestHeader).topic
-    route = server.route(topic)
+    route = route_of(topic)
     if route is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, _NO_ROUTE.format(topic[:TOPIC_LENGTH_MAX]))
+        remark = _NO_ROUTE.format(topic[:TOPIC_LENGTH_MAX])
+        return command.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
     if command.version > PROTOCOL_VERSION:
         # Some clients of RocketMQ 5 require this member.
         brokers = tuple(data._replace(enable_acting_master=False) for data in route.broker_datas)
