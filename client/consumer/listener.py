@@ -46,6 +46,7 @@ ACK_ALL: Final = 2**31 - 1
 LISTENER_PARAMETERS: Final = ("messages", "context")
 _FAILURE_AGAIN_MS: Final = 60_000
 _NOT_BEGUN: Final = object()
+_NO_LOOK: Final = 1 << 30
 S = TypeVar("S", bound=Enum)
 
 
@@ -249,6 +250,19 @@ class ListenerCall(Generic[S]):
         """
         around = self._around
         return self.is_async and self._until_look != 1 and (around is None or not around.active)
+
+    @property
+    def straight_count(self) -> int:
+        """After so many straight calls one is looked at."""
+        return self._until_look - 1 if self._until_look > 0 else _NO_LOOK
+
+    def count_straight(self, calls: int) -> None:
+        self._until_look -= calls
+
+    @property
+    def around(self) -> list[tuple[object, str]]:
+        """What is true when a call does not go straight any more: objects and names of their attributes."""
+        return [] if self._around is None else [(self._around, "active")]
 
     def begin_straight(self) -> bool:
         """Count a straight call. Returns False, and counts nothing, if it may not be one."""

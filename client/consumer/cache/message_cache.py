@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 
 from lockstep.client.consumer.cache.arrivals import Arrivals
 from lockstep.client.consumer.cache.offset_map import OffsetMap
@@ -48,6 +49,10 @@ class MessageCache:
             self.consuming = True
             return True
         return False
+
+    def first_messages(self, count: int) -> list[MessageExt]:
+        """The next `count` messages in offset order. They are not taken."""
+        return list(islice(self._messages.by_offset.values(), count))
 
     def take_messages(self, count: int) -> list[MessageExt]:
         """Take the next `count` messages in offset order, until commit or rollback.

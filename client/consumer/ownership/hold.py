@@ -4,6 +4,7 @@ There are three ways: no lock is needed; RocketMQ's lock, which is trusted for a
 and a lease (docs/fencing.md). The other parts of a consumer do not ask which one it is. Times are epoch milliseconds.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -48,6 +49,11 @@ class Hold:
         A fenced lock is trusted for its lease less a margin, and not while its connection is cut.
         """
         return self.locked and now_ms - self.last_lock_ms <= self._trusted_ms
+
+    @property
+    def trusted_until_ms(self) -> int:
+        """How long this client trusts the lock that it holds, if it is not lost before."""
+        return self.last_lock_ms + self._trusted_ms
 
     def is_younger(self, now_ms: int, age_ms: int) -> bool:
         """Whether it is locked, and was requested `age_ms` ago at most."""
@@ -105,6 +111,10 @@ class NoHold(Hold):
 
     def is_trusted(self, now_ms: int) -> bool:
         return True
+
+    @property
+    def trusted_until_ms(self) -> int:
+        return sys.maxsize
 
 
 class FencedHold(Hold):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, ConsumerConfig, MessageExt, MessageQueue
+from lockstep.client.consumer.dispatch import straight
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.listener import ORDERLY
@@ -108,6 +109,15 @@ class Service:
 
     async def quiet(self, duration_ms: int = 500) -> None:
         await self.stage.world.sleep_ms(duration_ms)
+
+    def committed(self, *offsets: int) -> bool:
+        """Whether these were committed, one after each call.
+
+        Calls of the native part that wait for nothing have one commit, since nobody could see those between.
+        """
+        together = self.watches_calls is False and straight.CALL_EACH is not None
+        seen = [offset for offset in offsets if offset in self.offsets] if together else [*offsets]
+        return self.offsets == seen and self.offsets[-1:] == [*offsets][-1:]
 
     @property
     def handled(self) -> list[int]:

@@ -13,7 +13,7 @@ from tests.client.messages import message_at
 from tests.client.periods import period
 from tests.client.stage import Stage, on_stage, queue_at
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("each_way")
 
 # The lock, and the end of ownership --------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ async def test_without_its_lock_a_queue_is_not_consumed(stage: Stage) -> None:
     await service.quiet(4000)
     assert service.lock_asked == [100, 3200]
     assert service.times == [3210]
-    assert service.offsets == [1]
+    assert service.committed(1)
 
 
 @on_stage
@@ -43,7 +43,7 @@ async def test_a_lock_that_runs_out_between_calls(stage: Stage) -> None:
     await service.quiet(32_000)
     assert service.lock_asked == [31_010]
     assert service.times == [0, 31_020]
-    assert service.offsets == [1, 2]
+    assert service.committed(1, 2)
 
 
 @on_stage
@@ -77,7 +77,7 @@ async def test_a_suspended_message_outlives_its_lock(stage: Stage) -> None:
     await service.quiet(10_000)
     assert service.calls == [([0], 0), ([0], 1), ([1], 0)]
     assert len(service.lock_asked) == 2
-    assert service.offsets == [1, 2]
+    assert service.committed(1, 2)
 
 
 @on_stage
@@ -104,7 +104,7 @@ async def test_a_dropped_queue_stops_and_commits_nothing(stage: Stage) -> None:
     service.queue.life.dropped = True
     await service.quiet(3000)
     assert service.handled == [0, 1]
-    assert service.offsets == [1]
+    assert service.committed(1)
     assert not service.queue.life.listener_running
 
 
@@ -136,7 +136,7 @@ async def test_a_queue_has_one_task_at_a_time(stage: Stage) -> None:
     service.put(3)
     await service.quiet(2000)
     assert service.times[3:] == [5000]
-    assert service.offsets == [1, 2, 3, 4]
+    assert service.committed(1, 2, 3, 4)
 
 
 @on_stage
@@ -147,7 +147,7 @@ async def test_stopping(stage: Stage) -> None:
     await service.quiet(100)
     assert await service.service.stop(5000) == []
     assert service.handled == [0]
-    assert service.offsets == [1]
+    assert service.committed(1)
     other = Service(stage, lambda *_: asyncio.sleep(30))
     other.put(0)
     await service.quiet(100)
@@ -172,7 +172,7 @@ async def test_a_listener_may_empty_its_list(stage: Stage) -> None:
     service.put(0, 1, 2)
     await service.quiet(3000)
     assert [offsets for offsets, _ in service.calls] == [[0, 1, 2], [0, 1, 2]]
-    assert service.offsets == [3]
+    assert service.committed(3)
 
 
 @on_stage
@@ -186,7 +186,7 @@ async def test_a_context_may_be_set_to_anything_true_or_false(stage: Stage) -> N
     service = Service(stage, manual)
     service.put(0, 1)
     await service.quiet()
-    assert service.offsets == [2]
+    assert service.committed(2)
 
 
 @on_stage
@@ -219,7 +219,7 @@ async def test_a_trace_that_cannot_be_written(stage: Stage) -> None:
     service.put(0, 1)
     await service.quiet(5000)
     assert service.handled == [0, 0, 0, 1]
-    assert service.offsets == [1, 2]
+    assert service.committed(1, 2)
     assert stage.events("error") == ["consume_failed"] * 2
     raised = [fields for level, _, fields in stage.log.events if level == "error"]
     assert all(isinstance(fields["exc_info"], OSError) for fields in raised), "their tracebacks are shown"
