@@ -1,10 +1,27 @@
-"""Query: what the store has of messages and queues."""
+"""Query: single messages, by key, by offset and by id."""
+
+from collections.abc import Generator
+from typing import Final
 
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.protocol.messages.ids import decode_offset_message_id
+from lockstep.store.base import KeyQuery, QueryResult
 
-__all__ = ["message_by_id", "message_by_offset"]
+__all__ = ["message_by_id", "message_by_offset", "messages_by_key"]
+
+_UNIQUE_KEY_MAX_NUM: Final = 32  # RocketMQ's defaultQueryMaxNum
+_QUERY_MAX_NUM: Final = 64  # RocketMQ's maxMsgsNumBatch
+
+
+def messages_by_key(broker: Broker, query: KeyQuery, *, unique: bool) -> Generator[None, None, QueryResult]:
+    """The newest messages with a key, in steps; RocketMQ bounds their number.
+
+    Args:
+        unique: The key is that of one message, UNIQ_KEY. A repeated send may have stored it twice.
+    """
+    max_num = _UNIQUE_KEY_MAX_NUM if unique else min(query.max_num, _QUERY_MAX_NUM)
+    return broker.messages.store.query(query._replace(max_num=max_num))
 
 
 def message_by_offset(broker: Broker, commit_log_offset: int) -> bytes:

@@ -4,7 +4,7 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.core.query import message_by_offset
+from lockstep.broker.core.query import message_by_offset, messages_by_key
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.protocol.bodies.admin import ConsumeQueueData, QueryConsumeQueueResponseBody
 from lockstep.protocol.bodies.records import record_to_wire
@@ -22,8 +22,6 @@ from lockstep.store.base import KeyQuery
 
 __all__ = ["query_consume_queue", "query_message", "view_message"]
 
-_UNIQUE_KEY_MAX_NUM: Final = 32  # defaultQueryMaxNum
-_QUERY_MAX_NUM: Final = 64  # maxMsgsNumBatch
 # Our limit: the frame also has a header.
 _BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024
 # Our limit: an entry has about 150 bytes in a reply.
@@ -41,9 +39,8 @@ def query_message(
 
 
 def _query(broker: Broker, command: RemotingCommand, header: QueryMessageRequestHeader) -> AnswerSteps:
-    max_num = _UNIQUE_KEY_MAX_NUM if header.unique_key_query else min(header.max_num, _QUERY_MAX_NUM)
-    query = KeyQuery(header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp)
-    result = yield from broker.messages.store.query(query)
+    query = KeyQuery(header.topic, header.key, header.max_num, header.begin_timestamp, header.end_timestamp)
+    result = yield from messages_by_key(broker, query, unique=bool(header.unique_key_query))
     response = QueryMessageResponseHeader(result.last_timestamp, result.last_commit_log_offset)
     if not result.messages:
         remark = f"no message of topic {header.topic!r} has the key {header.key!r} in that time"
