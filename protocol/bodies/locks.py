@@ -16,6 +16,7 @@ from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.epochs import EpochValue, EpochValues, parse_epoch
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.tuples import new_tuple
 
 __all__ = [
     "LockBatchBody",
@@ -52,7 +53,7 @@ def _plain_queues(entries: list[Any]) -> tuple[MessageQueue, ...] | None:
         return None
     if min(queue_ids) < -_INT64 or max(queue_ids) >= _INT64:
         return None
-    return tuple([MessageQueue(*queue) for queue in parts])
+    return tuple([new_tuple(MessageQueue, queue) for queue in parts])
 
 
 def _epochs_from_wire(values: Iterable[Any]) -> tuple[int, ...]:
