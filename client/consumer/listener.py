@@ -233,6 +233,9 @@ class ListenerCall(Generic[S]):
             getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
 
+        self._hooks = None if around is None else around.hooks
+        self._may_go_straight = self.is_async and not (around is not None and around.has_tenant)
+
     def __call__(
         self, messages: list[MessageExt], context: ListenerContext, start: Start
     ) -> Coroutine[Any, Any, Outcome[S]]:
@@ -248,8 +251,7 @@ class ListenerCall(Generic[S]):
 
         Call `begin_straight` before it. Its answer is for `outcome_of`, and what it raises for `failure_of`.
         """
-        around = self._around
-        return self.is_async and self._until_look != 1 and (around is None or not around.active)
+        return self._may_go_straight and self._until_look != 1 and (self._hooks is None or not self._hooks.active)
 
     @property
     def straight_count(self) -> int:
@@ -262,12 +264,11 @@ class ListenerCall(Generic[S]):
     @property
     def around(self) -> list[tuple[object, str]]:
         """What is true when a call does not go straight any more: objects and names of their attributes."""
-        return [] if self._around is None else [(self._around, "active")]
+        return [] if self._hooks is None else [(self._hooks, "active")]
 
     def begin_straight(self) -> bool:
         """Count a straight call. Returns False, and counts nothing, if it may not be one."""
-        around = self._around
-        if self._until_look == 1 or (around is not None and around.active):
+        if self._until_look == 1 or (self._hooks is not None and self._hooks.active):
             return False
         self._until_look -= 1
         return True
@@ -386,16 +387,16 @@ class AroundListener:
     """The hooks around all listener calls of a consumer; in a namespace the listener sees bare names."""
 
     def __init__(self, hooks: ConsumeHooks, tenant: NamesOfTenant, config: ConsumerConfig, runtime: Runtime) -> None:
-        self._hooks = hooks
+        self.hooks = hooks
         self._tenant = tenant
-        self._has_tenant = bool(tenant)
+        self.has_tenant = bool(tenant)
         self._config = config
         self._runtime = runtime
 
     @property
     def active(self) -> bool:
         """Whether there is anything to do; if not, calls go straight to the listener."""
-        return self._hooks.active or self._has_tenant
+        return self.hooks.active or self.has_tenant
 
     async def call(
         self, call: _Call, messages: list[MessageExt], context: ListenerContext, start: Start
@@ -404,16 +405,16 @@ class AroundListener:
             for message in messages:
                 message.topic = self._tenant.bare(message.topic)
             context.message_queue = self._tenant.bare_queue(context.message_queue)
-        if not self._hooks.active:
+        if not self.hooks.active:
             return await call(messages, context, start)
-        hooked = self._hooks.before(messages.copy(), context.message_queue)
+        hooked = self.hooks.before(messages.copy(), context.message_queue)
         timed = _Timed(start, self._runtime)
         outcome = await call(messages, context, timed)
         hooked.status = outcome.status.name
         hooked.success = hooked.status in _DONE
         took_ms = self._runtime.now_ms() - timed.began_ms
         hooked.return_type = return_type(outcome, took_ms, self._config.consume_timeout_ms)
-        self._hooks.after(hooked)
+        self.hooks.after(hooked)
         return outcome
 
 

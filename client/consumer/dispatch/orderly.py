@@ -148,7 +148,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
         call, starts, clock, queue = self._call, self._starts, self._runtime.now_ms, process_queue.queue
         cache, hold, life, offsets = process_queue.cache, process_queue.hold, process_queue.life, self._offsets
         batch_size, (now_ms, until_ms) = self._config.consume_message_batch_max_size, times
-        self._suspended = False
+        long_ms, self._suspended = min(LOOP_KEPT_MS, totals.slow_ms), False
         for _ in range(YIELD_AFTER):
             if not call.begin_straight():
                 break
@@ -168,8 +168,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
             now_ms = clock()
             took_ms = now_ms - begin_ms
             is_success = outcome is None and (result is None or result is _Status.SUCCESS)
-            if is_success and context.auto_commit and took_ms < LOOP_KEPT_MS:
-                totals.consumed(len(messages), took_ms, False)
+            if is_success and context.auto_commit and took_ms < long_ms:
+                totals.handled(len(messages), 1, took_ms)
                 offset = cache.commit()
                 if not life.dropped:
                     offsets.update(queue, offset)
