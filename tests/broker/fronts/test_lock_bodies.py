@@ -38,9 +38,11 @@ def story(peer: Peer, *, epochs: bool) -> list[bytes]:
 def test_answers_are_the_same_with_and_without_memory(
     header_encoding: SerializeType, way: str, epochs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lock_bodies._remember_renewed.cache_clear()
     remembered = story(Peer(header_encoding, **WAYS[way]), epochs=epochs)
     hits = lock_bodies._remember_renewed.cache_info().hits
-    assert hits, "the renewals were remembered"
+    # Under fenced locks a request without epochs has an answer for each queue: it is not remembered.
+    assert (hits > 0) is (epochs or way == "rocketmq"), "the renewals were remembered"
     monkeypatch.setattr(lock_bodies, "_BYTES_MAX", -1)
     assert story(Peer(header_encoding, **WAYS[way]), epochs=epochs) == remembered
     assert lock_bodies._remember_renewed.cache_info().hits == hits
