@@ -124,3 +124,13 @@ async def test_what_is_stored_by_the_way_changes_no_answer(tmp_path: Path) -> No
         await opened.writers.flush()
         reply = await unsafe_reply(opened, RequestCode.PULL_MESSAGE, pull_header(7, topic="T", queue_id=0), b"")
         assert reply.code == ResponseCode.PULL_OFFSET_MOVED
+
+
+async def test_an_answer_to_a_message_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
+    """It is stored beside its delivery, so its sender is told of the delivery alone."""
+    async with kept(tmp_path) as opened:
+        reply = await unsafe_reply(opened, RequestCode.SEND_REPLY_MESSAGE_V2, send_header(), b"x")
+        assert (reply.code, reply.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            "REPLY_TO_CLIENT is null, can not reply message",
+        )

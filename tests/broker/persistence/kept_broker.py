@@ -155,9 +155,12 @@ class Kept:
         return self.ask(RequestCode.SEND_MESSAGE_V2, send_header(**fields), body)
 
     def ask(self, code: RequestCode, header: Any, body: bytes = b"") -> RemotingCommand | None:
-        """The reply, unless it is to come later: to `connection`."""
-        command = over_the_wire(RemotingCommand(code, header, body))
-        return self.answers.answer(self.connection, command)
+        """The reply, unless it is to come later: to `connection`. What was stored now is synced first."""
+        command, log_end = over_the_wire(RemotingCommand(code, header, body)), self.store.max_commit_log_offset
+        reply = self.answers.answer(self.connection, command)
+        stored = self.store.max_commit_log_offset != log_end
+        assert reply is None or not (stored and self.broker.config.flush_sync), "answered before the sync"
+        return reply
 
     def bodies(self) -> list[bytes]:
         return [message.body for message in decode_messages(self.store.get("T", 0, 0, 100, None).body)]
