@@ -42,7 +42,7 @@ pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent
 	$(BIN)/python -m scripts.pipeline
 
 # The reference is the Python of each kernel, so it is what the tests prove; with LOCKSTEP_NATIVE=1 they prove the other.
-test test-all nightly: export LOCKSTEP_NATIVE := $(or $(LOCKSTEP_NATIVE),0)
+test test-all nightly mutants seeds: export LOCKSTEP_NATIVE := $(or $(LOCKSTEP_NATIVE),0)
 test: $(VENV)/.test $(VENV)/.java $(TYPES) ## prove the product in a few minutes (ARGS="-k lock -x" goes to pytest)
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=quick $(ARGS)
 

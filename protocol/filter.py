@@ -1,10 +1,21 @@
 """Filters by tag: the broker compares the hash of the tag, the client compares its text (wire.md 6.5)."""
 
+from functools import lru_cache
 from typing import Final
 
 from lockstep.protocol.errors import RemoteProtocolError
 
-__all__ = ["SQL92", "SUBSCRIBE_ALL", "TAG", "FilterError", "is_tag_type", "java_string_hash", "parse_tags", "tags_code"]
+__all__ = [
+    "SQL92",
+    "SUBSCRIBE_ALL",
+    "TAG",
+    "FilterError",
+    "is_tag_type",
+    "java_string_hash",
+    "parse_tags",
+    "tags_code",
+    "tags_code_of",
+]
 
 SUBSCRIBE_ALL: Final = "*"
 _LONG: Final = 256  # characters
@@ -66,6 +77,11 @@ def _in_each(lanes: int, bits: int) -> int:
 def tags_code(tags: str | None) -> int:
     """The hash of a message's tag, for its consume queue entry. 0 if there is no tag."""
     return java_string_hash(tags) if tags else 0
+
+
+# Of few tags, because a tag may have 32 KB.
+tags_code_of = lru_cache(maxsize=512)(tags_code)
+"""`tags_code` of tags that many messages have."""
 
 
 def parse_tags(expression: str | None) -> tuple[str, ...]:

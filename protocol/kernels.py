@@ -8,7 +8,6 @@ refusal costs nothing: the same bytes then go the usual way. Its results are tho
 import struct
 import zlib
 from collections.abc import Callable
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -21,18 +20,29 @@ from lockstep.protocol.codes import (
     RequestCode,
     SysFlag,
 )
-from lockstep.protocol.filter import tags_code
+from lockstep.protocol.filter import tags_code_of
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import FIXED_PART, MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.native import NATIVE
 from lockstep.protocol.tuples import new_tuple
 
-__all__ = ["ENTRY", "PlainSends", "QueueRun", "SendSettings", "may_be_plain_send", "plain_sends", "take_sends"]
+__all__ = [
+    "ENTRY",
+    "PROPERTIES_LENGTH",
+    "UNUSUAL",
+    "PlainSends",
+    "QueueRun",
+    "SendSettings",
+    "may_be_plain_send",
+    "plain_sends",
+    "stored_properties",
+    "take_sends",
+]
 
 # Of a consume queue (wire.md 5): commit log offset, size in bytes, tag hash or time of delivery.
 ENTRY: Final = struct.Struct(">qiq")
 _LENGTHS: Final = struct.Struct(">II")
-_PROPERTIES_LENGTH: Final = struct.Struct(">h")
+PROPERTIES_LENGTH: Final = struct.Struct(">h")
 _SEND: Final = int(RequestCode.SEND_MESSAGE)
 _SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
 # Every client writes the code first. Other frames are not looked at.
@@ -59,13 +69,11 @@ _TEXTS_ALONE: Final = frozenset((str,))
 # Of kinds that are remembered; together some 1 MB.
 _KINDS_MAX: Final = 1024
 _KIND_LENGTH_MAX: Final = 256
-_UNUSUAL: Final = (KeyError, TypeError, ValueError, AttributeError, struct.error)
+UNUSUAL: Final = (KeyError, TypeError, ValueError, AttributeError, struct.error)
 _ANSWER: Final = (
     b'{"code":0,"extFields":{"msgId":"%s%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":"DefaultRegion",'
     b'"TRACE_ON":"true"},"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":'
 ) + (b"%d}" % PROTOCOL_VERSION)
-# Of few tags, because a tag may have 32 KB.
-_tags_code = lru_cache(maxsize=512)(tags_code)
 
 
 class SendSettings(NamedTuple):
@@ -171,7 +179,7 @@ def plain_sends(
                 break
             opaque, kind, born_ms, properties = _plain_header(data[position + 8 : body_start])
             body = data[body_start:end]
-            text, code = _stored_properties(properties, cluster_pair)
+            text, code = stored_properties(properties, cluster_pair)
             queue_key, flag, sys_flag, reconsume_times = kind
             queue = queues.get(queue_key) or _begin_queue(queues, queue_key, next_offset)
             topic, queue_offset, queue_id = queue.topic, queue.next_offset, queue_key[1]
@@ -182,12 +190,12 @@ def plain_sends(
             )  # fmt: skip
             answer = _ANSWER % (prefix, log_offset, queue_id, queue_offset, opaque)
             # Nothing below fails: a frame is taken as a whole or not at all.
-            log += (fixed, body, bytes((len(topic),)), topic, _PROPERTIES_LENGTH.pack(len(text)), text)
+            log += (fixed, body, bytes((len(topic),)), topic, PROPERTIES_LENGTH.pack(len(text)), text)
             answers += (_LENGTHS.pack(len(answer) + 4, len(answer)), answer)
             queue.entries.append(ENTRY.pack(log_offset, size, code))
             queue.next_offset += 1
             log_offset, position, count = log_offset + size, end, count + 1
-    except _UNUSUAL:
+    except UNUSUAL:
         pass  # the usual way says what is wrong
     runs = [QueueRun(*key, one.first_offset, b"".join(one.entries)) for key, one in queues.items() if one.entries]
     return new_tuple(PlainSends, (position, count, b"".join(log), b"".join(answers), runs)) if count else None
@@ -219,7 +227,7 @@ _kinds: Final[dict[tuple[str, ...], _Kind]] = {}
 
 
 def _plain_header(header: bytes) -> tuple[int, _Kind, int, str]:
-    """The opaque, kind, time and properties of a plain send. Raises one of `_UNUSUAL` for any other request."""
+    """The opaque, kind, time and properties of a plain send. Raises one of `UNUSUAL` for any other request."""
     parts = orjson.loads(header)
     fields, opaque, code, flag = parts["extFields"], parts["opaque"], parts["code"], parts.get("flag", 0)
     if not (type(code) is type(opaque) is type(flag) is type(parts.get("version", 0)) is int) or flag:
@@ -253,7 +261,7 @@ def _remember(key: tuple[str, ...], kind: _Kind) -> None:
 
 
 def _new_kind(fields: dict[str, Any]) -> _Kind:
-    """Raises one of `_UNUSUAL` when the send is not plain."""
+    """Raises one of `UNUSUAL` when the send is not plain."""
     if not fields.keys() <= _FIELDS:
         fields = _by_letter(fields, long_names=False)
     if not _TEXTS_ALONE.issuperset(map(type, fields.values())):
@@ -290,7 +298,7 @@ def _as_text(name: str, value: object) -> str:
     return str(value).lower()
 
 
-def _stored_properties(text: str, cluster_pair: str) -> tuple[bytes, int]:
+def stored_properties(text: str, cluster_pair: str) -> tuple[bytes, int]:
     """The properties without WAIT, which is for this broker, with CLUSTER; and the hash of the tag.
 
     Raises ValueError when they are too long, or a name comes twice or makes the send another kind.
@@ -308,7 +316,7 @@ def _stored_properties(text: str, cluster_pair: str) -> tuple[bytes, int]:
     if not _REFUSED_NAMES.isdisjoint(found):
         raise ValueError
     tag = found.get(names.TAGS)
-    code = 0 if tag is None else _tags_code(tag.partition(names.NAME_END)[2])
+    code = 0 if tag is None else tags_code_of(tag.partition(names.NAME_END)[2])
     found.pop(names.WAIT, None)
     kept = [*found.values(), cluster_pair]
     stored = names.PAIR_END.join(kept).encode()

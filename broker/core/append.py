@@ -1,7 +1,6 @@
 """Append: a message that was sent is stored, or a batch of them. Delays, half messages and send sequences included."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from lockstep.broker.core.broker import Broker
@@ -16,7 +15,7 @@ from lockstep.broker.ownership.denial import Act
 from lockstep.broker.peer import Peer
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, SysFlag
 from lockstep.protocol.errors import BatchTooLong, short_text
-from lockstep.protocol.filter import tags_code
+from lockstep.protocol.filter import tags_code_of
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.batch import BatchRecord, decode_batch
 from lockstep.protocol.messages.properties import decode_properties, encode_properties, find_property
@@ -24,13 +23,11 @@ from lockstep.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
 from lockstep.protocol.tuples import new_tuple
 from lockstep.store import AppendResult, Record
 
-__all__ = ["IPV4_HOSTS", "Appended", "Send", "append", "append_batch", "check_body", "encoded", "tags_code_of"]
+__all__ = ["IPV4_HOSTS", "Appended", "Send", "append", "append_batch", "check_body", "encoded"]
 
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-# Of few tags, because a tag may have 32 KB.
-tags_code_of = lru_cache(maxsize=512)(tags_code)
 
 
 class Send(Target, Protocol):

@@ -3,31 +3,30 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from lockstep.broker.core.append import IPV4_HOSTS, check_body, encoded, tags_code_of
+from lockstep.broker.core.append import IPV4_HOSTS, check_body, encoded
 from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.plain import IPV4_BYTES, by_kernel, next_of_plain, plain_settings
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.core.send_target import send_target
 from lockstep.broker.messages.send_sequences import Sequence as SendSequence
 from lockstep.broker.peer import Peer
-from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, SysFlag
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.filter import tags_code_of
+from lockstep.protocol.kernels import ENTRY
+from lockstep.protocol.kernels_together import NumberedQueue, frame_properties, take_frame
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.properties import decode_properties, encode_properties
 from lockstep.protocol.messages.together import NO_NUMBERS, PROPERTIES_MAX, FrameQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.store import AppendResult, Record, StoreFull
 
-__all__ = ["SentTogether", "append_together"]
+__all__ = ["SentTogether", "append_plain", "append_together"]
 
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _ALONE: Final = (names.DELAY, names.START_DELIVER_TIME, names.TRAN_MSG)
-
-# The end that our producers write; the broker takes it off, as RocketMQ does.
-_WAIT_PAIR: Final = f"{names.WAIT}{names.NAME_END}true".encode()
 _PAIR_END: Final = names.PAIR_END.encode()
-_WAIT_END: Final = _PAIR_END + _WAIT_PAIR
 # A pair has four bytes at least.
 _MANY_BYTES: Final = 4 * PROPERTIES_MAX
-_TAGS: Final = names.TAGS.encode() + names.NAME_END.encode()
 
 
 class SentTogether(NamedTuple):
@@ -123,7 +122,8 @@ class _Frame:
         config = self.broker.config
         born_host, born_port = self.broker.members.born_host(self.peer)
         cluster, body_bytes_max = config.cluster, config.max_message_bytes
-        cluster_pair = f"{names.CLUSTER}{names.NAME_END}{cluster}".encode("utf-8", "replace")
+        cluster_pair = f"{names.CLUSTER}{names.NAME_END}{cluster}"
+        cluster_end = f"{names.PAIR_END}{cluster_pair}".encode("utf-8", "replace")
         for row, (index, sequence, born_ms, flag, sys_flag, body_bytes, properties_bytes) in enumerate(self.sent.heads):
             queue, body_end = queues[index], position + body_bytes
             end = body_end + properties_bytes
@@ -140,7 +140,7 @@ class _Frame:
                     check_body(self.broker, content)
                 if sys_flag & _TRANSACTION:
                     raise _cannot_go_with_others("transactional")
-                text, code = _stored_properties(text, cluster_pair, cluster)
+                text, code = _stored_properties(text, cluster_pair, cluster_end, cluster)
             except Refused as why:
                 results.append(why)
                 continue
@@ -202,29 +202,65 @@ def append_together(
     return _Frame(broker, peer, sent, now_ms).append()
 
 
+def append_plain(
+    broker: Broker,
+    peer: Peer,
+    sender_id: str,
+    queues: Sequence[FrameQueue],
+    body: bytes,
+    heads_begin: int,
+    count: int,
+    now_ms: int,
+) -> bytes | None:
+    """Store all messages of a frame from their bytes.
+
+    Args:
+        heads_begin: Where in `body` the heads of `count` messages begin.
+
+    Returns:
+        The rows of the answer. None: some message is not plain, and nothing is stored.
+    """
+    settings, born = plain_settings(broker), broker.members.born_host(peer)
+    if settings is None or len(born[0]) != IPV4_BYTES or len({queue[:2] for queue in queues}) < len(queues):
+        return None
+    sequences, numbered = broker.messages.send_sequences, list[NumberedQueue]()
+    entries: list[SendSequence | None] = []
+    for topic, queue_id, generation in queues:
+        entry = None if generation == NO_NUMBERS else sequences.find((sender_id, topic, queue_id), generation)
+        next_offset = next_of_plain(broker, topic, queue_id)
+        if next_offset is None or (entry is None and generation != NO_NUMBERS):
+            return None
+        numbered.append(
+            NumberedQueue(topic, queue_id, NO_NUMBERS if entry is None else entry.next_sequence, next_offset)
+        )
+        entries.append(entry)
+    start = broker.messages.store.max_commit_log_offset
+    sends = by_kernel(broker, peer, take_frame, body, heads_begin, count, settings, numbered, now_ms, born, start)
+    if sends is None or not broker.messages.put_encoded(sends, now_ms):
+        broker.messages.plain_sends["refused"] += 1
+        return None
+    broker.messages.plain_sends["taken"] += count
+    for entry, (_, _, _, stored) in zip(entries, sends.queues, strict=True):
+        if entry is not None:
+            entry.took(len(stored) // ENTRY.size, peer, now_ms)
+    return sends.answers
+
+
 def _cannot_go_with_others(kind: str) -> Refused:
     return Refused(Reason.ILLEGAL_MESSAGE, f"a {kind} message cannot go with others; it is sent by itself")
 
 
-def _stored_properties(text: bytes, cluster_pair: bytes, cluster: str) -> tuple[bytes, int]:
+def _stored_properties(text: bytes, cluster_pair: str, cluster_end: bytes, cluster: str) -> tuple[bytes, int]:
     """The properties as they are stored, without WAIT and with CLUSTER, and the hash of the tag. Raises Refused."""
+    found = frame_properties(text, cluster_pair, cluster_end)
+    if found is not None:
+        return found
     if len(text) > _MANY_BYTES and text.count(_PAIR_END) > PROPERTIES_MAX:
         raise Refused(Reason.ILLEGAL_MESSAGE, f"a message with more than {PROPERTIES_MAX} properties is sent by itself")
-    own = text.removesuffix(_WAIT_END)
-    tags = None
-    plain = b"CLUSTER" not in own and b"WAIT" not in own and b"DEL" not in own and b"TRAN_MSG" not in own
-    if plain and own.isascii():
-        stored = own + b"\x02" + cluster_pair if own else cluster_pair
-        if _TAGS in own:
-            tags = decode_properties(own.decode("ascii")).get(names.TAGS)
-    else:
-        properties = decode_properties(text.decode("utf-8", "replace"))
-        for name in _ALONE:
-            if name in properties:
-                raise _cannot_go_with_others("transactional" if name == names.TRAN_MSG else "delayed")
-        properties.pop(names.WAIT, None)
-        properties[names.CLUSTER] = cluster
-        stored, tags = encoded(encode_properties(properties)), properties.get(names.TAGS)
-    if len(stored) > PROPERTIES_BYTES_MAX:
-        encoded(stored.decode())  # refuses it
-    return stored, tags_code_of(tags) if tags else 0
+    properties = decode_properties(text.decode("utf-8", "replace"))
+    for name in _ALONE:
+        if name in properties:
+            raise _cannot_go_with_others("transactional" if name == names.TRAN_MSG else "delayed")
+    properties.pop(names.WAIT, None)
+    properties[names.CLUSTER] = cluster
+    return encoded(encode_properties(properties)), tags_code_of(properties.get(names.TAGS))

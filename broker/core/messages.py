@@ -42,8 +42,8 @@ class Messages:
         before_store: Each is called before messages are stored, and may raise StoreFull: then none of them is stored.
         on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
         pops: Deliveries that are under way, of groups that pop.
-        plain_sends: How many sends were handled from their bytes, taken; and how many reads that began with a send went
-            the usual way, refused: it is not plain, not whole yet, or may not be stored now.
+        plain_sends: How many sends were handled from their bytes, taken; and how many reads that began with a send,
+            and frames of sends, went the usual way, refused: one is not plain, not whole yet, or may not be stored now.
         message_id_prefix: An offset message id without its last 16 hex digits, the commit log offset.
     """
 

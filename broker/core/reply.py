@@ -2,12 +2,13 @@
 
 from typing import NamedTuple
 
-from lockstep.broker.core.append import Send, tags_code_of
+from lockstep.broker.core.append import Send
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.core.send_target import send_target
 from lockstep.broker.peer import Peer
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
+from lockstep.protocol.filter import tags_code_of
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.properties import decode_properties
 from lockstep.store import AppendResult, Record, StoreFull

@@ -31,6 +31,12 @@ class Sequence:
         self.connection = connection
         self.last_used_ms = 0
 
+    def took(self, count: int, connection: Peer, now_ms: int) -> None:
+        """So many sends of a connection were stored in their turn."""
+        self.next_sequence += count
+        self.connection = connection
+        self.last_used_ms = now_ms
+
 
 class SendSequences:
     """A table of at most `count_max` sequences."""
@@ -67,6 +73,12 @@ class SendSequences:
     def of(self, key: SequenceKey) -> Sequence:
         """The sequence for which `refusal` returned None. Increase its `next_sequence` for each send that is stored."""
         return self._sequences[key]
+
+    def find(self, key: SequenceKey, generation: int) -> Sequence | None:
+        """The sequence if it is at this generation, and no send of it was lost."""
+        entry = self._sequences.get(key)
+        is_there = entry is not None and entry.generation == generation and entry.next_sequence >= 0
+        return entry if is_there else None
 
     def stored(self, key: SequenceKey) -> None:
         self._sequences[key].next_sequence += 1

@@ -67,7 +67,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _G, (*_NODE, "topic", "consumer_group"), "The age of the oldest message behind the committed offsets."
     ),
     "lockstep_plain_sends_total": Family(
-        _C, (*_NODE, "outcome"), "Sends that were handled from their bytes: taken; reads that looked so: refused."
+        _C,
+        (*_NODE, "outcome"),
+        "Sends handled from their bytes: taken; reads and frames that looked so: refused.",
     ),
     "lockstep_held_pulls": Family(_G, _NODE, "Pulls that wait for messages."),
     "lockstep_limits_met_total": Family(_C, (*_NODE, "setting"), "How often a limit was reached, by its setting."),

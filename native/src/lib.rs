@@ -2,9 +2,11 @@
 use pyo3::prelude::*;
 
 mod calls;
+mod frames;
 mod json;
 mod messages;
 mod sends;
+mod stored;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -12,5 +14,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(calls::call_each, module)?)?;
     module.add_function(wrap_pyfunction!(messages::decode_into, module)?)?;
     module.add_function(wrap_pyfunction!(sends::plain_sends, module)?)?;
+    module.add_function(wrap_pyfunction!(frames::plain_frame, module)?)?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `plain_sends`. The twin is `lockstep.protocol.kernels.plain_sends`, which says what a plain send is.
 use crate::json::Scanner;
+use crate::stored::{stored_properties, Message, Places};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::borrow::Cow;
@@ -27,14 +28,9 @@ const LONG_NAMES: [&str; FIELDS - 1] = [
 const SIGNATURE: [&str; 3] = ["AccessKey", "OnsChannel", "Signature"];
 const TEXTS: [usize; 5] = [0, 1, 2, 8, 13]; // a, b, c, i, n
 
-const MAGIC: u32 = 0xDAA3_20A7;
-const OVERHEAD_BYTES: usize = 91;
-const PROPERTIES_BYTES_MAX: usize = 32767;
-const PIECES_MAX: usize = 17;
 const TOPIC_BYTES_MAX: usize = 255;
 const PROTOCOL_VERSION: i32 = 409;
-const TRANSACTION: i32 = 0xC;
-const V6_HOSTS: i32 = 0x30;
+pub const TRANSACTION: i32 = 0xC;
 const FIELDS: usize = 14; // a to n
 const NEEDED: usize = 8; // a to h
 const DIGITS_MAX: usize = 18; // fits 64 bits
@@ -43,13 +39,13 @@ const CHECKED_DIGITS_MAX: usize = 9; // of what is not stored
 /// SendSettings of kernels.py.
 #[derive(FromPyObject)]
 pub struct SendSettings<'py> {
-    cluster_pair: Bound<'py, PyString>,
-    message_id_prefix: Bound<'py, PyBytes>,
-    store_host: Bound<'py, PyBytes>,
-    store_port: i32,
-    body_bytes_max: usize,
-    header_bytes_max: usize,
-    count_max: usize,
+    pub cluster_pair: Bound<'py, PyString>,
+    pub message_id_prefix: Bound<'py, PyBytes>,
+    pub store_host: Bound<'py, PyBytes>,
+    pub store_port: i32,
+    pub body_bytes_max: usize,
+    pub header_bytes_max: usize,
+    pub count_max: usize,
 }
 
 struct Send<'a> {
@@ -199,45 +195,6 @@ fn int32(text: &str) -> Option<i32> {
     i32::try_from(digits(text)?).ok()
 }
 
-/// Java's String.hashCode.
-fn java_hash(text: &str) -> i64 {
-    let hash = text.encode_utf16().fold(0_i32, |hash, unit| {
-        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
-    });
-    i64::from(hash)
-}
-
-/// The properties as they are stored, and the hash of the tag.
-fn stored_properties(given: &str, cluster_pair: &str, into: &mut Vec<u8>) -> Option<i64> {
-    let mut names: [&str; PIECES_MAX] = [""; PIECES_MAX];
-    let mut code = 0;
-    into.clear();
-    for (index, piece) in given.split('\u{2}').enumerate() {
-        if index == PIECES_MAX {
-            return None;
-        }
-        let Some((name, value)) = piece.split_once('\u{1}') else {
-            continue;
-        };
-        if name.is_empty() || value.is_empty() {
-            continue;
-        }
-        if matches!(name, "DELAY" | "TRAN_MSG" | "CLUSTER") || names[..index].contains(&name) {
-            return None;
-        }
-        names[index] = name;
-        if name == "TAGS" {
-            code = java_hash(value);
-        }
-        if name != "WAIT" {
-            into.extend_from_slice(piece.as_bytes());
-            into.push(2);
-        }
-    }
-    into.extend_from_slice(cluster_pair.as_bytes());
-    (into.len() <= PROPERTIES_BYTES_MAX).then_some(code)
-}
-
 #[pyfunction]
 #[allow(clippy::too_many_arguments, clippy::type_complexity)]
 pub fn plain_sends<'py>(
@@ -259,7 +216,13 @@ pub fn plain_sends<'py>(
 > {
     let (py, bytes, cluster_pair) = (data.py(), data.as_bytes(), settings.cluster_pair.to_cow()?);
     let prefix = std::str::from_utf8(settings.message_id_prefix.as_bytes())?;
-    let (born_host, born_port) = (born.0.as_bytes(), born.1);
+    let places = Places {
+        born_host: born.0.as_bytes(),
+        born_port: born.1,
+        now_ms,
+        store_host: settings.store_host.as_bytes(),
+        store_port: settings.store_port,
+    };
     let (mut log, mut answers) = (Vec::<u8>::new(), Vec::<u8>::new());
     let (mut properties, mut header) = (Vec::<u8>::new(), Vec::<u8>::new());
     let mut runs: Vec<Run<'py>> = Vec::new();
@@ -349,35 +312,20 @@ pub fn plain_sends<'py>(
             }
         };
         let run = &mut runs[index];
-        let size = OVERHEAD_BYTES + body.len() + topic.len() + properties.len();
         let at = log_offset + log.len() as i64;
         let queue_offset = run.first_offset + run.count;
-        log.reserve(size);
-        log.extend_from_slice(&(size as i32).to_be_bytes());
-        log.extend_from_slice(&MAGIC.to_be_bytes());
-        log.extend_from_slice(&(crc32fast::hash(body) & 0x7FFF_FFFF).to_be_bytes());
-        log.extend_from_slice(&queue_id.to_be_bytes());
-        log.extend_from_slice(&flag.to_be_bytes());
-        log.extend_from_slice(&queue_offset.to_be_bytes());
-        log.extend_from_slice(&at.to_be_bytes());
-        log.extend_from_slice(&(sys_flag & !V6_HOSTS).to_be_bytes());
-        log.extend_from_slice(&born.to_be_bytes());
-        log.extend_from_slice(born_host);
-        log.extend_from_slice(&born_port.to_be_bytes());
-        log.extend_from_slice(&now_ms.to_be_bytes());
-        log.extend_from_slice(settings.store_host.as_bytes());
-        log.extend_from_slice(&settings.store_port.to_be_bytes());
-        log.extend_from_slice(&reconsume_times.to_be_bytes());
-        log.extend_from_slice(&0_i64.to_be_bytes());
-        log.extend_from_slice(&(body.len() as i32).to_be_bytes());
-        log.extend_from_slice(body);
-        log.push(topic.len() as u8);
-        log.extend_from_slice(topic.as_bytes());
-        log.extend_from_slice(&(properties.len() as i16).to_be_bytes());
-        log.extend_from_slice(&properties);
-        run.entries.extend_from_slice(&at.to_be_bytes());
-        run.entries.extend_from_slice(&(size as i32).to_be_bytes());
-        run.entries.extend_from_slice(&code.to_be_bytes());
+        let message = Message {
+            queue_id,
+            flag,
+            queue_offset,
+            sys_flag,
+            born_ms: born,
+            reconsume_times,
+            body,
+            topic: topic.as_bytes(),
+            properties: &properties,
+        };
+        message.store(&places, at, code, &mut log, &mut run.entries);
         run.count += 1;
         header.clear();
         write!(

@@ -17,9 +17,11 @@ from lockstep.protocol.tuples import new_tuple
 
 __all__ = [
     "COMMITS_MAX",
+    "HEAD",
     "NO_EPOCH",
     "NO_NUMBERS",
     "PROPERTIES_MAX",
+    "ROW",
     "SENDS_BYTES_MAX",
     "SENDS_MAX",
     "Commit",
@@ -27,6 +29,7 @@ __all__ = [
     "SendHead",
     "SendRow",
     "decode_commits",
+    "decode_queues",
     "decode_rows",
     "decode_sends",
     "encode_commits",
@@ -47,8 +50,8 @@ NO_NUMBERS: Final = -1  # the generation of a queue without send sequence
 NO_EPOCH: Final = -1  # of a commit without a fenced lock
 _COUNT = struct.Struct(">H")
 _QUEUE = struct.Struct(">iqB")
-_HEAD = struct.Struct(">HqqiiiH")
-_ROW = struct.Struct(">iqq")
+HEAD = struct.Struct(">HqqiiiH")
+ROW = struct.Struct(">iqq")
 _COMMIT = struct.Struct(">iqqB")
 
 
@@ -95,24 +98,24 @@ def encode_sends(queues: Sequence[FrameQueue], heads: Sequence[tuple[int, ...]],
     for topic, queue_id, generation in queues:
         name = topic.encode("utf-8", "replace")
         parts += (_QUEUE.pack(queue_id, generation, len(name)), name)
-    pack = _HEAD.pack
+    pack = HEAD.pack
     parts += [pack(*head) for head in heads]
     parts += texts
     return b"".join(parts)
 
 
-def decode_sends(body: bytes, count: int) -> tuple[list[FrameQueue], list[tuple[int, ...]], int]:
-    """Decode queues and heads of a frame.
+def decode_queues(body: bytes, count: int) -> tuple[list[FrameQueue], int]:
+    """Decode the queues of a frame.
 
     Args:
         count: How many messages the header says.
 
     Returns:
-        The queues; the heads, as SendHead; and where the first text begins.
+        The queues, and where the first head begins.
 
     Raises:
         BatchTooLong: More messages than SENDS_MAX, or more bytes than SENDS_BYTES_MAX.
-        BodyError: The lengths do not add up to the body, a queue does not exist, or there is no message.
+        BodyError: The lengths do not fit the body, or there is no message.
     """
     if count > SENDS_MAX:
         raise BatchTooLong(f"a frame may hold at most {SENDS_MAX} messages, not {count}")
@@ -130,16 +133,29 @@ def decode_sends(body: bytes, count: int) -> tuple[list[FrameQueue], list[tuple[
             start = position + _QUEUE.size
             position = start + length
             queues.append(FrameQueue(body[start:position].decode("utf-8", "replace"), queue_id, generation))
-        texts = position + count * _HEAD.size
-        if texts > len(body):
-            raise BodyError(f"{count} heads do not fit a body of {len(body)} bytes")
-        heads = list(_HEAD.iter_unpack(memoryview(body)[position:texts]))
     except struct.error as error:
         raise BodyError(f"the queues of a frame: {error}") from None
+    if position + count * HEAD.size > len(body):
+        raise BodyError(f"{count} heads do not fit a body of {len(body)} bytes")
+    return queues, position
+
+
+def decode_sends(body: bytes, count: int) -> tuple[list[FrameQueue], list[tuple[int, ...]], int]:
+    """Decode queues and heads of a frame.
+
+    Returns:
+        The queues; the heads, as SendHead; and where the first text begins.
+
+    Raises:
+        BatchTooLong, BodyError: As `decode_queues`; also when the lengths do not add up, or a queue does not exist.
+    """
+    queues, position = decode_queues(body, count)
+    texts = position + count * HEAD.size
+    heads = list(HEAD.iter_unpack(memoryview(body)[position:texts]))
     end = texts
     for queue, _, _, _, _, body_bytes, properties_bytes in heads:
-        if queue >= queue_count or body_bytes < 0:
-            raise BodyError(f"a message with queue {queue} of {queue_count} and {body_bytes} bytes")
+        if queue >= len(queues) or body_bytes < 0:
+            raise BodyError(f"a message with queue {queue} of {len(queues)} and {body_bytes} bytes")
         end += body_bytes + properties_bytes
     if end != len(body):
         raise BodyError(f"a frame has {len(body)} bytes, and its lengths add up to {end}")
@@ -153,7 +169,7 @@ def encode_rows(rows: Sequence[tuple[int, int, int]], remarks: Sequence[str]) ->
         rows: As SendRow, one a message.
         remarks: One for each row whose code is not SUCCESS, in their order; a long one is cut.
     """
-    pack = _ROW.pack
+    pack = ROW.pack
     parts = [pack(*row) for row in rows]
     for remark in remarks:
         text = remark[:_REMARK_MAX].encode("utf-8", "replace")
@@ -163,10 +179,10 @@ def encode_rows(rows: Sequence[tuple[int, int, int]], remarks: Sequence[str]) ->
 
 def decode_rows(body: bytes, count: int) -> tuple[list[SendRow], list[str]]:
     """Decode the results of a frame of `count` messages. Raises BodyError."""
-    position = count * _ROW.size
+    position = count * ROW.size
     if position > len(body):
         raise BodyError(f"{count} results do not fit a body of {len(body)} bytes")
-    rows = [new_tuple(SendRow, row) for row in _ROW.iter_unpack(memoryview(body)[:position])]
+    rows = [new_tuple(SendRow, row) for row in ROW.iter_unpack(memoryview(body)[:position])]
     remarks = []
     try:
         for row in rows:

@@ -131,7 +131,7 @@ _CHANGES: list[Callable[[str], str]] = [
 _TEXTS = st.sampled_from(_CHANGES)
 
 
-def _broker() -> Broker:
+def new_broker() -> Broker:
     broker = Broker(BrokerConfig(max_message_bytes=256), random.Random(7), RecordingLog(), NOW_MS)
     broker.catalog.topics.put(TopicConfig("T", 4, 4), NOW_MS)
     for queue_id in range(3):  # the fourth queue has had no message
@@ -139,7 +139,7 @@ def _broker() -> Broker:
     return broker
 
 
-def _stored(broker: Broker) -> dict[tuple[str, int], tuple[bytes, list[Any]]]:
+def stored(broker: Broker) -> dict[tuple[str, int], tuple[bytes, list[Any]]]:
     store = broker.messages.store
     return {key: (store.get(*key, 0, 1000, None).body, store.entries(*key, 0, 1000)) for key in store.queue_keys()}
 
@@ -152,13 +152,13 @@ def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _played(reads: list[bytes], *, with_kernel: bool) -> tuple[Any, int]:
     """What a broker has answered and stored after these reads, and how many sends the kernel took."""
-    broker = _broker()
+    broker = new_broker()
     lane = PlainSendLane(broker, Answers(broker).stored_leave_now)
     peer = helpers.Peer(Answers(broker).answer, on_bytes=lane if with_kernel else None)
     for read in reads:
         if not peer.transport.ended:
             peer.endpoint.data_received(read)
-    return (peer.transport.sent, peer.transport.ended, _stored(broker)), broker.messages.plain_sends["taken"]
+    return (peer.transport.sent, peer.transport.ended, stored(broker)), broker.messages.plain_sends["taken"]
 
 
 def test_both_ways_are_equal() -> None:

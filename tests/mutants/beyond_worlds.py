@@ -104,6 +104,8 @@ BEYOND_WORLDS: Final = {
     "unreadable-envelope-refused": "it is of the command `lockstep produce`, which no world runs",
     "sequence-of-present-connection": "no producer of a world pauses for ten minutes, and then sends what is old",
     "plain-sends-without-a-delay": "a world's producers speak MSGPACK",
+    "frames-without-a-delay": "no producer of a world sends a delayed message with others",
+    "frames-in-their-turn": "where a store of a world refuses by chance, frames go the usual way",
     "plain-sends-after-their-topic": "a world's producers speak MSGPACK",
     "kept-with-new-topic": "the topics of a world are there before the first send",
     "group-kept-before-answer": "no world has an administrator who makes a group",

@@ -21,6 +21,7 @@ BROKER_FENCED_LOCKS: Final = "lockstep.broker.ownership.fenced.locks"
 HELD_PULLS: Final = "lockstep.broker.messages.held_pulls"
 LOCKS: Final = "lockstep.broker.ownership.rocketmq_locks"
 KERNELS: Final = "lockstep.protocol.kernels"
+KERNELS_TOGETHER: Final = "lockstep.protocol.kernels_together"
 PLAIN_SENDS: Final = "lockstep.broker.fronts.remoting.plain_sends"
 MEMBERS: Final = "lockstep.broker.catalog.members"
 SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
@@ -45,8 +46,20 @@ BROKER: Final = (
     Protection(
         "plain-sends-without-a-delay",
         "A delayed message, or a half message of a transaction, can be read at once.",
-        edited(KERNELS, "_stored_properties", "not _REFUSED_NAMES.isdisjoint(found)", "False"),
+        edited(KERNELS, "stored_properties", "not _REFUSED_NAMES.isdisjoint(found)", "False"),
         ("tests/broker/fronts/test_plain_sends.py",),
+    ),
+    Protection(
+        "frames-without-a-delay",
+        "A delayed message that is sent with others can be read at once.",
+        edited(KERNELS_TOGETHER, "frame_properties", 'b"DEL" not in own', "True"),
+        ("tests/broker/fronts/test_send_together.py",),
+    ),
+    Protection(
+        "frames-in-their-turn",
+        "A message that is sent with others is stored twice, or overtakes one of its producer.",
+        edited(KERNELS_TOGETHER, "plain_frame", "number != queue.next_number != NO_NUMBERS", "False"),
+        ("tests/broker/fronts/test_send_together.py",),
     ),
     Protection(
         "plain-sends-after-their-topic",

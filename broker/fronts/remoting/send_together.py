@@ -3,7 +3,7 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core.append_together import SentTogether, append_together
+from lockstep.broker.core.append_together import SentTogether, append_plain, append_together
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Refused
 from lockstep.broker.fronts.remoting.after import After, Answer, What
@@ -12,7 +12,7 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BatchTooLong
 from lockstep.protocol.headers.together import SendTogetherRequestHeader, SendTogetherResponseHeader
-from lockstep.protocol.messages.together import NO_NUMBERS, decode_rows, decode_sends, encode_rows
+from lockstep.protocol.messages.together import NO_NUMBERS, decode_queues, decode_rows, decode_sends, encode_rows
 from lockstep.store import StoreFull
 
 __all__ = ["as_unsafe", "send_together"]
@@ -24,9 +24,15 @@ def send_together(broker: Broker, connection: Connection, command: RemotingComma
     """Each message is stored or refused by itself; the answer has a row for each. All are stored with one append."""
     header = command.decode_header(SendTogetherRequestHeader)
     try:
-        queues, heads, texts = decode_sends(command.body, header.message_count)
+        queues, heads_begin = decode_queues(command.body, header.message_count)
     except BatchTooLong as error:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+    answer = SendTogetherResponseHeader(broker.messages.message_id_prefix)
+    frame = header.sender_id or "", queues, command.body, heads_begin, header.message_count
+    plain_rows = append_plain(broker, connection, *frame, now_ms)
+    if plain_rows is not None:
+        return After(command.reply(_SUCCESS, answer, plain_rows), What.LOG)
+    _, heads, texts = decode_sends(command.body, header.message_count)
     creation = (header.default_topic, header.default_topic_queue_nums)
     sent = SentTogether(header.sender_id or "", creation, queues, heads, command.body, texts)
     rows, remarks = list[tuple[int, int, int]](), list[str]()
@@ -39,7 +45,6 @@ def send_together(broker: Broker, connection: Connection, command: RemotingComma
             remarks.append(reason)
         else:
             rows.append((_SUCCESS, result[1], result[0]))
-    answer = SendTogetherResponseHeader(broker.messages.message_id_prefix)
     reply = command.reply(_SUCCESS, answer, encode_rows(rows, remarks))
     return After(reply, What.LOG) if len(remarks) < len(rows) else reply
 
