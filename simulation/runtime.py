@@ -254,8 +254,8 @@ class SimRuntime:
         return _SimWorkerPool(self._loop, self.host, self.disk, self, name, threads)
 
     def pending(self) -> Pending:
-        """Threads do not exist here."""
-        return Pending(self._loop.pending_timers(), {})
+        """Of this host. Threads do not exist here."""
+        return Pending(self._loop.tasks_of(self.host), self._loop.timers_of(self.host), {})
 
     def stacks(self) -> str:
         return task_stacks([task for task in self._loop.pending() if task.host is self.host], _equal_lines)

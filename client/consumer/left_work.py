@@ -55,17 +55,20 @@ class LeftWork:
 
     def pending(self, mark: object) -> Iterator[tuple[str, CodeType]]:
         """The tasks and timers that have the mark: "task" or "timer", and the code that they run."""
-        for task in asyncio.all_tasks():
+        pending = self.runtime.pending()
+        for task in pending.tasks:
             if task.done() or task.cancelling() or _context_of(task).get(_CALL) is not mark:
                 continue
             running: Any = task.get_coro()
             frame = getattr(running, "cr_frame", None)
             if frame is not None and not _is_ours(frame.f_globals.get("__name__")):
                 yield "task", frame.f_code
-        for callback, context in self.runtime.pending().timers:
+        for callback, context in pending.timers:
+            if context.get(_CALL) is not mark:
+                continue
             function = callback.func if isinstance(callback, partial) else callback
             code = getattr(function, "__code__", None)
-            if context.get(_CALL) is mark and code is not None and not _is_library(function.__module__, code):
+            if code is not None and not _is_library(function.__module__, code):
                 yield "timer", code
 
     def found(self, kind: str, code: CodeType) -> None:

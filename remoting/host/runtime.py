@@ -79,8 +79,9 @@ class WorkerPool(Protocol):
 
 
 class Pending(NamedTuple):
-    """Timers as callbacks with their contexts, to be read at once; the function that each thread runs."""
+    """Tasks, and timers as callbacks with their contexts, to be read at once; the function that each thread runs."""
 
+    tasks: "Iterable[asyncio.Task[Any]]"
     timers: Iterable[tuple[Callable[..., object], Context]]
     threads: Mapping[object, object]
 
@@ -133,7 +134,7 @@ class Runtime(Protocol):
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool: ...
 
     def pending(self) -> Pending:
-        """What will run or runs beside the tasks of the loop, as far as it can be seen."""
+        """What will run or runs, as far as it can be seen. Called on the loop."""
 
     def stacks(self) -> str:
         """A dump of every thread and every task, for people. Call it on the loop."""
@@ -301,7 +302,8 @@ class AsyncioRuntime:
             for timer in getattr(self._loop, "_scheduled", ())
             if not timer.cancelled()
         )
-        return Pending(timers, {thread: getattr(thread, "_target", None) for thread in threading.enumerate()})
+        threads: dict[object, object] = {one: getattr(one, "_target", None) for one in threading.enumerate()}
+        return Pending(asyncio.all_tasks(), timers, threads)
 
     def stacks(self) -> str:
         names = {thread.ident or 0: thread.name for thread in threading.enumerate()}

@@ -333,9 +333,14 @@ class VirtualLoop(ForbiddenCalls):
         """The unfinished tasks of live hosts and of the scenario, oldest first."""
         return [task for task in self.tasks.values() if not task.done() and (task.host is None or task.host.alive)]
 
-    def pending_timers(self) -> Iterator[tuple[Callable[..., object], Context]]:
-        """What the timers call, in which context."""
-        return ((timer.callback, timer.context) for _, _, timer in self._timers if not timer.is_cancelled)
+    def tasks_of(self, host: Host) -> Iterator[SequencedTask[Any]]:
+        """The unfinished tasks of a host."""
+        return (task for task in self.tasks.values() if task.host is host and not task.done())
+
+    def timers_of(self, host: Host) -> Iterator[tuple[Callable[..., object], Context]]:
+        """What the timers of a host call, in which context."""
+        timers = (timer for _, _, timer in self._timers if timer.host is host and not timer.is_cancelled)
+        return ((timer.callback, timer.context) for timer in timers)
 
     def _pending_text(self) -> str:
         return "".join(f"\n  waits: {describe(task)}" for task in self.pending())

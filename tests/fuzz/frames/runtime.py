@@ -190,7 +190,7 @@ class FuzzRuntime:
         return _Pool(self)
 
     def pending(self) -> Pending:
-        return Pending((), {})
+        return Pending(asyncio.all_tasks(), (), {})
 
     def stacks(self) -> str:
         return ""
