@@ -126,6 +126,8 @@ class BrokerServer:
         if config.serve_broker:
             self.broker = self._open_broker(on_progress)
             self._registration = Registration(self.broker, runtime, self.name_server)
+            if self.name_server is not None:
+                self.broker.catalog.route = self.name_server.route
         limits = self.broker.limits if self.broker is not None else LimitLog(log)
         if self.name_server is not None:
             self.name_server.limits = limits

@@ -12,7 +12,7 @@ from lockstep.broker.acl.permissions import ANY, PUB, SUB
 from lockstep.broker.request_body import read_body
 from lockstep.protocol.bodies.heartbeat import UnreadHeartbeat
 from lockstep.protocol.bodies.locks import LockBatchBody
-from lockstep.protocol.bodies.pop import BatchAckBody
+from lockstep.protocol.bodies.pop import BatchAckBody, QueryAssignmentBody
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS
@@ -191,6 +191,12 @@ def _commits(request: CheckedRequest) -> _Found:
         yield topic, SUB
 
 
+def _assignment(request: CheckedRequest) -> _Found:
+    asked = read_body(QueryAssignmentBody, request.command)
+    yield retry_topic(asked.consumer_group), SUB
+    yield asked.topic, SUB
+
+
 def _acks(request: CheckedRequest) -> _Found:
     for one in read_body(BatchAckBody, request.command).acks:
         yield retry_topic(one.consumer_group), SUB
@@ -221,6 +227,7 @@ _SENDS: Final = _all_of(RequiredPermission("PUB on each topic of the body", _sen
 _LOCKS: Final = _all_of(RequiredPermission("SUB on the group and on each topic of the body", _locks))
 _PULL: Final = _all_of(_topic("topic", SUB), _group("consumerGroup"))
 _ACKS: Final = _all_of(RequiredPermission("SUB on the group and on the topic of each acknowledgement", _acks))
+_ASSIGNMENT: Final = _all_of(RequiredPermission("SUB on the group and on the topic of the body", _assignment))
 _OF_GROUP: Final = _all_of(_group("consumerGroup"))
 _UNREGISTER: Final = _all_of(_group("consumerGroup"))
 _OFFSETS: Final = _all_of(_group("consumerGroup"), _topic("topic", SUB))
@@ -256,6 +263,9 @@ REQUIRED_PERMISSIONS: Final[Mapping[int, tuple[Requirement, Requirement]]] = {
         (_PULL, _PULL),
     ),
     _R.BATCH_ACK_MESSAGE: (_ACKS, _ACKS),
+    _R.QUERY_ASSIGNMENT: (_SIGNED, _ASSIGNMENT),
+    _R.SET_MESSAGE_REQUEST_MODE: _ADMIN_ONLY_STRICT,
+    _R.GET_ALL_MESSAGE_REQUEST_MODE: _ADMIN_ONLY_STRICT,
     _R.CONSUMER_SEND_MSG_BACK: (_all_of(_group("group")), _all_of(_group("group"), _stored("offset", SUB))),
     _R.END_TRANSACTION: (_SIGNED, _all_of(_stored("commitLogOffset", PUB))),
     _R.QUERY_MESSAGE: (_all_of(_topic("topic", SUB)), _all_of(_topic("topic", SUB))),

@@ -7,7 +7,9 @@ from lockstep.broker.catalog.offsets import ConsumerOffsetManager
 from lockstep.broker.catalog.topics import TopicConfigManager
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.sliced_work import Wait
-from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig, TopicRouteData
+from lockstep.protocol.codes import Permission
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.limit_log import LimitLog
 
 __all__ = ["Catalog"]
@@ -22,6 +24,7 @@ class Catalog:
 
     Attributes:
         on_topics_changed: Called with topics that are new or changed; Registration sets it.
+        route: The queues of a topic on all brokers, if the name server is in this process; else None.
         topics_registered: Waits until name servers know all topics; Registration sets it for remote name servers.
         on_created_by_send: Called with a topic; one of several brokers spreads topics that sends create.
         before_registering: Waits for the other brokers of one command (`multi_process`).
@@ -47,7 +50,17 @@ class Catalog:
         self.offsets = ConsumerOffsetManager()
         self.on_topics_changed: Callable[[Sequence[TopicConfig]], None] = lambda _: None
         self.topics_registered: Wait | None = None
+        self.route: Callable[[str], TopicRouteData | None] = lambda _: None
         self._topics_changed = topics_changed
+
+    def queues_of(self, topic: str, broker_name: str) -> list[MessageQueue]:
+        """The readable queues of a topic, sorted: on all brokers as far as this process knows them."""
+        route = self.route(topic)
+        if route is not None:
+            return route.readable_queues(topic)
+        config = self.topics.get(topic)
+        count = 0 if config is None or not config.perm & Permission.READ else config.read_queue_nums
+        return [MessageQueue(topic, broker_name, queue_id) for queue_id in range(count)]
 
     def _on_topics_changed(self, names: Sequence[str]) -> None:
         self._topics_changed(names)

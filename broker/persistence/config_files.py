@@ -27,6 +27,7 @@ from lockstep.protocol.bodies.config import (
     stored_topic,
 )
 from lockstep.protocol.bodies.order_info import OrderInfoTable
+from lockstep.protocol.bodies.pop import RequestModesBody
 from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError
@@ -41,6 +42,7 @@ TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = "consumerOffset.json"
 DELAYS: Final = "delayOffset.json"
+MODES: Final = "messageRequestMode.json"
 DELIVERIES: Final = "consumerOrderInfo.json"
 LOCK_OFFSETS: Final = "lockOffsets.json"
 # A start may have to read so much of the log behind the table's log offset.
@@ -110,6 +112,9 @@ class ConfigFiles:
             tables.delays.restore(delays.offset_table)
             self.delays_log_offset = delays.log_offset
         deliveries = self._read(DELIVERIES, OrderInfoTable)
+        modes = self._read(MODES, RequestModesBody)
+        if modes is not None:
+            tables.pops.modes.restore(modes)
         if deliveries is not None:
             tables.pops.restore(deliveries.table, now_ms)
             self.deliveries_log_offset = deliveries.log_offset or 0
@@ -183,10 +188,11 @@ class ConfigFiles:
     def _deliveries(self) -> list[Writing]:
         """Nothing for a broker of which no group pops."""
         pops = self._tables.pops
-        if not pops.fifo and DELIVERIES not in self._written:
-            return []
-        log_offset = self._store.max_commit_log_offset if pops.journals else None
-        return [partial(self._write, DELIVERIES, OrderInfoTable(pops.fifo.saved(), log_offset))]
+        writings: list[Writing] = [partial(self._write, MODES, pops.modes.body())] if pops.modes else []
+        if pops.fifo or DELIVERIES in self._written:
+            log_offset = self._store.max_commit_log_offset if pops.journals else None
+            writings.append(partial(self._write, DELIVERIES, OrderInfoTable(pops.fifo.saved(), log_offset)))
+        return writings
 
     def _write_offsets(
         self, offsets: Mapping[tuple[str, str], Mapping[int, int]], log_offset: int, lock_epoch: int | None

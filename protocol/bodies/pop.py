@@ -11,6 +11,8 @@ from lockstep.protocol.errors import BodyError, short_text
 from lockstep.protocol.model import MessageQueue
 
 __all__ = [
+    "POP",
+    "PULL",
     "Assignment",
     "AssignmentsBody",
     "BatchAck",

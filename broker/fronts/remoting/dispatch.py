@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting import (
+    assignments,
     client,
     find_sent,
     lock,
@@ -60,6 +61,9 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker, Answer]]] = {
     _R.SEND_REPLY_MESSAGE_V2: reply_message.send_reply_message,
     _R.PULL_MESSAGE: pull.pull_message,
     _R.LITE_PULL_MESSAGE: pull.pull_message,
+    _R.QUERY_ASSIGNMENT: assignments.query_assignment,
+    _R.SET_MESSAGE_REQUEST_MODE: assignments.set_mode,
+    _R.GET_ALL_MESSAGE_REQUEST_MODE: assignments.all_modes,
     _R.POP_MESSAGE: pop.pop_message,
     _R.ACK_MESSAGE: pop.ack_message,
     _R.BATCH_ACK_MESSAGE: pop.ack_batch,

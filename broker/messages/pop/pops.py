@@ -7,6 +7,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.messages.pop.checkpoints import Checkpoints
 from lockstep.broker.messages.pop.fenced import FencedQueue
 from lockstep.broker.messages.pop.held import HeldCalls
+from lockstep.broker.messages.pop.modes import RequestModes
 from lockstep.broker.messages.pop.port import FifoQueue
 from lockstep.broker.messages.pop.queues import FifoQueues
 from lockstep.broker.messages.pop.rocketmq import RocketMqQueue
@@ -21,6 +22,7 @@ class Pops:
     Attributes:
         fifo: Of groups in order.
         checkpoints: Of groups without order.
+        modes: Which groups pop, when the broker shares the queues out.
         held: Calls that wait.
         in_use: A group has popped since the start, or before.
         answers: How many acknowledgements, and changes of the invisible time, were `done`, `late` or `stale`.
@@ -31,6 +33,7 @@ class Pops:
         self.in_use = False
         self.fifo = FifoQueues(self._new_queue)
         self.checkpoints = Checkpoints()
+        self.modes = RequestModes(config.offset_entries_max)
         self.held = HeldCalls(config.held_pulls_per_connection_max, config.held_pulls_max, self.fifo.next_visible_ms)
         self.answers = Counter[str]()
 

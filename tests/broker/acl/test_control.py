@@ -11,7 +11,7 @@ from lockstep.broker.acl.errors import AccessDenied
 from lockstep.broker.acl.replay import ReplayWindow
 from lockstep.broker.acl.required_permissions import NAME_SERVER_ADMIN, REQUIRED_PERMISSIONS
 from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.bodies.pop import BatchAck, BatchAckBody
+from lockstep.protocol.bodies.pop import BatchAck, BatchAckBody, QueryAssignmentBody
 from lockstep.protocol.codes import RequestCode as R
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
@@ -43,6 +43,10 @@ def pull(group: str, topic: str = "both") -> dict[str, str]:
 def acks(group: str, topic: str) -> bytes:
     body = BatchAckBody("broker-a", (BatchAck(group, topic, "0", 0, 0, 0, 0, 0, (0,)),))
     return encode_body(body, SerializeType.JSON)
+
+
+def assignment(group: str, topic: str) -> bytes:
+    return encode_body(QueryAssignmentBody(topic, group, "c1"), SerializeType.JSON)
 
 
 def heartbeat(consumer: str = "", topic: str = "both", producer: str = "") -> bytes:
@@ -124,6 +128,9 @@ NO_ADMIN = "Need admin permission for request code={}, but accessKey=account1 is
         (R.BATCH_ACK_MESSAGE, {}, acks("open", "both"), GOOD, GOOD),
         (R.BATCH_ACK_MESSAGE, {}, acks("open", "written"), NO_TOPIC + "written", NO_TOPIC + "written"),
         (R.BATCH_ACK_MESSAGE, {}, acks("closed", "both"), NO_GROUP + "closed", NO_GROUP + "closed"),
+        (R.QUERY_ASSIGNMENT, {}, assignment("open", "both"), GOOD, GOOD),
+        (R.QUERY_ASSIGNMENT, {}, assignment("open", "written"), GOOD, NO_TOPIC + "written"),
+        (R.QUERY_ASSIGNMENT, {}, assignment("closed", "both"), GOOD, NO_GROUP + "closed"),
         (R.SEND_TOGETHER, {"messageCount": "2"}, frame("both", "written"), GOOD, GOOD),
         (R.SEND_TOGETHER, {"messageCount": "2"}, frame("both", "read"), NO_TOPIC + "read", NO_TOPIC + "read"),
         (R.SEND_TOGETHER, {"messageCount": "1"}, frame(TRACE_TOPIC), GOOD, GOOD),

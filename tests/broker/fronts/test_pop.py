@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from lockstep.broker.core.revive import run_pops
-from lockstep.protocol.bodies.pop import BatchAck, BatchAckBody
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.pop import (
+    AssignmentsBody,
+    BatchAck,
+    BatchAckBody,
+    QueryAssignmentBody,
+    RequestMode,
+    RequestModesBody,
+)
 from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
@@ -23,7 +32,7 @@ from lockstep.protocol.headers.pop import (
 )
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.receipts import Receipt
-from tests.broker.helpers import NOW_MS, Peer
+from tests.broker.helpers import NOW_MS, Peer, consumer
 
 C, R = ResponseCode, RequestCode
 KEY = "__SHARDINGKEY\x01"
@@ -320,3 +329,46 @@ class TestFenced:
         assert bodies(pop(peer.beside())[0]) == [b"b", b"b"]
         ack(peer, popped, 0)
         assert bodies(pop(peer)[0]) == [b"a"]
+
+
+class TestAssignments:
+    """The broker shares the queues out, for clients that do not do it themselves."""
+
+    def ask(self, peer: Peer, client: str = "c1", **fields: Any) -> list[tuple[int, str]]:
+        asked = QueryAssignmentBody("T", "G", client)._replace(**fields)
+        reply = peer.answer(R.QUERY_ASSIGNMENT, body=asked)
+        assert reply.code == C.SUCCESS, reply.remark
+        body = decode_body(AssignmentsBody, reply.body, reply.serialize_type)
+        return [(one.queue.queue_id, one.mode) for one in body.assignments]
+
+    def test_pulled_queues_are_shared(self, peer: Peer) -> None:
+        peer.make_topics("T")
+        assert self.ask(peer) == []
+        peer.heartbeat("c1", consumer("G", SubscriptionData.parse("T", "*", 1)))
+        peer.beside().heartbeat("c2", consumer("G", SubscriptionData.parse("T", "*", 1)))
+        assert self.ask(peer) == [(0, "PULL"), (1, "PULL")]
+        assert self.ask(peer, "c2", strategy_name="AVG_BY_CIRCLE") == [(1, "PULL"), (3, "PULL")]
+        assert self.ask(peer, message_model="BROADCASTING") == [(n, "PULL") for n in range(4)]
+
+    def test_popped_queues_are_everybodys_or_shared_with_some(self, peer: Peer) -> None:
+        peer.make_topics("T")
+        for number in range(4):
+            peer.beside(f"h:{number}").heartbeat(f"c{number}", consumer("G", SubscriptionData.parse("T", "*", 1)))
+        assert peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("T", "G", "POP")).code == C.SUCCESS
+        assert self.ask(peer) == [(-1, "POP")]
+        peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("T", "G", "POP", 2))
+        assert self.ask(peer) == [(1, "POP"), (2, "POP"), (3, "POP")]
+        reply = peer.answer(R.GET_ALL_MESSAGE_REQUEST_MODE)
+        modes = decode_body(RequestModesBody, reply.body, reply.serialize_type).modes
+        assert modes == {"T": {"G": RequestMode("T", "G", "POP", 2)}}
+
+    def test_what_is_refused(self, peer: Peer) -> None:
+        peer.make_topics("T")
+        reply = peer.answer(R.QUERY_ASSIGNMENT, body=QueryAssignmentBody("T", "G", "c1", "MINE"))
+        assert (reply.code, reply.remark) == (
+            C.SYSTEM_ERROR,
+            "allocateStrategy is not implemented:'MINE'; known are AVG, AVG_BY_CIRCLE",
+        )
+        assert peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("no good", "G", "POP")).code == C.SYSTEM_ERROR
+        with pytest.raises(RemoteProtocolError, match="POP or PULL"):
+            peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("T", "G", "PUSH"))

@@ -12,6 +12,7 @@ from lockstep.broker.core.pop import Pop, Popped, pop
 from lockstep.broker.core.revive import run_pops, save_checkpoints
 from lockstep.broker.core.wanted import expressed
 from lockstep.broker.messages.pop.port import Answered
+from lockstep.protocol.bodies.pop import RequestMode
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.receipts import ORDERED, Receipt
 from tests.broker.helpers import NOW_MS, FakeConnection
@@ -58,6 +59,13 @@ async def test_the_file_is_rocketmqs(tmp_path: Path) -> None:
         acked(opened, popped(opened), 1)
     record = json.loads((tmp_path / "config" / "consumerOrderInfo.json").read_text())["table"]["T@G"]["0"]
     assert record == {"cm": 2, "i": 10_000, "l": NOW_MS, "o": [0, 1, 2], "oc": {}, "ot": {}, "popTime": NOW_MS}
+
+
+async def test_request_modes_are_kept(tmp_path: Path) -> None:
+    async with kept(tmp_path, **LIFE) as opened:
+        opened.broker.messages.pops.modes.put(RequestMode("T", "G", "POP", 1))
+    async with kept(tmp_path, **LIFE) as again:
+        assert again.broker.messages.pops.modes.find("T", "G") == RequestMode("T", "G", "POP", 1)
 
 
 async def test_after_a_kill_rocketmqs_way_forgets_who_holds_what(tmp_path: Path) -> None:

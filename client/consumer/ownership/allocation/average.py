@@ -4,9 +4,14 @@ A strategy is any callable of this form; a strategy with settings is an object. 
 same strategy. Otherwise two members may claim one queue, and another queue may have no owner.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from lockstep.protocol.allocation import (
+    AllocateMessageQueueStrategy,
+    allocate_averagely,
+    allocate_averagely_by_circle,
+)
 from lockstep.protocol.model import MessageQueue
 
 __all__ = [
@@ -16,30 +21,6 @@ __all__ = [
     "allocate_averagely_by_circle",
     "strategy_name",
 ]
-
-AllocateMessageQueueStrategy = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
-"""`(group, client_id, sorted queues, sorted client ids) -> the queues of client_id`."""
-
-
-def allocate_averagely(
-    _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-) -> list[MessageQueue]:
-    """AVG: contiguous ranges; the first members get one queue more. A client that is not a member gets none."""
-    if client_id not in client_ids:
-        return []
-    index, members = client_ids.index(client_id), len(client_ids)
-    size, longer = divmod(len(queues), members)
-    start = index * size + min(index, longer)
-    return list(queues[start : start + size + (index < longer)])
-
-
-def allocate_averagely_by_circle(
-    _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-) -> list[MessageQueue]:
-    """AVG_BY_CIRCLE: the members get one queue each in turn. A client that is not a member gets none."""
-    if client_id not in client_ids:
-        return []
-    return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
 class AllocateByConfig:

@@ -1,0 +1,83 @@
+"""Assignments: which queues a member of a group reads, and how, when the broker shares them out (docs/wire.md 18.1)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.refused import Reason, Refused
+from lockstep.protocol.allocation import (
+    AllocateMessageQueueStrategy,
+    allocate_averagely,
+    allocate_averagely_by_circle,
+)
+from lockstep.protocol.bodies.heartbeat import MessageModel
+from lockstep.protocol.bodies.pop import POP, Assignment, QueryAssignmentBody, RequestMode
+from lockstep.protocol.errors import LocalProtocolError, short_text
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_group, check_topic
+
+__all__ = ["assignments", "set_mode"]
+
+_ANY_QUEUE: Final = -1
+_STRATEGIES: Final[Mapping[str, AllocateMessageQueueStrategy]] = {
+    "AVG": allocate_averagely,
+    "AVG_BY_CIRCLE": allocate_averagely_by_circle,
+}
+
+
+def assignments(broker: Broker, asked: QueryAssignmentBody) -> list[Assignment]:
+    """The queues of a member; none for a client that is no member.
+
+    Raises:
+        Refused: The strategy is unknown.
+    """
+    queues = broker.catalog.queues_of(asked.topic, broker.config.broker_name)
+    mode = broker.messages.pops.modes.find(asked.topic, asked.consumer_group)
+    if asked.message_model == MessageModel.BROADCASTING.name:
+        return [Assignment(queue, mode.mode) for queue in queues]
+    strategy = _STRATEGIES.get(asked.strategy_name)
+    if strategy is None:
+        text = f"allocateStrategy is not implemented:{short_text(asked.strategy_name)}"
+        raise Refused(Reason.INVALID, f"{text}; known are {', '.join(_STRATEGIES)}")
+    members = sorted(broker.members.consumers.client_ids(asked.consumer_group))
+    if mode.mode == POP:
+        mine = _popped_by(asked, strategy, queues, members, mode.share_queue_num)
+    else:
+        mine = strategy(asked.consumer_group, asked.client_id, queues, members)
+    return [Assignment(queue, mode.mode) for queue in dict.fromkeys(mine)]
+
+
+def _popped_by(
+    asked: QueryAssignmentBody,
+    strategy: AllocateMessageQueueStrategy,
+    queues: Sequence[MessageQueue],
+    members: Sequence[str],
+    share_count: int,
+) -> list[MessageQueue]:
+    """As RocketMQ: without a number, or with one that reaches all members, each pops all queues of all brokers."""
+    group, client_id = asked.consumer_group, asked.client_id
+    if not 0 < share_count < len(members) - 1:
+        return [queue._replace(queue_id=_ANY_QUEUE) for queue in queues]
+    mine = strategy(group, client_id, queues, members)
+    if len(members) <= len(queues) and client_id in members:
+        # Also the queues of the next members: when one of these stops, its queues are read on.
+        place = members.index(client_id)
+        for step in range(1, share_count + 1):
+            mine = [*mine, *strategy(group, members[(place + step) % len(members)], queues, members)]
+    return mine
+
+
+def set_mode(broker: Broker, mode: RequestMode) -> None:
+    """A group pops a topic, or pulls it, from now on.
+
+    Raises:
+        Refused: A name is illegal, or there are too many.
+    """
+    try:
+        check_topic(mode.topic)
+        check_group(mode.consumer_group)
+    except LocalProtocolError as error:
+        raise Refused(Reason.INVALID, str(error)) from None
+    if not broker.messages.pops.modes.put(mode):
+        maximum = broker.config.offset_entries_max
+        raise Refused(Reason.INVALID, f"there are {maximum} modes, as many as the broker's setting offset_entries_max")
