@@ -1,0 +1,37 @@
+"""Worlds are the same with the native kernels as with their twins in Python: the same traces, the same verdicts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+_WORLDS = """
+from lockstep.protocol.native import arm
+from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.registry import find_experiment
+from lockstep.simulation.lab.runner import run_seed
+
+print(arm())
+for name in ("worlds", "worlds/sends"):
+    for mode in LockMode:
+        for seed in (1, 2):
+            print(run_seed(find_experiment(name), seed, mode))
+"""
+
+
+def _seen(arm: str) -> list[str]:
+    """The arm, and a line for each world."""
+    environ = {**os.environ, "LOCKSTEP_NATIVE": arm}
+    done = subprocess.run([sys.executable, "-c", _WORLDS], env=environ, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.long
+def test_both_arms_play_the_same_worlds() -> None:
+    """Two seeds of two experiments in each lock mode."""
+    pytest.importorskip("lockstep.protocol._native", reason="no native part: make native")
+    (python, *twins), (native, *worlds) = _seen("0"), _seen("1")
+    assert (python, native) == ("pure Python", "native")
+    assert worlds == twins
+    assert len(worlds) == 8
