@@ -428,7 +428,7 @@ class BrokerServer:
     def _after_read(self, broker: Broker) -> None:
         if broker.messages.hold.has_arrivals:
             wake_held_pulls(broker, self._runtime.now_ms())
-        if broker.messages.pops.held.has_woken:
+        if broker.messages.pops.held.woken:
             run_pops(broker, self._runtime.now_ms())
         self._check_due_timers()
         if self._writers is not None:
@@ -452,7 +452,7 @@ class BrokerServer:
 
     def _after_timer(self, broker: Broker, now_ms: int) -> None:
         wake_held_pulls(broker, now_ms)
-        if broker.messages.pops.held.has_woken:
+        if broker.messages.pops.held.woken:
             run_pops(broker, now_ms)
         if self._writers is not None:
             self._writers.flusher.check()

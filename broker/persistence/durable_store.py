@@ -164,6 +164,7 @@ class DurableStore:
         begin_of = partial(tables.offsets.query, REVIVE_GROUP, topic)
         left_open = read_revive_log(store, tables.pops.checkpoints, topic, begin_of)
         if left_open:
+            tables.pops.in_use = True
             self._log.info("pop_checkpoints_read", count=left_open)
         self.tables.write_now()
         if self.lock_file is not None and tables.locks is not None:

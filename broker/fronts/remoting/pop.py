@@ -172,6 +172,7 @@ def notification(
     check_pop(broker, header, 0, now_ms)
     deadline_ms = _deadline(header.born_time, header.poll_time, now_ms)
     call = _NotificationCall(broker, connection, command, header)
+    broker.messages.pops.in_use = True
     if deadline_ms is None or may_give(broker, header, now_ms, in_order=header.order or False):
         return call.reply(has_message=deadline_ms is not None)
     if header.poll_time <= 0 or command.is_one_way:

@@ -35,7 +35,10 @@ class HeldCall(NamedTuple):
 class HeldCalls:
     """The table of held calls.
 
-    `groups`: topic -> groups with held calls. `next_due_ms`: epoch ms when one must be tried again; None: never.
+    Attributes:
+        groups: Topic -> groups with held calls.
+        woken: (topic, group) of calls that are to be tried now.
+        next_due_ms: Epoch ms when one must be tried again; None: never.
 
     Args:
         per_peer_max: The limit for one connection.
@@ -55,7 +58,7 @@ class HeldCalls:
         self._count = 0
         self._due_ms: dict[TopicOfGroup, int] = {}
         self._heap: list[tuple[int, TopicOfGroup]] = []  # also with times that hold no more
-        self._woken: dict[TopicOfGroup, None] = {}
+        self.woken: dict[TopicOfGroup, None] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -106,24 +109,20 @@ class HeldCalls:
     def on_stored(self, topic: str) -> None:
         """A message can be read. Costs one look-up if no call waits for the topic."""
         for consumer_group in self.groups.get(topic, ()):
-            self._woken[topic, consumer_group] = None
+            self.woken[topic, consumer_group] = None
 
     def on_free(self, topic: str, consumer_group: str) -> None:
         """Something that held up a queue has ended."""
         if (topic, consumer_group) in self._held:
-            self._woken[topic, consumer_group] = None
-
-    @property
-    def has_woken(self) -> bool:
-        return bool(self._woken)
+            self.woken[topic, consumer_group] = None
 
     def run(self, now_ms: int) -> None:
         """Try again the calls that were woken, or are due, oldest first."""
         while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:
             key = heapq.heappop(self._heap)[1]
             del self._due_ms[key]
-            self._woken[key] = None
-        woken, self._woken = self._woken, {}
+            self.woken[key] = None
+        woken, self.woken = self.woken, {}
         for key in woken:
             self._keep(key, self._tried(self._held.get(key, []), now_ms))
             for call in self._held.get(key, ()):

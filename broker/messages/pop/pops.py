@@ -24,7 +24,7 @@ class Pops:
         checkpoints: Of groups without order.
         modes: Which groups pop, when the broker shares the queues out.
         held: Calls that wait.
-        in_use: A group has popped since the start, or before.
+        in_use: A client has popped, or waited for messages, since the start or before.
         answers: How many acknowledgements, and changes of the invisible time, were `done`, `late` or `stale`.
     """
 
@@ -70,6 +70,9 @@ class Pops:
     @property
     def next_due_ms(self) -> int | None:
         """Epoch ms when something has to be done: `run_pops`. None: never."""
+        # Asked after each read of a broker, which mostly serves no pops.
+        if not self.in_use:
+            return None
         times = (self.held.next_due_ms, self.checkpoints.next_due_ms)
         return min((time for time in times if time is not None), default=None)
 
