@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.core.pop import commit_settled
+from lockstep.broker.core.pop import commit_settled, illegal_queue, no_topic
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.messages.pop.checkpoints import Checkpoint, CheckpointKey
 from lockstep.broker.messages.pop.port import Answered
 from lockstep.broker.messages.pop.revive_log import ack_record, revive_topic
+from lockstep.broker.peer import Peer
 from lockstep.protocol.names import pop_retry_topic
 from lockstep.protocol.receipts import ORDERED, Receipt, TopicKind
 
@@ -38,20 +39,24 @@ class Delivery(NamedTuple):
         return CheckpointKey(*queue, self.receipt.start_offset, self.receipt.pop_ms)
 
 
-def ack(broker: Broker, delivery: Delivery, now_ms: int) -> Answered:
+def ack(broker: Broker, peer: Peer, delivery: Delivery, now_ms: int) -> Answered:
     """The message is consumed. What is no longer under way is ignored, or refused, as the broker's mode wants it.
 
     Raises:
         Refused: The queue does not exist, or the message was not delivered.
         StoreFull: A restart would not know of it.
     """
-    _check(broker, delivery)
-    answered = _ack_in_order(broker, delivery, now_ms) if delivery.in_order else _ack_any(broker, delivery, now_ms)
+    _check(broker, peer, delivery)
+    answered = (
+        _ack_in_order(broker, peer, delivery, now_ms) if delivery.in_order else _ack_any(broker, delivery, now_ms)
+    )
     _count(broker, delivery, answered)
     return answered
 
 
-def change_invisible(broker: Broker, delivery: Delivery, invisible_ms: int, now_ms: int) -> tuple[Answered, Receipt]:
+def change_invisible(
+    broker: Broker, peer: Peer, delivery: Delivery, invisible_ms: int, now_ms: int
+) -> tuple[Answered, Receipt]:
     """Nobody else gets the message for so long from now on; with 0 it is free at once.
 
     Returns:
@@ -60,7 +65,7 @@ def change_invisible(broker: Broker, delivery: Delivery, invisible_ms: int, now_
     Raises:
         Refused: As `ack`.
     """
-    _check(broker, delivery)
+    _check(broker, peer, delivery)
     receipt = delivery.receipt
     if delivery.in_order:
         queue = broker.messages.pops.fifo.find(delivery.topic, delivery.consumer_group, receipt.queue_id)
@@ -74,14 +79,13 @@ def change_invisible(broker: Broker, delivery: Delivery, invisible_ms: int, now_
     return answered, changed
 
 
-def _check(broker: Broker, delivery: Delivery) -> None:
+def _check(broker: Broker, peer: Peer, delivery: Delivery) -> None:
     topic, receipt = delivery.topic_of_queue, delivery.receipt
     config = broker.catalog.topics.get(topic)
     if config is None:
-        raise Refused(Reason.NO_TOPIC, f"topic {topic!r} does not exist here")
+        raise no_topic(topic)
     if not 0 <= receipt.queue_id < config.read_queue_nums:
-        text = f"topic {topic!r} has read queues 0 to {config.read_queue_nums - 1}, not {receipt.queue_id}"
-        raise Refused(Reason.ILLEGAL_MESSAGE, text)
+        raise illegal_queue(Reason.ILLEGAL_MESSAGE, config, receipt.queue_id, peer)
     store = broker.messages.store
     low, high = store.min_offset(topic, receipt.queue_id), store.max_offset(topic, receipt.queue_id)
     if not low <= receipt.queue_offset <= high:
@@ -90,7 +94,7 @@ def _check(broker: Broker, delivery: Delivery) -> None:
         raise Refused(Reason.NO_MESSAGE, f"offset is illegal, key:{place}")
 
 
-def _ack_in_order(broker: Broker, delivery: Delivery, now_ms: int) -> Answered:
+def _ack_in_order(broker: Broker, peer: Peer, delivery: Delivery, now_ms: int) -> Answered:
     topic, group, receipt = delivery.topic, delivery.consumer_group, delivery.receipt
     committed = broker.catalog.offsets.query(group, topic, receipt.queue_id)
     queue = broker.messages.pops.fifo.queue(topic, group, receipt.queue_id, now_ms)
@@ -99,8 +103,8 @@ def _ack_in_order(broker: Broker, delivery: Delivery, now_ms: int) -> Answered:
         broker.catalog.offsets.commit(group, topic, receipt.queue_id, next_offset)
     _wake(broker, delivery, now_ms)
     if answered is Answered.UNKNOWN:
-        place = f"{topic}@{receipt.queue_id}, old:{committed}, commit:{receipt.queue_offset}, next:-1"
-        raise Refused(Reason.ILLEGAL_MESSAGE, f"offset is illegal, key:{place}")
+        place = f"{topic}@{group}@{receipt.queue_id}, old:{committed}, commit:{receipt.queue_offset}, next:-1"
+        raise Refused(Reason.ILLEGAL_MESSAGE, f"offset is illegal, key:{place}, /{peer.address}")
     return answered
 
 
@@ -130,7 +134,8 @@ def _begin_again(broker: Broker, delivery: Delivery, invisible_ms: int, now_ms: 
     receipt, checkpoints = delivery.receipt, broker.messages.pops.checkpoints
     old = checkpoints.find(delivery.checkpoint)
     if old is None or receipt.queue_offset not in old.left:
-        return Answered.LATE, receipt
+        # The answer is that of a change that worked.
+        return Answered.LATE, receipt._replace(pop_ms=now_ms, invisible_ms=invisible_ms)
     key = delivery.checkpoint._replace(start_offset=receipt.queue_offset, pop_ms=now_ms)
     # First the new one, then the old one: the message is never without a checkpoint.
     checkpoints.add(Checkpoint(key, [receipt.queue_offset], invisible_ms, old.revive_queue_id))

@@ -13,6 +13,7 @@ from lockstep.broker.messages.pop.journal import Journaled, record_of_delivery
 from lockstep.broker.messages.pop.port import Found, Order, Taken
 from lockstep.broker.messages.pop.reader import StoreReader
 from lockstep.broker.peer import Peer
+from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import Permission
 from lockstep.protocol.errors import short_text
 from lockstep.protocol.messages import properties as names
@@ -30,7 +31,9 @@ __all__ = [
     "client_name",
     "commit_settled",
     "forsake",
+    "illegal_queue",
     "may_give",
+    "no_topic",
     "peek",
     "pop",
 ]
@@ -38,6 +41,8 @@ __all__ = [
 ANY_QUEUE: Final = -1
 POP_COUNT_MAX: Final = 32
 _READ: Final = int(Permission.READ)
+# The end of RocketMQ's remarks about names; the space and the line are its own.
+_FURTHER: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # RocketMQ looks at the retry topic first in a fifth of the calls, so that neither topic starves the other.
 _RETRY_FIRST_ONE_IN: Final = 5
 
@@ -88,8 +93,8 @@ class Popped(NamedTuple):
     body: bytes
 
 
-def check_pop(broker: Broker, asked: Asked, count: int, now_ms: int) -> None:
-    """Check what a pop and its like name, in RocketMQ's order. Raises Refused.
+def check_pop(broker: Broker, peer: Peer, asked: Asked, count: int, now_ms: int) -> None:
+    """Check what a pop and its like name, in RocketMQ's order and with its remarks. Raises Refused.
 
     Source: rocketmq5 4.2
     """
@@ -100,18 +105,30 @@ def check_pop(broker: Broker, asked: Asked, count: int, now_ms: int) -> None:
         raise Refused(Reason.INVALID_PARAMETER, text)
     config = broker.catalog.topics.get(asked.topic)
     if config is None:
-        name = short_text(asked.topic).strip("'")
-        raise Refused(Reason.NO_TOPIC, f"topic[{name}] not exist, apply first please!")
+        raise no_topic(asked.topic)
     if not config.perm & _READ:
-        raise Refused(Reason.NOT_PERMITTED, f"topic {asked.topic!r} may not be read")
+        raise Refused(Reason.NOT_PERMITTED, f"the topic[{asked.topic}] peeking message is forbidden")
     if asked.queue_id >= config.read_queue_nums:
-        queues = f"topic:[{asked.topic}] topicConfig.readQueueNums:[{config.read_queue_nums}]"
-        raise Refused(Reason.INVALID_PARAMETER, f"queueId[{asked.queue_id}] is illegal, {queues}")
+        raise illegal_queue(Reason.INVALID_PARAMETER, config, asked.queue_id, peer)
     group = broker.catalog.groups.find(asked.consumer_group, now_ms)
     if group is None:
-        raise Refused(Reason.NO_GROUP, broker.catalog.groups.why_absent(asked.consumer_group))
+        name = _shown(asked.consumer_group)
+        raise Refused(Reason.NO_GROUP, f"subscription group [{name}] does not exist, {_FURTHER}")
     if not group.consume_enable:
-        raise Refused(Reason.NOT_PERMITTED, f"consumer group {group.group_name!r} may not consume")
+        raise Refused(Reason.NOT_PERMITTED, f"subscription group no permission, {group.group_name}")
+
+
+def no_topic(topic: str) -> Refused:
+    return Refused(Reason.NO_TOPIC, f"topic[{_shown(topic)}] not exist, apply first please! {_FURTHER}")
+
+
+def illegal_queue(reason: Reason, config: TopicConfig, queue_id: int, peer: Peer) -> Refused:
+    queues = f"topic:[{config.topic_name}] topicConfig.readQueueNums:[{config.read_queue_nums}]"
+    return Refused(reason, f"queueId[{queue_id}] is illegal, {queues} consumer:[/{peer.address}]")
+
+
+def _shown(name: str) -> str:
+    return short_text(name).strip("'")
 
 
 def pop(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped:
@@ -155,8 +172,8 @@ def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped
         order = Order(asked.client, asked.attempt_id, left, pop_ms, asked.invisible_ms)
         reader = StoreReader(messages.store, topic, queue_id, *asked.wanted)
         given = queue.pop(order, committed, reader, now_ms)
+        # What is held up does not count as left, as in RocketMQ.
         if given is None:
-            rest += max_offset - committed
             continue
         _commit(broker, group, topic, queue_id, given.commit_offset)
         if given.messages:
@@ -250,16 +267,17 @@ def may_give(broker: Broker, asked: Asked, now_ms: int, *, in_order: bool) -> bo
 
 
 def peek(broker: Broker, asked: Asked, count: int) -> tuple[bytes, int]:
-    """The next messages, which stay where they are. Also returns how many are left. `check_pop` comes before."""
+    """The next messages, which stay where they are. `check_pop` comes before.
+
+    Also returns how many are left, those that are shown included, as in RocketMQ.
+    """
     bodies, rest = list[bytes](), 0
     for queue_id, (offset, max_offset) in _places(broker, asked.consumer_group, asked.topic, asked.queue_id):
+        rest += max_offset - offset
         found = broker.messages.store.get(asked.topic, queue_id, offset, count, None) if count > 0 else None
-        if found is None or not found.message_count:
-            rest += max_offset - offset
-            continue
-        bodies.append(found.body)
-        count -= found.message_count
-        rest += max_offset - found.next_begin_offset
+        if found is not None and found.message_count:
+            bodies.append(found.body)
+            count -= found.message_count
     return b"".join(bodies), rest
 
 

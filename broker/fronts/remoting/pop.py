@@ -1,13 +1,14 @@
 """POP over remoting: pop, acknowledge, change the invisible time, peek, wait for messages (docs/wire.md 18)."""
 
-from functools import partial
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.ack import Delivery, ack, change_invisible
 from lockstep.broker.core.broker import Broker
-from lockstep.broker.core.pop import Pop, Popped, check_pop, client_name, may_give, peek, pop
-from lockstep.broker.core.refused import Refused
+from lockstep.broker.core.pop import POP_COUNT_MAX, Pop, Popped, check_pop, client_name, may_give, peek, pop
+from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.core.wanted import expressed
 from lockstep.broker.fronts.remoting.after import After, Answer, What
 from lockstep.broker.fronts.remoting.refusal import code_of
@@ -49,18 +50,39 @@ _FROM_END: Final = 1
 # On top of its wait time; RocketMQ allows as much.
 _LATE_MS: Final = 500
 _TOPIC_KINDS: Final = ("0", "1", "2")
+_NOT_POPPED: Final = PopResponseHeader(0, 0, 0, 0)
 # RocketMQ's remark where it sets none.
 _NO_REMARK: Final = "not set any response code"
 
 
+_Handler = Callable[[Broker, Connection, RemotingCommand, int], Answer | None]
+
+
+def _with_fields(header: tuple[Any, ...]) -> Callable[[_Handler], _Handler]:
+    """Refusals have the fields of an answer, too: RocketMQ has made its header by then."""
+
+    def around(handler: _Handler) -> _Handler:
+        @wraps(handler)
+        def handle(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer | None:
+            try:
+                return handler(broker, connection, command, now_ms)
+            except Refused as why:
+                return command.reply(code_of(why), header, remark=str(why))
+
+        return handle
+
+    return around
+
+
+@_with_fields(_NOT_POPPED)
 def pop_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer | None:
     """Answer with messages, or hold the call until there are some or its wait time is over."""
     header = command.decode_header(PopRequestHeader)
     deadline_ms = _deadline(header.born_time, header.poll_time, now_ms)
     if deadline_ms is None:
         remark = f"the broker[{broker.config.advertised_host}] pop message is timeout too much"
-        return command.reply(PopResponseCode.POLLING_TIMEOUT, remark=remark)
-    check_pop(broker, header, header.max_msg_nums, now_ms)
+        return command.reply(PopResponseCode.POLLING_TIMEOUT, _NOT_POPPED, remark=remark)
+    check_pop(broker, connection, header, header.max_msg_nums, now_ms)
     asked = Pop(
         client_name(broker, connection, header.consumer_group),
         header.consumer_group,
@@ -98,10 +120,10 @@ class _PopCall(NamedTuple):
     def answer(self, now_ms: int, is_over: bool) -> bool:
         try:
             # The topic, or the right to read it, may have gone since.
-            check_pop(self.broker, self.asked, self.asked.count_max, now_ms)
+            check_pop(self.broker, self.connection, self.asked, self.asked.count_max, now_ms)
             popped = pop(self.broker, self.connection, self.asked, now_ms)
         except Refused as why:
-            self.connection.reply(self.command.reply(code_of(why), remark=str(why)))
+            self.connection.reply(self.command.reply(code_of(why), _NOT_POPPED, remark=str(why)))
             return True
         if popped.spans or is_over:
             self._leave(_popped(self.command, self.asked, popped))
@@ -138,7 +160,12 @@ def _reply(command: RemotingCommand, asked: Pop, popped: Popped, code: int, rema
 
 
 def _wanted(broker: Broker, header: PopRequestHeader | NotificationRequestHeader) -> Wanted:
-    return expressed(broker, header.topic, header.exp_type if header.exp else None, header.exp or _EVERYTHING)
+    try:
+        return expressed(broker, header.topic, header.exp_type if header.exp else None, header.exp or _EVERYTHING)
+    except Refused as why:
+        if why.reason is Reason.INVALID_FILTER:
+            raise Refused(why.reason, "parse the consumer's subscription failed") from why
+        raise
 
 
 def _deadline(born_ms: int, poll_ms: int, now_ms: int) -> int | None:
@@ -155,21 +182,23 @@ def _deadline(born_ms: int, poll_ms: int, now_ms: int) -> int | None:
 # Looking -----------------------------------------------------------------------------------------------------------
 
 
+@_with_fields(_NOT_POPPED)
 def peek_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """The next messages; nothing is delivered."""
     header = command.decode_header(PeekRequestHeader)
-    check_pop(broker, header, header.max_msg_nums, now_ms)
-    body, rest = peek(broker, header, header.max_msg_nums)
+    check_pop(broker, connection, header, 0, now_ms)
+    body, rest = peek(broker, header, min(header.max_msg_nums, POP_COUNT_MAX))
     found, code = (_FOUND, ResponseCode.SUCCESS) if body else (_NOTHING, ResponseCode.PULL_NOT_FOUND)
     return command.reply(code, PopResponseHeader(0, 0, 0, rest), body, remark=found)
 
 
+@_with_fields(NotificationResponseHeader(False))
 def notification(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     """Answer when a pop may find something, or when the wait time is over."""
     header = command.decode_header(NotificationRequestHeader)
-    check_pop(broker, header, 0, now_ms)
+    check_pop(broker, connection, header, 0, now_ms)
     deadline_ms = _deadline(header.born_time, header.poll_time, now_ms)
     call = _NotificationCall(broker, connection, command, header)
     broker.messages.pops.in_use = True
@@ -182,7 +211,7 @@ def notification(
     if broker.messages.pops.held.park(held, now_ms):
         return None
     broker.limits.met(*broker.messages.pops.held.limit, now_ms, connection.address)
-    return command.reply(ResponseCode.SUCCESS, NotificationResponseHeader(False, True))
+    return command.reply(ResponseCode.SUCCESS, NotificationResponseHeader(False, True), remark=_NO_REMARK)
 
 
 class _NotificationCall(NamedTuple):
@@ -200,15 +229,16 @@ class _NotificationCall(NamedTuple):
         return found or is_over
 
     def reply(self, *, has_message: bool) -> RemotingCommand:
-        return self.command.reply(ResponseCode.SUCCESS, NotificationResponseHeader(has_message))
+        return self.command.reply(ResponseCode.SUCCESS, NotificationResponseHeader(has_message), remark=_NO_REMARK)
 
 
+@_with_fields(PollingInfoResponseHeader(0))
 def polling_info(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """How many calls wait for messages of a queue."""
     header = command.decode_header(PollingInfoRequestHeader)
-    check_pop(broker, header, 0, now_ms)
+    check_pop(broker, connection, header, 0, now_ms)
     count = broker.messages.pops.held.count_of(header.topic, header.consumer_group, header.queue_id)
-    return command.reply(ResponseCode.SUCCESS, PollingInfoResponseHeader(count))
+    return command.reply(ResponseCode.SUCCESS, PollingInfoResponseHeader(count), remark=_NO_REMARK)
 
 
 def _forget_fields(command: RemotingCommand) -> None:
@@ -223,12 +253,15 @@ def ack_message(broker: Broker, connection: Connection, command: RemotingCommand
     """A message is consumed. A late acknowledgement is answered with success, too; in fenced mode it is refused."""
     header = command.decode_header(AckRequestHeader)
     receipt = Receipt.parse(header.extra_info)._replace(queue_id=header.queue_id, queue_offset=header.offset)
-    return _answered(command, ack(broker, Delivery(header.consumer_group, header.topic, receipt), now_ms))
+    return _answered(command, ack(broker, connection, Delivery(header.consumer_group, header.topic, receipt), now_ms))
 
 
 def ack_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Acknowledgements of several deliveries; each as by itself. Those that are refused are ignored, as in RocketMQ."""
-    for batch in read_body(BatchAckBody, command).acks:
+    acks = read_body(BatchAckBody, command).acks if command.body else ()
+    if not acks:
+        return command.reply(ResponseCode.NO_MESSAGE)
+    for batch in acks:
         kind = int(batch.topic_kind) if batch.topic_kind in _TOPIC_KINDS else 0
         receipt = Receipt(
             batch.start_offset,
@@ -243,19 +276,25 @@ def ack_batch(broker: Broker, connection: Connection, command: RemotingCommand, 
         for place in batch.places:
             one = receipt._replace(queue_offset=batch.start_offset + place)
             try:
-                ack(broker, Delivery(batch.consumer_group, batch.topic, one), now_ms)
+                ack(broker, connection, Delivery(batch.consumer_group, batch.topic, one), now_ms)
             except Refused as why:
                 broker.log.info("batch_ack_refused", peer=connection.address, reason=str(why))
     return command.reply(ResponseCode.SUCCESS)
 
 
+@_with_fields(ChangeInvisibleResponseHeader(0, 0, 0))
 def change_invisible_time(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     header = command.decode_header(ChangeInvisibleRequestHeader)
     receipt = Receipt.parse(header.extra_info)._replace(queue_id=header.queue_id, queue_offset=header.offset)
     delivery = Delivery(header.consumer_group, header.topic, receipt)
-    answered, changed = change_invisible(broker, delivery, header.invisible_time, now_ms)
+    try:
+        answered, changed = change_invisible(broker, connection, delivery, header.invisible_time, now_ms)
+    except Refused as why:
+        if why.reason is Reason.NO_MESSAGE:
+            raise Refused(why.reason, _NO_REMARK) from why
+        raise
     if answered is Answered.STALE:
         return _answered(command, answered)
     response = ChangeInvisibleResponseHeader(changed.pop_ms, changed.invisible_ms, changed.revive_queue_id)

@@ -35,6 +35,7 @@ from lockstep.protocol.receipts import Receipt
 from tests.broker.helpers import NOW_MS, Peer, consumer
 
 C, R = ResponseCode, RequestCode
+FURTHER = "https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 KEY = "__SHARDINGKEY\x01"
 
 
@@ -112,8 +113,12 @@ def test_nothing_to_give(peer: Peer) -> None:
             "the broker[127.0.0.1] pop message is timeout too much",
         ),
         ({"max_msg_nums": 33}, 29, "the broker[127.0.0.1] pop message's num is greater than 32"),
-        ({"topic": "nowhere"}, C.TOPIC_NOT_EXIST, "topic[nowhere] not exist, apply first please!"),
-        ({"queue_id": 9}, 29, "queueId[9] is illegal, topic:[T] topicConfig.readQueueNums:[4]"),
+        ({"topic": "nowhere"}, C.TOPIC_NOT_EXIST, "topic[nowhere] not exist, apply first please! \nSee " + FURTHER),
+        (
+            {"queue_id": 9},
+            29,
+            "queueId[9] is illegal, topic:[T] topicConfig.readQueueNums:[4] consumer:[/127.0.0.1:50000]",
+        ),
         ({"consumer_group": "no good"}, C.SUBSCRIPTION_GROUP_NOT_EXIST, None),
         ({"exp": " || "}, C.SUBSCRIPTION_PARSE_FAILED, None),
     ],
@@ -234,7 +239,7 @@ def test_a_peek_delivers_nothing(peer: Peer) -> None:
     peer.send_many(3)
     reply = peer.answer(R.PEEK_MESSAGE, PeekRequestHeader("G", "T", 0, 2))
     assert bodies(reply) == [b"0", b"1"]
-    assert reply.decode_header(PopResponseHeader).rest_num == 1
+    assert reply.decode_header(PopResponseHeader).rest_num == 3
     assert bodies(pop(peer)[0]) == [b"0", b"1", b"2"]
 
 

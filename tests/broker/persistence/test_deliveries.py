@@ -35,7 +35,7 @@ def offsets(found: Popped) -> list[int]:
 
 def acked(opened: Kept, found: Popped, offset: int, now_ms: int = NOW_MS) -> Answered:
     receipt = Receipt(0, found.pop_ms, 10_000, ORDERED, 0, "broker-a", 0, offset)
-    return ack(opened.broker, Delivery("G", "T", receipt), now_ms)
+    return ack(opened.broker, FakeConnection(), Delivery("G", "T", receipt), now_ms)
 
 
 @pytest.mark.parametrize("life", [LIFE, FENCED], ids=["faithful", "fenced"])
@@ -122,7 +122,7 @@ async def test_a_checkpoint_is_in_the_log_before_the_offset_goes_on(tmp_path: Pa
         save_checkpoints(opened.broker, NOW_MS + 11_000)
         assert opened.broker.catalog.offsets.query("G", "T", 0) == 2
         receipt = Receipt(0, found.pop_ms, 60_000, found.revive_queue_id, 0, "broker-a", 0, 1)
-        assert ack(opened.broker, Delivery("G", "T", receipt), NOW_MS + 12_000) is Answered.DONE
+        assert ack(opened.broker, FakeConnection(), Delivery("G", "T", receipt), NOW_MS + 12_000) is Answered.DONE
         popped_any(opened, 2, NOW_MS + 12_000)
         write_offsets(opened)
         left = killed(tmp_path / "0", "1")
@@ -146,7 +146,7 @@ async def test_what_the_revive_log_says_is_rocketmqs(tmp_path: Path) -> None:
         found = popped_any(opened, 2, NOW_MS)
         save_checkpoints(opened.broker, NOW_MS + 11_000)
         receipt = Receipt(0, found.pop_ms, 60_000, 0, 0, "broker-a", 0, 1)
-        ack(opened.broker, Delivery("G", "T", receipt), NOW_MS + 12_000)
+        ack(opened.broker, FakeConnection(), Delivery("G", "T", receipt), NOW_MS + 12_000)
         log = opened.broker.messages.store.get("rmq_sys_REVIVE_LOG_DefaultCluster", 0, 0, 32, None)
     checkpoint, acknowledged = decode_messages(log.body)
     assert checkpoint.body.decode() == (
