@@ -149,8 +149,8 @@ def _queue_of(delivery: Delivery) -> tuple[str, str, int]:
 
 
 def _count(broker: Broker, delivery: Delivery, answered: Answered) -> None:
+    broker.messages.pops.answers[answered.name.lower()] += 1
     if answered in (Answered.LATE, Answered.STALE):
-        broker.messages.pops.answers[answered.name.lower()] += 1
         broker.log.info(
             "pop_answer_late",
             group=delivery.consumer_group,

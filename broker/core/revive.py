@@ -62,6 +62,7 @@ def _revive(broker: Broker, checkpoint: Checkpoint, now_ms: int) -> None:
             # Too long only if another broker stored it: properties that are not UTF-8 grow.
             if len(record.properties) <= PROPERTIES_BYTES_MAX:
                 broker.messages.put(record)
+                broker.messages.pops.revived[key.topic, key.consumer_group] += 1
         broker.messages.pops.checkpoints.ack(key, offset)
     broker.log.info(
         "pop_revived", group=key.consumer_group, topic=key.topic, queue_id=key.queue_id, count=len(checkpoint.offsets)

@@ -44,6 +44,12 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "rocketmq_producer_connections": Family(_G, (*_NODE, "language", "version"), "Producers."),
     "rocketmq_half_messages": Family(_G, _NODE, "Transactions without an end."),
+    "rocketmq_pop_checkpoint_buffer_size": Family(_G, _NODE, "Deliveries to groups without order under way."),
+    "rocketmq_pop_revive_retry_messages_total": Family(
+        _C,
+        (*_NODE, "consumer_group", "topic", "put_status"),
+        "Messages that were stored again: a group without order did not acknowledge them in time.",
+    ),
     # Lockstep
     "lockstep_lock_held": Family(_G, (*_NODE, "consumer_group", "topic"), "Queues that a client owns at this moment."),
     "lockstep_lock_grants_total": Family(
@@ -72,6 +78,15 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "Sends handled from their bytes: taken; reads and frames that looked so: refused.",
     ),
     "lockstep_held_pulls": Family(_G, _NODE, "Pulls that wait for messages."),
+    "lockstep_held_pops": Family(_G, _NODE, "Pops and notifications that wait for messages."),
+    "lockstep_pop_queues_held": Family(
+        _G,
+        (*_NODE, "consumer_group", "topic"),
+        "Queues that a delivery to a group in order holds up at this moment, as a whole or some keys of them.",
+    ),
+    "lockstep_pop_answers_total": Family(
+        _C, (*_NODE, "outcome"), "Acknowledgements, and changes of invisible times, by what became of them."
+    ),
     "lockstep_limits_met_total": Family(_C, (*_NODE, "setting"), "How often a limit was reached, by its setting."),
     "lockstep_limit_used": Family(
         _G, (*_NODE, "setting"), "Connections, bytes and requests now that count for a limit, by its setting."

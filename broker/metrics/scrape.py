@@ -16,6 +16,8 @@ __all__ = ["scrape"]
 
 _ROWS_A_STEP: Final = 64
 _LOCKS_A_STEP: Final = 500
+# Each has up to `pop_window_max` messages, all of which are looked at.
+_POPPED_QUEUES_A_STEP: Final = 8
 _OF_TOPICS: Final = {
     "TOPIC_PUT_NUMS": "rocketmq_messages_in_total",
     "TOPIC_PUT_SIZE": "rocketmq_throughput_in_total",
@@ -31,7 +33,7 @@ def scrape(broker: Broker, now_ms: int, then: Callable[[Samples], None]) -> Step
     """Call `then` with the samples of this moment; while it runs, other work of the loop goes on."""
     config = broker.config
     samples = Samples((config.cluster, "broker", config.broker_name), series_max=config.metrics_series_max)
-    for part in (_messages, _progress, _clients, _locks, _broker):
+    for part in (_messages, _progress, _clients, _locks, _pops, _broker):
         yield from part(broker, samples, now_ms)
         yield None
     then(samples)
@@ -128,6 +130,23 @@ def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
     samples.handovers = (list(counts.handovers), counts.handover_seconds)
     for (act, reason), count in broker.ownership.denials.refused.items():
         samples.set("lockstep_fenced_total", (act.value, reason.value), count)
+
+
+def _pops(broker: Broker, samples: Samples, now_ms: int) -> Steps:
+    pops = broker.messages.pops
+    for number, (topic, group, queue) in enumerate(pops.fifo.queues(), 1):
+        if queue.next_visible_ms(now_ms) is not None:
+            samples.add("lockstep_pop_queues_held", (group, topic), 1)
+        if number % _POPPED_QUEUES_A_STEP == 0:
+            yield None
+    for number, ((topic, group), count) in enumerate(list(pops.revived.items()), 1):
+        samples.set("rocketmq_pop_revive_retry_messages_total", (group, topic, "PUT_OK"), count)
+        if number % _ROWS_A_STEP == 0:
+            yield None
+    samples.set("rocketmq_pop_checkpoint_buffer_size", (), len(pops.checkpoints))
+    samples.set("lockstep_held_pops", (), len(pops.held))
+    for outcome, count in pops.answers.items():
+        samples.set("lockstep_pop_answers_total", (outcome,), count)
 
 
 def _broker(broker: Broker, samples: Samples, _now_ms: int) -> Steps:

@@ -25,7 +25,8 @@ class Pops:
         modes: Which groups pop, when the broker shares the queues out.
         held: Calls that wait.
         in_use: A client has popped, or waited for messages, since the start or before.
-        answers: How many acknowledgements, and changes of the invisible time, were `done`, `late` or `stale`.
+        revived: (topic, group) -> messages that were stored again because nobody acknowledged them in time.
+        answers: How many acknowledgements, and changes of the invisible time, were `done`, `late`, ... (`Answered`).
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -35,6 +36,7 @@ class Pops:
         self.checkpoints = Checkpoints()
         self.modes = RequestModes(config.offset_entries_max)
         self.held = HeldCalls(config.held_pulls_per_connection_max, config.held_pulls_max, self.fifo.next_visible_ms)
+        self.revived = Counter[tuple[str, str]]()
         self.answers = Counter[str]()
 
     @property
@@ -85,3 +87,5 @@ class Pops:
         """Forget what is of a topic and group that are deleted."""
         self.fifo.forget(is_gone)
         self.checkpoints.forget(is_gone)
+        for key in [key for key in self.revived if is_gone(*key)]:
+            del self.revived[key]

@@ -44,6 +44,10 @@ class FifoQueues:
         """Queue id -> queue."""
         return self._table.get((topic, consumer_group), {})
 
+    def queues(self) -> list[tuple[str, str, FifoQueue]]:
+        """Topic, group and queue of all that are known now."""
+        return [(*key, queue) for key, queues in self._table.items() for queue in queues.values()]
+
     def saved(self) -> dict[tuple[str, str], dict[int, OrderInfo]]:
         """For the file: (topic, group) -> queue id -> its last delivery."""
         return {

@@ -11,14 +11,18 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lockstep.broker.core.revive import run_pops
 from lockstep.broker.metrics.families import FAMILIES, Samples
 from lockstep.broker.metrics.scrape import scrape
 from lockstep.broker.metrics.server import metrics_of
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode, SerializeType
+from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
-from tests.broker.helpers import Peer, consumer, queues_of
+from lockstep.protocol.headers.pop import AckRequestHeader, PopRequestHeader
+from lockstep.protocol.receipts import ORDERED, Receipt
+from tests.broker.helpers import NOW_MS, Peer, consumer, queues_of
 
 DOCS = Path(__file__).parents[3] / "docs"
 NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
@@ -137,6 +141,59 @@ def test_refused_requests_of_fenced_locks() -> None:
     assert values(peer, "lockstep_fenced_total") == {("other_owner", "commit"): 1}
     assert values(peer, "lockstep_lock_grants_total") == {("granted",): 1, ("renewed",): 1}
     assert values(peer, "rocketmq_consumer_connections") == {("push", "G", "PYTHON", "V4_9_8"): 2}
+
+
+def pop(peer: Peer, topic: str = "T", *, in_order: bool = True, poll_ms: int = 0) -> None:
+    header = PopRequestHeader("G", topic, 0, 1, 10_000, poll_ms, peer.now_ms, 0, order=in_order)
+    peer.call(RequestCode.POP_MESSAGE, header)
+
+
+def ack(peer: Peer, pop_ms: int) -> None:
+    receipt = Receipt(0, pop_ms, 10_000, ORDERED, 0, "broker-a", 0, 0).encode()
+    peer.answer(RequestCode.ACK_MESSAGE, AckRequestHeader("G", "T", 0, receipt, 0))
+
+
+def test_deliveries_in_order() -> None:
+    """Queues are held until an acknowledgement, or until the invisible time is over. A call waits meanwhile."""
+    peer = Peer(lock_mode="fenced")
+    peer.send_many(2)
+    pop(peer)
+    peer.now_ms += 10_000
+    assert values(peer, "lockstep_pop_queues_held") == {}
+    pop(peer)
+    pop(peer, poll_ms=5000)
+    assert values(peer, "lockstep_pop_queues_held") == {("G", "T"): 1}
+    assert values(peer, "lockstep_held_pops") == {(): 1}
+    ack(peer, NOW_MS)
+    ack(peer, NOW_MS + 10_000)
+    assert values(peer, "lockstep_pop_queues_held") == {}
+    assert values(peer, "lockstep_pop_answers_total") == {("stale",): 1, ("done",): 1}
+
+
+def test_deliveries_without_order() -> None:
+    """Under way until they are acknowledged; else stored again. A deleted topic has no series."""
+    peer = Peer()
+    peer.send_many(2)
+    pop(peer, in_order=False)
+    pop(peer, in_order=False)
+    assert values(peer, "rocketmq_pop_checkpoint_buffer_size") == {(): 2}
+    peer.now_ms += 10_000
+    run_pops(peer.broker, peer.now_ms)
+    assert values(peer, "rocketmq_pop_checkpoint_buffer_size") == {(): 0}
+    revived = "rocketmq_pop_revive_retry_messages_total"
+    assert values(peer, revived) == {("G", "PUT_OK", "T"): 2}
+    peer.answer(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("T"))
+    assert values(peer, revived) == {}
+
+
+def test_many_popped_queues_are_read_in_steps() -> None:
+    """Each has a window of messages that is looked through."""
+    few, many = Peer(), Peer()
+    for peer, count in ((few, 8), (many, 80)):
+        for queue_id in range(count):
+            peer.broker.messages.pops.fifo.queue("T", "G", queue_id, peer.now_ms)
+    steps = [sum(1 for _ in scrape(peer.broker, peer.now_ms, lambda _: None)) for peer in (few, many)]
+    assert steps[1] - steps[0] == 9
 
 
 def test_a_family_has_a_bound() -> None:
