@@ -66,6 +66,5 @@ def test_the_guide_quotes_an_explanation() -> None:
 
 
 def test_the_guide_has_every_fault() -> None:
-    """In the words of the table, and its order."""
-    rows = re.findall(r"^\| `--(.+?)` \| `(.+?)` \| (.+?) \|$", section("Faults by name"), re.MULTILINE)
-    assert rows == [(fault.name, fault.example, fault.help) for fault in FAULTS.values()]
+    """By name, in the order of the table; `lockstep-sim list` has examples and words."""
+    assert re.findall(r"`--([a-z-]+)`", section("Faults by name")) == [fault.name for fault in FAULTS.values()]
