@@ -24,7 +24,7 @@ WAITS = {
     "do sleep 0.2; done; sleep 1\n",
     # A renewal, each 3.3 s, is what the watch fails to write after the first move: then it ends.
     "--seconds 15": f"--seconds {TIMEOUT_S} --renewals | sed -u '/ moved .*orders@/q'",
-    "sleep 6 ": "until [ $(cat first.jsonl second.jsonl | wc -l) -ge 15 ]; do sleep 0.2; done ",
+    "sleep 6 ": "until [ $(cat first.jsonl second.jsonl | wc -l) -ge 9 ]; do sleep 0.2; done ",
 }
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/commands.md and docs/settings.md are true: commands, options, settings and their defaults."""
+"""True are the tables of docs/commands.md and docs/settings.md, and what docs/pipeline.md says of commands."""
 
 import re
 import sys
@@ -19,13 +19,16 @@ from tests.rows import each_row
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = (DOCS / "commands.md").read_text(encoding="utf-8")
+PIPELINE = (DOCS / "pipeline.md").read_text(encoding="utf-8")
 SETTINGS = (DOCS / "settings.md").read_text(encoding="utf-8")
 CONFIGS: dict[str, Any] = {"broker": BrokerConfig, "consumer": ConsumerConfig, "producer": ProducerConfig}
 
 
 def command_rows() -> list[tuple[str, str]]:
-    """(command, its options on the page) of the tables of commands."""
-    return re.findall(r"^\| `(lockstep[^`]*)` \| (.*) \|$", COMMANDS, re.MULTILINE)
+    """(command, its options on the page) of the table of commands, and of the paragraphs on those for Spark."""
+    rows = re.findall(r"^\| `(lockstep[^`]*)` \| (.*) \|$", COMMANDS, re.MULTILINE)
+    told = re.findall(r"^\*\*([a-z]+)\*\* (.*?)\n\n", PIPELINE, re.MULTILINE | re.DOTALL)
+    return rows + [(f"lockstep-pipeline {command}", text) for command, text in told]
 
 
 def test_the_commands_have_their_options(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
