@@ -33,9 +33,11 @@ if TYPE_CHECKING:
         AllocateMachineRoomNearby,
     )
     from lockstep.client.consumer.ownership.topic_watch import TopicMessageQueueChangeListener
+    from lockstep.client.consumer.pop_calls import Delivery
     from lockstep.client.consumer.pull import MessageQueueListener, PullConsumer
     from lockstep.client.consumer.pull_request import PullResult, PullStatus
     from lockstep.client.consumer.push import PushConsumer
+    from lockstep.client.consumer.simple import SimpleConsumer
     from lockstep.client.errors import (
         ClientError,
         ConsumerError,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         SendError,
         SendForbiddenError,
         SendOutcome,
+        StaleDeliveryError,
         TopicNotFoundError,
     )
     from lockstep.client.hooks import (
@@ -114,6 +117,7 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerError",
     "Credentials",
+    "Delivery",
     "DuplicateConsumerGroupError",
     "DuplicateGroupError",
     "EndTransactionContext",
@@ -156,6 +160,8 @@ __all__ = [
     "SendResult",
     "SerializeType",
     "ServiceState",
+    "SimpleConsumer",
+    "StaleDeliveryError",
     "TopicMessageQueueChangeListener",
     "TopicNotFoundError",
     "TransactionListener",
@@ -180,7 +186,7 @@ EXPORTS = {
     "lockstep.client.config": "ClientConfig ConsumerConfig Fenced ProducerConfig",
     "lockstep.client.errors": (
         "ClientError ConsumerError DuplicateConsumerGroupError DuplicateGroupError LockLostError NoRouteError"
-        " RequestTimeoutError SendError SendForbiddenError SendOutcome TopicNotFoundError"
+        " RequestTimeoutError SendError SendForbiddenError SendOutcome StaleDeliveryError TopicNotFoundError"
     ),
     "lockstep.client.hooks": (
         "CheckForbiddenHook CommunicationMode ConsumeMessageContext ConsumeMessageHook ConsumeReturnType"
@@ -196,10 +202,12 @@ EXPORTS = {
     "lockstep.client.message_selector": "MessageSelector",
     "lockstep.client.consumer.offsets.store": "ReadOffsetType",
     "lockstep.client.producer.producer": "Producer SendCallback",
+    "lockstep.client.consumer.pop_calls": "Delivery",
     "lockstep.client.consumer.pull_request": "PullResult PullStatus",
     "lockstep.client.pull_config": "LitePullConsumerConfig PullConsumerConfig",
     "lockstep.client.consumer.pull": "MessageQueueListener PullConsumer",
     "lockstep.client.consumer.push": "PushConsumer",
+    "lockstep.client.consumer.simple": "SimpleConsumer",
     "lockstep.client.consumer.ownership.topic_watch": "TopicMessageQueueChangeListener",
     "lockstep.client.producer.request_reply": "ReplyMessage reply_message",
     "lockstep.client.producer.selectors": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",

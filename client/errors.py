@@ -9,6 +9,7 @@
     ├── DuplicateGroupError  another client of this process with the same client id is in the group
     │   └── DuplicateConsumerGroupError   the same, and a ConsumerError
     ├── ConsumerError        a consumer cannot start, or is used in the wrong state
+    │   └── StaleDeliveryError   the broker refuses an acknowledgement: this delivery of the message has ended
     ├── LockLostError        a listener asks, and its fenced lock is lost: what it does now may come too late
     ├── NotLockstepError     the broker is not a Lockstep broker and does not know the request
     ├── RemotingError        one request to one broker failed: RequestRefused and others of `lockstep.remoting.errors`
@@ -34,6 +35,7 @@ __all__ = [
     "SendError",
     "SendForbiddenError",
     "SendOutcome",
+    "StaleDeliveryError",
     "TopicNotFoundError",
 ]
 
@@ -53,6 +55,10 @@ class TopicNotFoundError(NoRouteError):
 
 
 class ConsumerError(ClientError):
+    pass
+
+
+class StaleDeliveryError(ConsumerError):
     pass
 
 

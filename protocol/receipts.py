@@ -9,12 +9,22 @@ from typing import Final, NamedTuple
 
 from lockstep.protocol.errors import BodyError, short_text
 
-__all__ = ["ORDERED", "Receipt", "SpanOfQueue", "TopicKind", "encode_counts", "encode_offsets", "encode_starts"]
+__all__ = [
+    "ORDERED",
+    "Receipt",
+    "SpanOfQueue",
+    "TopicKind",
+    "encode_counts",
+    "encode_offsets",
+    "encode_starts",
+    "parse_spans",
+]
 
 # The revive queue in receipts of groups in order: they have none.
 ORDERED: Final = 999
 _FIELDS_MIN: Final = 8
 _DIGITS_MAX: Final = 19
+_INT64_MAX: Final = (1 << 63) - 1
 
 
 class TopicKind:
@@ -98,3 +108,41 @@ def encode_counts(spans: Iterable[SpanOfQueue]) -> str:
         lowest = min(times.values()) if times and len(times) == len(offsets) else 0
         parts.append(f"{kind} {queue_id} {lowest}")
     return ";".join(parts)
+
+
+def parse_spans(starts: str, offsets: str, counts: str = "") -> list[SpanOfQueue]:
+    """What a pop's answer has of each queue: the reverse of `encode_starts`, `encode_offsets` and `encode_counts`.
+
+    Raises:
+        BodyError: A part cannot be read, or the texts name different queues.
+    """
+    first_of, given, times = _table(starts), _table(offsets), _table(counts)
+    if first_of.keys() != given.keys():
+        raise BodyError(f"different queues in {short_text(starts)} and {short_text(offsets)}")
+    spans = list[SpanOfQueue]()
+    for (kind, queue_id), first in first_of.items():
+        offsets_here = [_number(text) for text in given[kind, queue_id].split(",")]
+        # The count of the queue is for messages without one of their own.
+        of_queue = times.get((kind, queue_id), "0")
+        counted = {at: _number(times.get((kind, f"qo{queue_id}%{at}"), of_queue)) for at in offsets_here}
+        times_before = {at: count for at, count in counted.items() if count}
+        spans.append(SpanOfQueue(_number(kind), _number(queue_id), _number(first), offsets_here, times_before))
+    return spans
+
+
+def _table(text: str) -> dict[tuple[str, str], str]:
+    """The third field of each part, by the other two."""
+    table = dict[tuple[str, str], str]()
+    for part in text.split(";") if text else ():
+        kind, space, rest = part.partition(" ")
+        queue, second_space, value = rest.partition(" ")
+        if not (space and second_space) or (kind, queue) in table:
+            raise BodyError(f"a pop's answer has a part that is unreadable or repeated: {short_text(part)}")
+        table[kind, queue] = value
+    return table
+
+
+def _number(text: str) -> int:
+    if not _is_number(text) or not 0 <= int(text) <= _INT64_MAX:
+        raise BodyError(f"a field of a pop's answer is no number of 63 bits: {short_text(text)}")
+    return int(text)

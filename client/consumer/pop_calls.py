@@ -1,0 +1,222 @@
+"""The calls of POP: ask for messages, acknowledge one, change how long nobody else gets it (docs/wire.md 18)."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from lockstep.client.errors import StaleDeliveryError
+from lockstep.client.instance.client import MQClientInstance
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.headers.pop import (
+    AckRequestHeader,
+    ChangeInvisibleRequestHeader,
+    ChangeInvisibleResponseHeader,
+    PopRequestHeader,
+    PopResponseHeader,
+)
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.messages.pulled import decode_pulled
+from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.receipts import ORDERED, Receipt, SpanOfQueue, TopicKind, parse_spans
+from lockstep.remoting.errors import RequestRefused
+
+__all__ = ["Delivery", "PopCalls", "PopRequest"]
+
+_ANY_QUEUE: Final = -1
+_FROM_FIRST, _FROM_END = 0, 1
+# From the arrival of the call on: no clock of a client is compared with a broker's.
+_BORN_AT_ARRIVAL: Final = 0
+_FULL_PAUSE_MS: Final = 500
+_Spans = Mapping[tuple[int, int], SpanOfQueue]  # by kind and queue id
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One delivery of one message.
+
+    Attributes:
+        receipt: Names the delivery to its broker. `change_invisible` gives it another one.
+        times_before: How often the message was delivered before.
+        is_settled: It was acknowledged, or given back at once.
+    """
+
+    message: MessageExt
+    receipt: Receipt
+    times_before: int
+    is_settled: bool = False
+
+
+class PopRequest(NamedTuple):
+    """One call for messages of one broker.
+
+    Args:
+        wait_ms: How long the broker may wait for a message.
+        attempt_id: Names the call when it is repeated, in a group that reads in order.
+    """
+
+    topic: str
+    broker_name: str
+    subscription: SubscriptionData
+    count_max: int
+    invisible_ms: int
+    wait_ms: int
+    attempt_id: str | None = None
+
+
+class PopCalls:
+    """Makes the calls of one member of a group.
+
+    Args:
+        from_first: A new group begins at the first message of a queue, not at its end.
+        answer_ms: How long an answer may take, besides the time that the broker may wait.
+        shown_to: The user's names of topics.
+    """
+
+    def __init__(
+        self,
+        instance: MQClientInstance,
+        group: str,
+        *,
+        in_order: bool,
+        from_first: bool,
+        answer_ms: int,
+        shown_to: NamesOfTenant,
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._in_order = in_order
+        self._init_mode = _FROM_FIRST if from_first else _FROM_END
+        self._answer_ms = answer_ms
+        self._shown_to = shown_to
+
+    async def pop(self, request: PopRequest) -> list[Delivery]:
+        """Ask for messages; none when the broker has none for this member within the wait time.
+
+        Raises:
+            NoRouteError: No route names a master of the broker.
+            RemotingError: The broker refused, or did not answer.
+            RemoteProtocolError: Its answer cannot be read.
+        """
+        header = PopRequestHeader(
+            self._group,
+            request.topic,
+            _ANY_QUEUE,
+            request.count_max,
+            request.invisible_ms,
+            request.wait_ms,
+            _BORN_AT_ARRIVAL,
+            self._init_mode,
+            request.subscription.expression_type,
+            request.subscription.sub_string,
+            self._in_order,
+            request.attempt_id,
+        )
+        timeout_ms = request.wait_ms + self._answer_ms
+        reply = await self._instance.call(request.broker_name, RequestCode.POP_MESSAGE, header, timeout_ms=timeout_ms)
+        if reply.code == PopResponseCode.POLLING_TIMEOUT:
+            return []
+        if reply.code == PopResponseCode.POLLING_FULL:
+            # The broker holds too many calls, and answers at once.
+            await asyncio.sleep(min(request.wait_ms, _FULL_PAUSE_MS) / 1000)
+            return []
+        self._check(reply, RequestCode.POP_MESSAGE, request.broker_name)
+        return await self._deliveries(request, reply)
+
+    async def ack(self, delivery: Delivery) -> None:
+        """Say that the message is consumed.
+
+        Raises:
+            StaleDeliveryError: The broker says that this delivery has ended.
+            NoRouteError, RemotingError: As `pop`.
+        """
+        await self._settle(RequestCode.ACK_MESSAGE, delivery, AckRequestHeader(*self._head(delivery)))
+        delivery.is_settled = True
+
+    async def change_invisible(self, delivery: Delivery, invisible_ms: int) -> None:
+        """Nobody else gets the message for so long from now on. Raises as `ack`, and RemoteProtocolError."""
+        code, receipt = RequestCode.CHANGE_MESSAGE_INVISIBLETIME, delivery.receipt
+        header = ChangeInvisibleRequestHeader(*self._head(delivery), invisible_ms)
+        changed = (await self._settle(code, delivery, header)).decode_header(ChangeInvisibleResponseHeader)
+        in_order = receipt.revive_queue_id == ORDERED
+        delivery.receipt = receipt._replace(
+            # Without order this begins a delivery of the one message.
+            start_offset=receipt.start_offset if in_order else receipt.queue_offset,
+            pop_ms=changed.pop_time,
+            invisible_ms=changed.invisible_time,
+            revive_queue_id=changed.revive_qid,
+        )
+        delivery.is_settled = invisible_ms == 0
+
+    def _head(self, delivery: Delivery) -> tuple[str, str, int, str, int]:
+        receipt, topic = delivery.receipt, self._shown_to.wrap(delivery.message.topic)
+        return self._group, topic, receipt.queue_id, receipt.encode(), receipt.queue_offset
+
+    async def _settle(self, code: int, delivery: Delivery, header: tuple[Any, ...]) -> RemotingCommand:
+        broker_name = delivery.receipt.broker_name
+        reply = await self._instance.call(broker_name, code, header)
+        if reply.code == ResponseCode.NO_MESSAGE:
+            raise StaleDeliveryError(f"message {delivery.message.msg_id} is no longer this client's: {reply.remark}")
+        self._check(reply, code, broker_name)
+        return reply
+
+    def _check(self, reply: RemotingCommand, code: int, broker_name: str) -> None:
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(self._instance.address_of(broker_name), request_name(code), reply.code, reply.remark)
+
+    # Answers -------------------------------------------------------------------------------------------------
+
+    async def _deliveries(self, request: PopRequest, reply: RemotingCommand) -> list[Delivery]:
+        header = reply.decode_header(PopResponseHeader)
+        texts = (header.start_offset_info, header.msg_offset_info, header.order_count_info)
+        spans = {(span.topic_kind, span.queue_id): span for span in parse_spans(*(text or "" for text in texts))}
+        pulled = decode_pulled(reply.body, request.broker_name)
+        if pulled.cut is not None and not pulled.messages:
+            raise BodyError(pulled.cut)
+        # What is behind a damaged record is not acknowledged, so it comes again.
+        deliveries = [self._delivery(message, spans, header) for message in await self._instance.unpack_all(pulled)]
+        for delivery in deliveries:
+            delivery.message.topic = self._shown_to.bare(request.topic)
+        return deliveries
+
+    def _delivery(self, message: MessageExt, spans: _Spans, header: PopResponseHeader) -> Delivery:
+        offset = message.queue_offset
+        retried = _retried(message, spans)
+        if retried is not None:
+            return Delivery(message, retried, message.reconsume_times)
+        span = spans.get((TopicKind.TOPIC, message.queue_id))
+        if span is None or offset not in span.offsets:
+            raise BodyError(f"a pop's answer does not name message {offset} of queue {message.queue_id}")
+        receipt = Receipt(
+            span.start_offset,
+            header.pop_time,
+            header.invisible_time,
+            header.revive_qid,
+            TopicKind.TOPIC,
+            message.broker_name,
+            message.queue_id,
+            offset,
+        )
+        return Delivery(message, receipt, span.times_before.get(offset, message.reconsume_times))
+
+
+def _retried(message: MessageExt, spans: _Spans) -> Receipt | None:
+    """The receipt that a message of the retry topic has in itself. None: it is of the topic.
+
+    A producer may set the property, too: it counts only if the answer has this message of the retry topic.
+    """
+    text = message.properties.get(names.POP_CK)
+    if text is None:
+        return None
+    with suppress(BodyError):
+        receipt = Receipt.parse(text)
+        span = spans.get((receipt.topic_kind, receipt.queue_id))
+        place = (receipt.queue_id, receipt.queue_offset)
+        if receipt.topic_kind != TopicKind.TOPIC and span is not None and receipt.queue_offset in span.offsets:
+            return receipt if place == (message.queue_id, message.queue_offset) else None
+    return None
