@@ -18,6 +18,7 @@ __all__ = [
     "POP_JOURNAL_TOPIC",
     "RESERVED_TOPICS",
     "RETRY_PREFIX",
+    "REVIVE_LOG_PREFIX",
     "SCHEDULE_TOPIC",
     "SYSTEM_TOPICS",
     "TRACE_TOPIC",
@@ -45,8 +46,10 @@ POP_JOURNAL_TOPIC: Final = "rmq_sys_LOCKSTEP_POPS"  # deliveries of fenced group
 TRANSACTION_GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP_LENGTH_MAX: Final = 255
 
+REVIVE_LOG_PREFIX: Final = "rmq_sys_REVIVE_LOG_"  # checkpoints of pops without order; then the cluster's name
 RESERVED_TOPICS: Final = frozenset(
     {
+        POP_JOURNAL_TOPIC,
         SCHEDULE_TOPIC,
         HALF_TOPIC,
         OP_HALF_TOPIC,

@@ -7,12 +7,12 @@ from lockstep.broker.core.pop import commit_settled, illegal_queue, no_topic
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.messages.pop.checkpoints import Checkpoint, CheckpointKey
 from lockstep.broker.messages.pop.port import Answered
-from lockstep.broker.messages.pop.revive_log import ack_record, revive_topic
+from lockstep.broker.messages.pop.revive_log import ack_record, checkpoint_record, revive_topic
 from lockstep.broker.peer import Peer
 from lockstep.protocol.names import pop_retry_topic
 from lockstep.protocol.receipts import ORDERED, Receipt, TopicKind
 
-__all__ = ["Delivery", "ack", "change_invisible"]
+__all__ = ["Delivery", "ack", "change_invisible", "note_end", "save"]
 
 
 class Delivery(NamedTuple):
@@ -97,7 +97,11 @@ def _check(broker: Broker, peer: Peer, delivery: Delivery) -> None:
 def _ack_in_order(broker: Broker, peer: Peer, delivery: Delivery, now_ms: int) -> Answered:
     topic, group, receipt = delivery.topic, delivery.consumer_group, delivery.receipt
     committed = broker.catalog.offsets.query(group, topic, receipt.queue_id)
-    queue = broker.messages.pops.fifo.queue(topic, group, receipt.queue_id, now_ms)
+    fifo = broker.messages.pops.fifo
+    if committed < 0 and fifo.find(topic, group, receipt.queue_id) is None:
+        # The group never read the queue: nobody fills a table with what was never delivered.
+        return Answered.LATE
+    queue = fifo.queue(topic, group, receipt.queue_id, now_ms)
     answered, next_offset = queue.ack(receipt.queue_offset, receipt.pop_ms, committed)
     if answered is Answered.DONE and next_offset > committed:
         broker.catalog.offsets.commit(group, topic, receipt.queue_id, next_offset)
@@ -118,15 +122,24 @@ def _wake(broker: Broker, delivery: Delivery, now_ms: int) -> None:
 
 
 def _ack_any(broker: Broker, delivery: Delivery, now_ms: int) -> Answered:
-    checkpoint = broker.messages.pops.checkpoints.ack(delivery.checkpoint, delivery.receipt.queue_offset)
+    offset = delivery.receipt.queue_offset
+    checkpoint = broker.messages.pops.checkpoints.ack(delivery.checkpoint, offset)
     if checkpoint is None:
         return Answered.LATE
-    if checkpoint.saved_at is not None:
-        store, topic = broker.messages.store, revive_topic(broker.config.cluster)
-        name, offset = broker.config.broker_name, delivery.receipt.queue_offset
-        broker.messages.put(ack_record(store, topic, name, checkpoint, offset, now_ms))
+    note_end(broker, checkpoint, offset, now_ms)
     commit_settled(broker, *_queue_of(delivery))
     return Answered.DONE
+
+
+def note_end(broker: Broker, checkpoint: Checkpoint, queue_offset: int, now_ms: int) -> None:
+    """A message of a delivery is acknowledged, or stored again: a restart must know, if it knows the delivery.
+
+    Raises StoreFull.
+    """
+    if checkpoint.saved_at is not None:
+        store, topic = broker.messages.store, revive_topic(broker.config.cluster)
+        record = ack_record(store, topic, broker.config.broker_name, checkpoint, queue_offset, now_ms)
+        broker.messages.put(record)
 
 
 def _begin_again(broker: Broker, delivery: Delivery, invisible_ms: int, now_ms: int) -> tuple[Answered, Receipt]:
@@ -137,11 +150,22 @@ def _begin_again(broker: Broker, delivery: Delivery, invisible_ms: int, now_ms: 
         # The answer is that of a change that worked.
         return Answered.LATE, receipt._replace(pop_ms=now_ms, invisible_ms=invisible_ms)
     key = delivery.checkpoint._replace(start_offset=receipt.queue_offset, pop_ms=now_ms)
+    new = Checkpoint(checkpoints.free_key(key), [receipt.queue_offset], invisible_ms, old.revive_queue_id)
     # First the new one, then the old one: the message is never without a checkpoint.
-    checkpoints.add(Checkpoint(key, [receipt.queue_offset], invisible_ms, old.revive_queue_id))
+    if old.saved_at is not None:
+        save(broker, new, now_ms)
+    checkpoints.add(new)
+    note_end(broker, old, receipt.queue_offset, now_ms)
     checkpoints.ack(delivery.checkpoint, receipt.queue_offset)
-    changed = receipt._replace(start_offset=receipt.queue_offset, pop_ms=now_ms, invisible_ms=invisible_ms)
+    changed = receipt._replace(start_offset=receipt.queue_offset, pop_ms=new.key.pop_ms, invisible_ms=invisible_ms)
     return Answered.DONE, changed
+
+
+def save(broker: Broker, checkpoint: Checkpoint, now_ms: int) -> None:
+    """The delivery enters the revive log. Raises StoreFull."""
+    store, topic = broker.messages.store, revive_topic(broker.config.cluster)
+    record = checkpoint_record(store, topic, broker.config.broker_name, checkpoint, now_ms)
+    checkpoint.saved_at = broker.messages.put(record).queue_offset
 
 
 def _queue_of(delivery: Delivery) -> tuple[str, str, int]:

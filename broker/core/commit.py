@@ -9,7 +9,7 @@ from lockstep.broker.peer import Peer
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.errors import LocalProtocolError, short_text
-from lockstep.protocol.names import check_group
+from lockstep.protocol.names import REVIVE_LOG_PREFIX, check_group
 
 __all__ = ["begin_at", "check_capacity", "commit", "commit_of_reader", "query_offset", "set_offset"]
 
@@ -86,6 +86,7 @@ def begin_at(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: i
     stored = _check_commit(broker, peer, claim, offset, now_ms)
     _refuse_if(ownership.deny_reset_to(peer, claim, offset, stored, now_ms))
     broker.catalog.offsets.commit(claim.consumer_group, claim.topic, claim.queue_id, offset)
+    broker.messages.pops.reset(claim.topic, claim.consumer_group, claim.queue_id)
     # First the offset, then the epoch: a commit that is on its way under the old epoch is refused from now on, so it
     # cannot undo the reset.
     grant = ownership.begin_epoch(peer, claim, now_ms)
@@ -149,7 +150,7 @@ def check_capacity(broker: Broker, peer: Peer, count: int, now_ms: int) -> None:
 
 def _forget_deleted(broker: Broker) -> Steps:
     forgotten_count = yield from broker.catalog.offsets.forget_topics(
-        lambda topic: broker.catalog.topics.get(topic) is None
+        lambda topic: broker.catalog.topics.get(topic) is None and not topic.startswith(REVIVE_LOG_PREFIX)
     )
     if forgotten_count:
         broker.log.info("offsets_of_deleted_topics_forgotten", count=forgotten_count)

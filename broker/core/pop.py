@@ -14,7 +14,7 @@ from lockstep.broker.messages.pop.port import Found, Order, Taken
 from lockstep.broker.messages.pop.reader import StoreReader
 from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.broker import TopicConfig
-from lockstep.protocol.codes import Permission
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, Permission
 from lockstep.protocol.errors import short_text
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import decode_messages, encode_stored_message
@@ -160,11 +160,13 @@ def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped
     fifo, messages = broker.messages.pops.fifo, broker.messages
     queue_ids = _queue_ids(broker, topic, asked.queue_id)
     queues = {queue_id: fifo.queue(topic, group, queue_id, now_ms) for queue_id in queue_ids}
-    pop_ms = max(queue.first_pop_ms(now_ms) for queue in queues.values())
+    pop_ms = max((queue.first_pop_ms(now_ms) for queue in queues.values()), default=now_ms)
+    # First all offsets, of which one may be refused, then deliveries.
+    offsets_of = {queue_id: _committed(broker, peer, asked, topic, queue_id, now_ms) for queue_id in queues}
     spans, bodies, rest = list[SpanOfQueue](), list[bytes](), 0
     left = asked.count_max
     for queue_id, queue in queues.items():
-        committed = _committed(broker, peer, asked, topic, queue_id, now_ms)
+        committed = offsets_of[queue_id]
         max_offset = messages.store.max_offset(topic, queue_id)
         if left <= 0:
             rest += max_offset - committed
@@ -201,26 +203,30 @@ def _pop_any(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped:
         parts.insert(0 if first else 1, (TopicKind.RETRY, retry, ANY_QUEUE))
     spans, bodies, rest = list[SpanOfQueue](), list[bytes](), 0
     left = asked.count_max
-    for kind, topic, queue_ids in parts:
-        for queue_id in _queue_ids(broker, topic, queue_ids):
-            position = broker.messages.pops.checkpoints.position(
-                topic, asked.consumer_group, queue_id, _committed(broker, peer, asked, topic, queue_id, now_ms)
-            )
-            found = _read_on(broker, asked, (topic, queue_id, position), left) if left > 0 else Found((), position)
-            rest += broker.messages.store.max_offset(topic, queue_id) - found.next_offset
-            if found.messages:
-                offsets = [message.queue_offset for message in found.messages]
-                key = CheckpointKey(topic, asked.consumer_group, queue_id, offsets[0], now_ms)
-                broker.messages.pops.checkpoints.add(Checkpoint(key, offsets, asked.invisible_ms, revive_queue_id))
-                spans.append(SpanOfQueue(kind, queue_id, offsets[0], offsets, {}))
-                if kind == TopicKind.TOPIC:
-                    bodies += [message.body for message in found.messages]
-                else:
-                    name = broker.config.broker_name
-                    receipt = Receipt(offsets[0], now_ms, asked.invisible_ms, revive_queue_id, kind, name, queue_id, 0)
-                    bodies += [_as_first_sent(message, asked.topic, receipt) for message in found.messages]
-                left -= len(offsets)
-            commit_settled(broker, asked.consumer_group, topic, queue_id)
+    # First all offsets, of which one may be refused, then deliveries.
+    places = [
+        (kind, topic, queue_id, _committed(broker, peer, asked, topic, queue_id, now_ms))
+        for kind, topic, queue_ids in parts
+        for queue_id in _queue_ids(broker, topic, queue_ids)
+    ]
+    for kind, topic, queue_id, committed in places:
+        position = broker.messages.pops.checkpoints.position(topic, asked.consumer_group, queue_id, committed)
+        found = _read_on(broker, asked, (topic, queue_id, position), left) if left > 0 else Found((), position)
+        rest += broker.messages.store.max_offset(topic, queue_id) - found.next_offset
+        if found.messages:
+            offsets = [message.queue_offset for message in found.messages]
+            read = [message.body for message in found.messages]
+            if kind != TopicKind.TOPIC:
+                name = broker.config.broker_name
+                receipt = Receipt(offsets[0], now_ms, asked.invisible_ms, revive_queue_id, kind, name, queue_id, 0)
+                read = [_as_first_sent(message, asked.topic, receipt) for message in found.messages]
+            # Only now: what cannot be given is no delivery.
+            key = CheckpointKey(topic, asked.consumer_group, queue_id, offsets[0], now_ms)
+            broker.messages.pops.checkpoints.add(Checkpoint(key, offsets, asked.invisible_ms, revive_queue_id))
+            bodies += read
+            spans.append(SpanOfQueue(kind, queue_id, offsets[0], offsets, {}))
+            left -= len(offsets)
+        commit_settled(broker, asked.consumer_group, topic, queue_id)
     return Popped(now_ms, revive_queue_id, rest, spans, b"".join(bodies))
 
 
@@ -238,6 +244,10 @@ def _as_first_sent(taken: Taken, topic: str, receipt: Receipt) -> bytes:
     properties = dict(message.properties)
     properties[names.POP_CK] = receipt._replace(queue_offset=taken.queue_offset).encode()
     record = record_of(message, properties, topic, message.queue_id, message.store_timestamp)
+    if len(record.properties) > PROPERTIES_BYTES_MAX:
+        # There is no room for the receipt: the client builds it from the answer's fields.
+        del properties[names.POP_CK]
+        record = record_of(message, properties, topic, message.queue_id, message.store_timestamp)
     place = (message.queue_offset, message.commit_log_offset)
     return encode_stored_message(record, topic.encode("utf-8", "replace"), *place, *message.store_host)
 
@@ -245,7 +255,8 @@ def _as_first_sent(taken: Taken, topic: str, receipt: Receipt) -> bytes:
 def commit_settled(broker: Broker, consumer_group: str, topic: str, queue_id: int) -> None:
     """The group's offset goes on to the first message of which the log does not know that it was delivered."""
     offset = broker.messages.pops.checkpoints.commit_offset(topic, consumer_group, queue_id)
-    if offset is not None:
+    # Not back: a delivery that begins anew for one message is of messages that were delivered before.
+    if offset is not None and offset > broker.catalog.offsets.query(consumer_group, topic, queue_id):
         _commit(broker, consumer_group, topic, queue_id, offset)
 
 
@@ -309,9 +320,15 @@ def forsake(broker: Broker, peer: Peer, now_ms: int) -> None:
 
     RocketMQ's way knows no clients, and waits for the end of the invisible time.
     """
-    names = {peer.address}
-    names.update(client_name(broker, peer, group) for group in broker.members.consumers.memberships.of(peer))
-    for name in names:
+    clients = {peer.address}
+    consumers = broker.members.consumers
+    for group in consumers.memberships.of(peer):
+        name = client_name(broker, peer, group)
+        others = consumers.groups[group].channels.items() if group in consumers.groups else ()
+        # A client may be back on another connection before its old one ends.
+        if not any(channel.client_id == name and other is not peer for other, channel in others):
+            clients.add(name)
+    for name in sorted(clients):
         broker.messages.pops.client_gone(name, now_ms + broker.config.pop_grace_ms)
 
 

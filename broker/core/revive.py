@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from lockstep.broker.core.ack import note_end, save
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.pop import commit_settled
 from lockstep.broker.messages.delays.service import record_of
 from lockstep.broker.messages.pop.checkpoints import REVIVE_QUEUES, Checkpoint
 from lockstep.broker.messages.pop.reader import StoreReader
-from lockstep.broker.messages.pop.revive_log import REVIVE_GROUP, checkpoint_record, revive_topic
+from lockstep.broker.messages.pop.revive_log import REVIVE_GROUP, revive_topic
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import decode_messages
@@ -18,6 +19,9 @@ __all__ = ["run_pops", "save_checkpoints"]
 
 _REVIVED_AT_ONCE_MAX: Final = 100  # checkpoints: a few milliseconds of work
 _STORE_FULL_WAIT_MS: Final = 1000
+# The field of a stored message has 32 bits, with a sign; Java reads the length of a topic as a signed byte.
+_TIMES_MAX: Final = (1 << 31) - 1
+_TOPIC_BYTES_MAX: Final = 127
 # As in RocketMQ: most deliveries are acknowledged before that, and cost the log nothing.
 _STAY_IN_MEMORY_MS: Final = 10_000
 
@@ -28,8 +32,9 @@ def run_pops(broker: Broker, now_ms: int) -> None:
     for checkpoint in pops.checkpoints.due(now_ms, _REVIVED_AT_ONCE_MAX):
         try:
             _revive(broker, checkpoint, now_ms)
-        except StoreFull as why:
-            broker.log.error("pop_revive_failed", reason=str(why))
+        # One message that cannot be stored stops neither other groups' nor the timer.
+        except Exception as why:
+            broker.log.error("pop_revive_failed", group=checkpoint.key.consumer_group, reason=str(why))
             pops.checkpoints.defer(checkpoint, now_ms + _STORE_FULL_WAIT_MS)
     pops.held.run(now_ms)
 
@@ -37,11 +42,10 @@ def run_pops(broker: Broker, now_ms: int) -> None:
 def save_checkpoints(broker: Broker, now_ms: int) -> None:
     """Called every 10 s, for a broker with files: older deliveries enter the log, and the groups' offsets go on."""
     checkpoints, store = broker.messages.pops.checkpoints, broker.messages.store
-    topic, name = revive_topic(broker.config.cluster), broker.config.broker_name
+    topic = revive_topic(broker.config.cluster)
     try:
         for one in checkpoints.unsaved(now_ms - _STAY_IN_MEMORY_MS):
-            record = checkpoint_record(store, topic, name, one, now_ms)
-            one.saved_at = broker.messages.put(record).queue_offset
+            save(broker, one, now_ms)
             commit_settled(broker, one.key.consumer_group, one.key.topic, one.key.queue_id)
     except StoreFull as why:
         broker.log.error("pop_checkpoint_failed", reason=str(why))
@@ -53,16 +57,20 @@ def save_checkpoints(broker: Broker, now_ms: int) -> None:
 
 
 def _revive(broker: Broker, checkpoint: Checkpoint, now_ms: int) -> None:
-    """Raises StoreFull; then what was stored is acknowledged, and the rest is tried again."""
+    """Raises StoreFull; then what was stored is acknowledged, and the rest is tried again.
+
+    A message that the store cannot read now is tried again, too, unless the store has dropped it.
+    """
     key = checkpoint.key
     reader = StoreReader(broker.messages.store, key.topic, key.queue_id, None)
     for offset in checkpoint.left:
-        for message in reader.at([offset]):
-            record = _again(broker, checkpoint, message.body, now_ms)
-            # Too long only if another broker stored it: properties that are not UTF-8 grow.
-            if len(record.properties) <= PROPERTIES_BYTES_MAX:
-                broker.messages.put(record)
-                broker.messages.pops.revived[key.topic, key.consumer_group] += 1
+        found = reader.at([offset])
+        if not found and offset >= broker.messages.store.min_offset(key.topic, key.queue_id):
+            raise StoreFull(f"the message at {key.topic}:{key.queue_id}:{offset} cannot be read now")
+        for message in found:
+            broker.messages.put(_again(broker, checkpoint, message.body, now_ms))
+            broker.messages.pops.revived[key.topic, key.consumer_group] += 1
+        note_end(broker, checkpoint, offset, now_ms)
         broker.messages.pops.checkpoints.ack(key, offset)
     broker.log.info(
         "pop_revived", group=key.consumer_group, topic=key.topic, queue_id=key.queue_id, count=len(checkpoint.offsets)
@@ -79,11 +87,15 @@ def _again(broker: Broker, checkpoint: Checkpoint, body: bytes, now_ms: int) -> 
     properties = dict(message.properties)
     properties.setdefault(names.FIRST_POP_TIME, str(key.pop_ms))
     properties[names.ORIGIN_GROUP] = key.consumer_group
-    if message.reconsume_times >= retries_max:
+    retry = key.topic if is_retry_topic(key.topic) else pop_retry_topic(key.consumer_group, key.topic)
+    # What has a name longer than a topic's becomes a dead letter at once.
+    if message.reconsume_times >= retries_max or len(retry.encode()) > _TOPIC_BYTES_MAX:
         topic = topics.ensure_dead_letter_topic(key.consumer_group, now_ms).topic_name
         broker.log.info("dead_letter", group=key.consumer_group, topic=topic, reconsume_times=message.reconsume_times)
     else:
-        retry = key.topic if is_retry_topic(key.topic) else pop_retry_topic(key.consumer_group, key.topic)
         topic = topics.ensure_pop_retry_topic(retry, now_ms).topic_name
     record = record_of(message, properties, topic, 0, now_ms)
-    return record._replace(reconsume_times=message.reconsume_times + 1)
+    if len(record.properties) > PROPERTIES_BYTES_MAX:
+        # No room for what a pop adds: the message goes as it was sent.
+        record = record_of(message, message.properties, topic, 0, now_ms)
+    return record._replace(reconsume_times=min(message.reconsume_times, _TIMES_MAX - 1) + 1)

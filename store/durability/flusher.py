@@ -196,14 +196,17 @@ class StoreFlusher:
             self._round = None
             return
         error = future.result()
-        if error is not None:
-            self._on_failed(work, error)
-        else:
-            # First the log, then the tables: an offset on the disk must never be beyond the messages that are there.
-            self._on_safe(work.log_end)
-            self._tables.begin(self._pool_now(), work.tables)
-        # Only now: no round may begin while this one ends.
-        self._round = None
+        try:
+            if error is not None:
+                self._on_failed(work, error)
+            else:
+                # First the log, then the tables: an offset on the disk must never be beyond the messages that are
+                # there.
+                self._on_safe(work.log_end)
+                self._tables.begin(self._pool_now(), work.tables)
+        finally:
+            # Only now: no round may begin while this one ends. Also after a fault of who hears of it.
+            self._round = None
         self._after_end()
 
     def _after_end(self) -> None:

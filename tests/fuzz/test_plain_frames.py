@@ -144,7 +144,7 @@ def test_both_ways_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with asyncio.Runner() as runner:
         compare()
-    assert taken > 30
+    assert taken > 3
     assert refused > 0
 
 

@@ -32,6 +32,7 @@ from lockstep.protocol.headers.pop import (
     PopResponseHeader,
 )
 from lockstep.protocol.receipts import Receipt, encode_counts, encode_offsets, encode_starts
+from lockstep.store import StoreFull
 
 __all__ = [
     "ack_batch",
@@ -47,6 +48,12 @@ _FOUND: Final = "FOUND"
 _NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
 _EVERYTHING: Final = "*"
 _FROM_END: Final = 1
+# Longer times are cut: sums with the clock stay within 64 bits. None is negative.
+_INVISIBLE_MS_MAX: Final = 366 * 24 * 60 * 60 * 1000
+# A connection on which nothing is said for 120 s is closed.
+_POLL_MS_MAX: Final = 60_000
+# Of a batch: a few milliseconds of work.
+_ACKS_MAX: Final = 2048
 # On top of its wait time; RocketMQ allows as much.
 _LATE_MS: Final = 500
 _TOPIC_KINDS: Final = ("0", "1", "2")
@@ -89,7 +96,7 @@ def pop_message(broker: Broker, connection: Connection, command: RemotingCommand
         header.topic,
         header.queue_id,
         header.max_msg_nums,
-        header.invisible_time,
+        _invisible(header.invisible_time),
         header.order or False,
         header.init_mode == _FROM_END,
         header.attempt_id,
@@ -100,9 +107,8 @@ def pop_message(broker: Broker, connection: Connection, command: RemotingCommand
         return After(_popped(command, asked, popped), What.LOG)
     _forget_fields(command)
     call = _PopCall(broker, connection, command, asked)
-    held = HeldCall(
-        connection, asked.topic, asked.consumer_group, asked.queue_id, deadline_ms, asked.wanted, call.answer
-    )
+    wants = (asked.wanted, asked.count_max > 0, asked.in_order)
+    held = HeldCall(connection, asked.topic, asked.consumer_group, asked.queue_id, deadline_ms, wants, call.answer)
     if broker.messages.pops.held.park(held, now_ms):
         return None
     broker.limits.met(*broker.messages.pops.held.limit, now_ms, connection.address)
@@ -122,7 +128,7 @@ class _PopCall(NamedTuple):
             # The topic, or the right to read it, may have gone since.
             check_pop(self.broker, self.connection, self.asked, self.asked.count_max, now_ms)
             popped = pop(self.broker, self.connection, self.asked, now_ms)
-        except Refused as why:
+        except (Refused, StoreFull) as why:
             self.connection.reply(self.command.reply(code_of(why), _NOT_POPPED, remark=str(why)))
             return True
         if popped.spans or is_over:
@@ -176,7 +182,11 @@ def _deadline(born_ms: int, poll_ms: int, now_ms: int) -> int | None:
     if born_ms > 0 and born_ms + max(0, poll_ms) + _LATE_MS < now_ms:
         return None
     started_ms = min(born_ms, now_ms) if born_ms > 0 else now_ms
-    return max(now_ms, started_ms + poll_ms)
+    return max(now_ms, started_ms + min(poll_ms, _POLL_MS_MAX))
+
+
+def _invisible(asked_ms: int) -> int:
+    return min(max(0, asked_ms), _INVISIBLE_MS_MAX)
 
 
 # Looking -----------------------------------------------------------------------------------------------------------
@@ -261,6 +271,10 @@ def ack_batch(broker: Broker, connection: Connection, command: RemotingCommand, 
     acks = read_body(BatchAckBody, command).acks if command.body else ()
     if not acks:
         return command.reply(ResponseCode.NO_MESSAGE)
+    count = sum(len(batch.places) for batch in acks)
+    if count > _ACKS_MAX:
+        raise Refused(Reason.INVALID, f"{count} acknowledgements are too many for one request: at most {_ACKS_MAX}")
+    refused = list[Refused]()
     for batch in acks:
         kind = int(batch.topic_kind) if batch.topic_kind in _TOPIC_KINDS else 0
         receipt = Receipt(
@@ -278,7 +292,9 @@ def ack_batch(broker: Broker, connection: Connection, command: RemotingCommand, 
             try:
                 ack(broker, connection, Delivery(batch.consumer_group, batch.topic, one), now_ms)
             except Refused as why:
-                broker.log.info("batch_ack_refused", peer=connection.address, reason=str(why))
+                refused.append(why)
+    if refused:
+        broker.log.info("batch_ack_refused", peer=connection.address, count=len(refused), reason=str(refused[0]))
     return command.reply(ResponseCode.SUCCESS)
 
 
@@ -290,7 +306,7 @@ def change_invisible_time(
     receipt = Receipt.parse(header.extra_info)._replace(queue_id=header.queue_id, queue_offset=header.offset)
     delivery = Delivery(header.consumer_group, header.topic, receipt)
     try:
-        answered, changed = change_invisible(broker, connection, delivery, header.invisible_time, now_ms)
+        answered, changed = change_invisible(broker, connection, delivery, _invisible(header.invisible_time), now_ms)
     except Refused as why:
         if why.reason is Reason.NO_MESSAGE:
             raise Refused(why.reason, _NO_REMARK) from why

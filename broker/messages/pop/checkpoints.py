@@ -12,6 +12,7 @@ __all__ = ["REVIVE_QUEUES", "Checkpoint", "CheckpointKey", "Checkpoints"]
 
 # As many as RocketMQ's revive log has.
 REVIVE_QUEUES: Final = 8
+_HEAP_SLACK: Final = 64
 
 
 class CheckpointKey(NamedTuple):
@@ -92,7 +93,17 @@ class Checkpoints:
         """A delivery read the queue up to this offset."""
         self._positions[topic, consumer_group, queue_id] = next_offset
 
+    def free_key(self, key: CheckpointKey) -> CheckpointKey:
+        """The key, or one of a moment later: two deliveries within one millisecond have two names."""
+        while key in self._open:
+            key = key._replace(pop_ms=key.pop_ms + 1)
+        return key
+
     def add(self, checkpoint: Checkpoint) -> None:
+        if len(self._heap) > 2 * len(self._open) + _HEAP_SLACK:
+            # Mostly of deliveries that are over.
+            self._heap = [(one.due_ms, key) for key, one in self._open.items()]
+            heapq.heapify(self._heap)
         key = checkpoint.key
         self._open[key] = checkpoint
         self._starts.setdefault(key[:3], {})[key] = None

@@ -6,6 +6,7 @@ acknowledged does not come again; only the newest delivery of a message may answ
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final
 from zlib import crc32
 
@@ -74,10 +75,7 @@ class FencedQueue:
         return max(now_ms, self._last_pop_ms + 1)
 
     def pop(self, order: Order, committed: int, reader: QueueReader, now_ms: int) -> Delivered | None:
-        if self._end is None or committed != self.next_offset:
-            # The first delivery since the start, or somebody else set the group's offset.
-            self.waiting.clear()
-            self._end = committed
+        self._begin_at(committed)
         held = {one.key for one in self.waiting.values() if one.holds(now_ms) and not one.is_again(order)}
         wanted = [offset for offset, one in self.waiting.items() if not one.is_acked and one.key not in held][
             : order.count_max
@@ -97,6 +95,15 @@ class FencedQueue:
             return None
         return Delivered(self.next_offset, taken, times, self.next_offset)
 
+    def _begin_at(self, committed: int) -> None:
+        """The first delivery since the start; the store dropped messages; or somebody set the group's offset back."""
+        if self._end is None or committed < self.next_offset:
+            self.waiting.clear()
+            self._end = committed
+        while self.waiting and self.next_offset < committed:
+            self.waiting.popitem(0)
+        self._end = max(self._end, committed)
+
     @property
     def next_offset(self) -> int:
         """Of the first message that is not consumed."""
@@ -105,11 +112,8 @@ class FencedQueue:
         return self._end or 0
 
     def _found_again(self, wanted: list[int], reader: QueueReader) -> list[Taken]:
-        """Messages that were read before. Those that the store has dropped since are gone, and hold up nothing."""
-        taken = reader.at(wanted)
-        for offset in set(wanted).difference(offset for offset, _ in taken):
-            del self.waiting[offset]
-        return taken
+        """Messages that were read before. What this filter hides waits for a member with another one."""
+        return reader.at(wanted)
 
     def _read_on(self, count: int, held: set[int], reader: QueueReader) -> list[Taken]:
         """New messages whose keys are not held."""
@@ -171,8 +175,10 @@ class FencedQueue:
         return min((one.visible_ms for one in self.waiting.values() if one.holds(now_ms)), default=None)
 
     def may_give(self, committed: int, max_offset: int, now_ms: int) -> bool:
-        if self._end is None or self._end < max_offset:
-            return committed < max_offset and len(self.waiting) < self._window_max
+        if self._end is None:
+            return committed < max_offset
+        if self._end < max_offset and len(self.waiting) < self._window_max:
+            return True
         held = {one.key for one in self.waiting.values() if one.holds(now_ms)}
         return any(not one.is_acked and one.key not in held for one in self.waiting.values())
 
@@ -191,13 +197,13 @@ class FencedQueue:
             self._end = min(next_offset, last + 1)
         for offset in queue_offsets:
             if offset in self.waiting:
-                self._deliver(self.waiting[offset], order, order.pop_ms)
+                self._deliver(self.waiting[offset], order, order.pop_ms)  # by the clock of then
         self._last_pop_ms = order.pop_ms
 
     def _deliver(self, one: Waiting, order: Order, now_ms: int) -> None:
         if one.pop_ms and not (one.holds(now_ms) and one.is_again(order)):
             one.times_before += 1
-        one.pop_ms, one.visible_ms = order.pop_ms, order.pop_ms + order.invisible_ms
+        one.pop_ms, one.visible_ms = order.pop_ms, now_ms + order.invisible_ms
         one.client, one.attempt_id = order.client, order.attempt_id
 
     def saved(self) -> OrderInfo | None:
@@ -210,7 +216,9 @@ class FencedQueue:
             for offset, one in self.waiting.items()
         ]
         # RocketMQ's fields say what a broker of RocketMQ must know: these messages are held until then.
-        offsets = tuple(row.queue_offset for row in waiting if row.pop_ms and not row.is_acked)[:OFFSETS_MAX]
+        # Not what lies behind a message that was never delivered: that broker would take it for consumed.
+        delivered = takewhile(lambda row: row.pop_ms, waiting)
+        offsets = tuple(row.queue_offset for row in delivered if not row.is_acked)[:OFFSETS_MAX]
         last_ms = self._last_pop_ms
         invisible_ms = max((row.visible_ms - last_ms for row in waiting), default=0)
         return OrderInfo(last_ms, invisible_ms, offsets, end=self._end, waiting=tuple(waiting))

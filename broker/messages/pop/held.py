@@ -5,12 +5,14 @@ from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
 from lockstep.broker.peer import Peer
+from lockstep.remoting.logs import EventLog
 
 __all__ = ["HeldCall", "HeldCalls"]
 
 TopicOfGroup = tuple[str, str]  # topic, consumer group
 # A call whose peer does not take its answers is tried again after so long.
 _NOT_READ_RETRY_MS: Final = 1000
+_HEAP_SLACK: Final = 64
 
 
 class HeldCall(NamedTuple):
@@ -47,8 +49,9 @@ class HeldCalls:
     """
 
     def __init__(
-        self, per_peer_max: int, held_max: int, next_visible_ms: Callable[[str, str, int], int | None]
+        self, per_peer_max: int, held_max: int, next_visible_ms: Callable[[str, str, int], int | None], log: EventLog
     ) -> None:
+        self._log = log
         self._per_peer_max = per_peer_max
         self._held_max = held_max
         self._next_visible_ms = next_visible_ms
@@ -93,6 +96,10 @@ class HeldCalls:
         key = (topic, consumer_group)
         if key in self._held and at_ms < self._due_ms.get(key, at_ms + 1):
             self._due_ms[key] = at_ms
+            if len(self._heap) > 2 * len(self._due_ms) + _HEAP_SLACK:
+                # Mostly times that hold no more.
+                self._heap = [(due_ms, one) for one, due_ms in self._due_ms.items() if one != key]
+                heapq.heapify(self._heap)
             heapq.heappush(self._heap, (at_ms, key))
 
     def _wake_when_visible(self, key: TopicOfGroup, now_ms: int) -> None:
@@ -135,11 +142,21 @@ class HeldCalls:
         for call in calls:
             is_over = now_ms >= call.deadline_ms
             wants = (call.queue_id, call.wants)
-            if call.peer.write_paused or (not is_over and wants in found_nothing) or not call.answer(now_ms, is_over):
+            if call.peer.write_paused:
                 kept.append(call)
-                if not call.peer.write_paused:
-                    found_nothing.add(wants)
+            elif (wants in found_nothing and not is_over) or not self._is_answered(call, now_ms, is_over):
+                kept.append(call)
+                found_nothing.add(wants)
         return kept
+
+    def _is_answered(self, call: HeldCall, now_ms: int, is_over: bool) -> bool:
+        try:
+            return call.answer(now_ms, is_over)
+        # A fault of ours in one call ends that client's connection, and no other call.
+        except Exception as error:
+            self._log.error("held_call_failed", peer=call.peer.address, exc_info=error)
+            call.peer.abort("a fault of the broker")
+            return True
 
     def _keep(self, key: TopicOfGroup, kept: list[HeldCall]) -> None:
         left = set(map(id, kept))

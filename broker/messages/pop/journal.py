@@ -46,16 +46,23 @@ def replay_journal(store: MessageStore, pops: Pops, log_offset: int, now_ms: int
         found = store.get(POP_JOURNAL_TOPIC, 0, at, _READ_AT_ONCE, None)
         for message in decode_messages(found.body, unzip=False):
             if message.commit_log_offset >= log_offset:
-                _replay(store, pops, message.body, now_ms)
-                count += 1
+                count += _is_replayed(store, pops, message.body, now_ms)
         if found.next_begin_offset <= at:
             break
         at = found.next_begin_offset
     return count
 
 
-def _replay(store: MessageStore, pops: Pops, body: bytes, now_ms: int) -> None:
-    made = Journaled(*orjson.loads(body))
+def _is_replayed(store: MessageStore, pops: Pops, body: bytes, now_ms: int) -> bool:
+    try:
+        _replay(store, pops, Journaled(*orjson.loads(body)), now_ms)
+    # What cannot be read holds up no start: the messages are given again.
+    except (ValueError, KeyError, TypeError, IndexError):
+        return False
+    return True
+
+
+def _replay(store: MessageStore, pops: Pops, made: Journaled, now_ms: int) -> None:
     order = Order(made.client, made.attempt_id, len(made.offsets), made.pop_ms, made.invisible_ms)
     reader = StoreReader(store, made.topic, made.queue_id, None)
     pops.in_use = True

@@ -12,6 +12,7 @@ from lockstep.broker.messages.pop.port import FifoQueue
 from lockstep.broker.messages.pop.queues import FifoQueues
 from lockstep.broker.messages.pop.rocketmq import RocketMqQueue
 from lockstep.protocol.bodies.order_info import OrderInfo
+from lockstep.remoting.logs import EventLog
 
 __all__ = ["Pops"]
 
@@ -29,13 +30,15 @@ class Pops:
         answers: How many acknowledgements, and changes of the invisible time, were `done`, `late`, ... (`Answered`).
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, log: EventLog) -> None:
         self._config = config
         self.in_use = False
         self.fifo = FifoQueues(self._new_queue)
         self.checkpoints = Checkpoints()
         self.modes = RequestModes(config.offset_entries_max)
-        self.held = HeldCalls(config.held_pulls_per_connection_max, config.held_pulls_max, self.fifo.next_visible_ms)
+        self.held = HeldCalls(
+            config.held_pulls_per_connection_max, config.held_pulls_max, self.fifo.next_visible_ms, log
+        )
         self.revived = Counter[tuple[str, str]]()
         self.answers = Counter[str]()
 

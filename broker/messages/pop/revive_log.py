@@ -14,17 +14,18 @@ from lockstep.protocol.filter import tags_code
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import encode_properties
+from lockstep.protocol.names import REVIVE_LOG_PREFIX
 from lockstep.store import MessageStore, Record
 
 __all__ = ["REVIVE_GROUP", "ack_record", "checkpoint_record", "read_revive_log", "revive_topic"]
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-_CHECKPOINT, _ACK = "ck", "ack"  # tags
+_CHECKPOINT, _ACK, _BATCH_ACK = "ck", "ack", "bAck"  # tags
 _READ_AT_ONCE: Final = 32
 
 
 def revive_topic(cluster: str) -> str:
-    return f"rmq_sys_REVIVE_LOG_{cluster}"
+    return REVIVE_LOG_PREFIX + cluster
 
 
 def checkpoint_record(store: MessageStore, topic: str, broker_name: str, one: Checkpoint, now_ms: int) -> Record:
@@ -101,10 +102,18 @@ def read_revive_log(store: MessageStore, checkpoints: Checkpoints, topic: str, b
 
 
 def _replay(checkpoints: Checkpoints, message: MessageExt) -> None:
-    content = orjson.loads(message.body)
+    try:
+        _apply(checkpoints, message, orjson.loads(message.body))
+    # Another broker may have written anything. What cannot be read holds up no start: its messages are in the log.
+    except (ValueError, KeyError, TypeError, IndexError):
+        return
+
+
+def _apply(checkpoints: Checkpoints, message: MessageExt, content: dict[str, Any]) -> None:
     key = CheckpointKey(content["t"], content["c"], content["q"], content["so"], content["pt"])
-    if message.properties.get(names.TAGS) == _ACK:
-        checkpoints.ack(key, content["ao"])
+    if message.properties.get(names.TAGS) in (_ACK, _BATCH_ACK):
+        for offset in content["aol"] if "aol" in content else (content["ao"],):
+            checkpoints.ack(key, offset)
         return
     offsets = [key.start_offset + distance for distance in content["d"]]
     one = Checkpoint(key, offsets, content["it"], message.queue_id)

@@ -27,6 +27,8 @@ A_NUMBER = {"commitOrRollback": 8}  # an end of a transaction that decides nothi
 BODY = encode_body(DataVersion(0, 0), SerializeType.JSON)  # for the one request here that needs one
 
 
+_BINARY_CODE_MAX = 0x7FFF
+
 Check = Callable[[RemotingCommand], None]
 
 
@@ -97,7 +99,9 @@ class Asked:
         self._checks: list[Check] = []
 
     def add(self, make: Callable[..., bytes], check: Check, *fields: Any) -> None:
-        """`make`: of lockstep.testing.peer."""
+        """`make`: of lockstep.testing.peer. A binary header has 16 bits for the code, and carries no larger one."""
+        if make is binary_request and self._code > _BINARY_CODE_MAX:
+            return
         self._requests.append(make(self._code, *fields, opaque=len(self._requests)))
         self._checks.append(check)
 
@@ -205,6 +209,8 @@ async def extreme_numbers(peer: Peer, code: int) -> None:
             continue
         for number in (*RANGES[field.bits], -1, 1):
             fields = good(code) | {field.wire_name: number}
+            if field.wire_name == "pollTime" and number > 1:
+                continue  # it is answered when the wait is over
             reply = await peer.ask(json_request(code, fields, BODY, opaque=21))
             assert reply.opaque == 21
             assert reply.code in list(ResponseCode)

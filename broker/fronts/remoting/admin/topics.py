@@ -45,9 +45,10 @@ def create_topic(broker: Broker, connection: Connection, command: RemotingComman
     config = TopicConfig(
         header.topic, header.read_queue_nums, header.write_queue_nums, header.perm, header.topic_sys_flag
     )
-    changed = core.put_topic(broker, connection, config, now_ms)
+    core.put_topic(broker, connection, config, now_ms)
     reply = command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested")  # RocketMQ has one too
-    return After(reply, What.ROUTES) if changed else reply
+    # Also of a repeat: the first request may have failed to write the topic.
+    return After(reply, What.ROUTES)
 
 
 def delete_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> After:
