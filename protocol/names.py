@@ -30,6 +30,7 @@ __all__ = [
     "is_retry_topic",
     "is_system_topic",
     "pop_retry_topic",
+    "popped_topic",
     "reply_topic",
     "retry_topic",
 ]
@@ -113,9 +114,18 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
-def pop_retry_topic(group: str, topic: str) -> str:
-    """Where messages of a topic wait that a group without order popped and did not acknowledge (wire.md 18.5)."""
-    return f"{RETRY_PREFIX}{group}_{topic}"
+def pop_retry_topic(group: str, topic: str, version: int = 1) -> str:
+    """Where messages of a topic wait that a group without order popped and did not acknowledge (wire.md 18.5).
+
+    Args:
+        version: 1, or 2: of brokers with enableRetryTopicV2.
+    """
+    return f"{RETRY_PREFIX}{group}{'_' if version == 1 else '+'}{topic}"
+
+
+def popped_topic(group: str, topic: str) -> str:
+    """The topic whose messages wait in a `pop_retry_topic` of version 1. Other topics are returned unchanged."""
+    return topic.removeprefix(pop_retry_topic(group, ""))
 
 
 def dead_letter_topic(group: str) -> str:

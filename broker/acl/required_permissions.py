@@ -20,7 +20,7 @@ from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.messages.together import decode_commits, decode_sends
-from lockstep.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_topic, retry_topic
+from lockstep.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_topic, popped_topic, retry_topic
 
 __all__ = [
     "NAME_SERVER_ADMIN",
@@ -197,6 +197,13 @@ def _assignment(request: CheckedRequest) -> _Found:
     yield asked.topic, SUB
 
 
+def _settled(request: CheckedRequest) -> _Found:
+    """The retry topic of a group is for whoever may read the group and the first topic."""
+    topic, group = request.name("topic"), request.name("consumerGroup")
+    if topic is not None:
+        yield popped_topic(group or "", topic), SUB
+
+
 def _acks(request: CheckedRequest) -> _Found:
     for one in read_body(BatchAckBody, request.command).acks:
         yield retry_topic(one.consumer_group), SUB
@@ -226,6 +233,9 @@ _QUEUE_READ: Final = _all_of(_topic("topic", ANY))
 _SENDS: Final = _all_of(RequiredPermission("PUB on each topic of the body", _sends))
 _LOCKS: Final = _all_of(RequiredPermission("SUB on the group and on each topic of the body", _locks))
 _PULL: Final = _all_of(_topic("topic", SUB), _group("consumerGroup"))
+_SETTLED: Final = _all_of(
+    RequiredPermission("SUB on topic `topic`, or on its retry topic's", _settled), _group("consumerGroup")
+)
 _ACKS: Final = _all_of(RequiredPermission("SUB on the group and on the topic of each acknowledgement", _acks))
 _ASSIGNMENT: Final = _all_of(RequiredPermission("SUB on the group and on the topic of the body", _assignment))
 _OF_GROUP: Final = _all_of(_group("consumerGroup"))
@@ -254,14 +264,14 @@ REQUIRED_PERMISSIONS: Final[Mapping[int, tuple[Requirement, Requirement]]] = {
     **dict.fromkeys(
         (
             _R.POP_MESSAGE,
-            _R.ACK_MESSAGE,
             _R.PEEK_MESSAGE,
-            _R.CHANGE_MESSAGE_INVISIBLETIME,
             _R.NOTIFICATION,
             _R.POLLING_INFO,
         ),
         (_PULL, _PULL),
     ),
+    _R.ACK_MESSAGE: (_SETTLED, _SETTLED),
+    _R.CHANGE_MESSAGE_INVISIBLETIME: (_SETTLED, _SETTLED),
     _R.BATCH_ACK_MESSAGE: (_ACKS, _ACKS),
     _R.QUERY_ASSIGNMENT: (_SIGNED, _ASSIGNMENT),
     _R.SET_MESSAGE_REQUEST_MODE: _ADMIN_ONLY_STRICT,

@@ -9,14 +9,14 @@ from lockstep.broker.messages.pop.checkpoints import Checkpoint, CheckpointKey
 from lockstep.broker.messages.pop.port import Answered
 from lockstep.broker.messages.pop.revive_log import ack_record, checkpoint_record, revive_topic
 from lockstep.broker.peer import Peer
-from lockstep.protocol.names import pop_retry_topic
+from lockstep.protocol.names import pop_retry_topic, popped_topic
 from lockstep.protocol.receipts import ORDERED, Receipt, TopicKind
 
 __all__ = ["Delivery", "ack", "change_invisible", "note_end", "save"]
 
 
 class Delivery(NamedTuple):
-    """One delivery of one message, as its client names it. `topic`: to which it was sent."""
+    """One delivery of one message, as its client names it. `topic`: to which it was sent, or the retry topic."""
 
     consumer_group: str
     topic: str
@@ -31,7 +31,8 @@ class Delivery(NamedTuple):
         """Where the message lies: the group's retry topic, when it was delivered before."""
         if self.receipt.topic_kind == TopicKind.TOPIC:
             return self.topic
-        return pop_retry_topic(self.consumer_group, self.topic)
+        # An acknowledgement has the retry topic's name, one in a batch has the first topic's (wire.md 18.1).
+        return pop_retry_topic(self.consumer_group, popped_topic(self.consumer_group, self.topic))
 
     @property
     def checkpoint(self) -> CheckpointKey:

@@ -22,6 +22,7 @@ from lockstep.protocol.headers.pop import (
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.pulled import decode_pulled
+from lockstep.protocol.names import pop_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.receipts import ORDERED, Receipt, SpanOfQueue, TopicKind, parse_spans
 from lockstep.remoting.errors import RequestRefused
@@ -155,6 +156,9 @@ class PopCalls:
 
     def _head(self, delivery: Delivery) -> tuple[str, str, int, str, int]:
         receipt, topic = delivery.receipt, self._shown_to.wrap(delivery.message.topic)
+        # RocketMQ looks into this topic, whatever the receipt says.
+        if receipt.topic_kind != TopicKind.TOPIC:
+            topic = pop_retry_topic(self._group, topic, version=receipt.topic_kind)
         return self._group, topic, receipt.queue_id, receipt.encode(), receipt.queue_offset
 
     async def _settle(self, code: int, delivery: Delivery, header: tuple[Any, ...]) -> RemotingCommand:

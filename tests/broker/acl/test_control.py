@@ -125,6 +125,8 @@ NO_ADMIN = "Need admin permission for request code={}, but accessKey=account1 is
         (R.PULL_MESSAGE, pull("open", "written"), b"", NO_TOPIC + "written", NO_TOPIC + "written"),
         (R.LITE_PULL_MESSAGE, pull("open", "written"), b"", NO_TOPIC + "written", NO_TOPIC + "written"),
         (R.POP_MESSAGE, pull("open", "written"), b"", NO_TOPIC + "written", NO_TOPIC + "written"),
+        (R.ACK_MESSAGE, pull("open", "%RETRY%open_both"), b"", GOOD, GOOD),
+        (R.ACK_MESSAGE, pull("open", "%RETRY%open_written"), b"", NO_TOPIC + "written", NO_TOPIC + "written"),
         (R.BATCH_ACK_MESSAGE, {}, acks("open", "both"), GOOD, GOOD),
         (R.BATCH_ACK_MESSAGE, {}, acks("open", "written"), NO_TOPIC + "written", NO_TOPIC + "written"),
         (R.BATCH_ACK_MESSAGE, {}, acks("closed", "both"), NO_GROUP + "closed", NO_GROUP + "closed"),
