@@ -65,10 +65,10 @@ class Tap:
 class Pops(Cluster):
     """A cluster, what its brokers saw, and its simple consumers."""
 
-    def __init__(self, world: World, *, fenced: bool) -> None:
+    def __init__(self, world: World, *, fenced: bool, tenant: str = "") -> None:
         self.tap = Tap()
-        mode = LockMode.FENCED if fenced else LockMode.FAITHFUL
-        super().__init__(world, Setup(lock_mode=mode), tap=lambda _: self.tap)
+        setup = Setup(lock_mode=LockMode.FENCED if fenced else LockMode.FAITHFUL)
+        super().__init__(world, setup, topic=f"{tenant}orders", group=f"{tenant}shop", tap=lambda _: self.tap)
 
     async def simple(self, name: str = "c1", tags: str = "*", **arguments: Any) -> SimpleConsumer:
         """Started, on a host of its own."""
@@ -90,12 +90,14 @@ def texts(deliveries: list[Delivery]) -> list[str]:
     return [delivery.message.body.decode() for delivery in deliveries]
 
 
-def on_pops(*, fenced: bool = False) -> Callable[[Callable[[Pops], Awaitable[None]]], Callable[[], None]]:
+def on_pops(
+    *, fenced: bool = False, tenant: str = ""
+) -> Callable[[Callable[[Pops], Awaitable[None]]], Callable[[], None]]:
     def decorate(story: Callable[[Pops], Awaitable[None]]) -> Callable[[], None]:
         @functools.wraps(story)
         def test() -> None:
             async def main(world: World) -> None:
-                pops = Pops(world, fenced=fenced)
+                pops = Pops(world, fenced=fenced, tenant=tenant)
                 await story(pops)
                 await pops.shut_down()
 
@@ -286,6 +288,21 @@ async def test_brokers_are_asked_in_turn(pops: Pops) -> None:
     began_ms = pops.world.elapsed_ms
     assert texts(await pops.on("c1", consumer.receive())) == ["0", "1", "2", "3"]
     assert pops.world.elapsed_ms - began_ms < 100
+    await pops.on("c1", consumer.shutdown())
+
+
+@on_pops(tenant="acme%")
+async def test_a_namespace(pops: Pops) -> None:
+    """Brokers know the names with it, also of the retry topic; the user sees those without."""
+    await pops.broker(queues=1)
+    await pops.producer()
+    await pops.send(1)
+    consumer = await pops.simple(namespace="acme", invisible_ms=1000)
+    for times_before in (0, 1):
+        (delivery,) = await pops.on("c1", consumer.receive())
+        assert (delivery.message.topic, delivery.times_before) == ("orders", times_before)
+    await pops.on("c1", consumer.ack(delivery))
+    assert await pops.on("c1", consumer.receive()) == []
     await pops.on("c1", consumer.shutdown())
 
 
