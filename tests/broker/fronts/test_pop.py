@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from lockstep.broker.core.pop import forsake
 from lockstep.broker.core.revive import run_pops
+from lockstep.broker.fronts.remoting import pop as pop_front
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.pop import (
@@ -32,6 +34,7 @@ from lockstep.protocol.headers.pop import (
 )
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.receipts import Receipt
+from lockstep.store import StoreFull
 from tests.broker.helpers import NOW_MS, Peer, consumer
 
 C, R = ResponseCode, RequestCode
@@ -377,3 +380,106 @@ class TestAssignments:
         assert peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("no good", "G", "POP")).code == C.SYSTEM_ERROR
         with pytest.raises(RemoteProtocolError, match="POP or PULL"):
             peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("T", "G", "PUSH"))
+
+
+class TestWhatOnceWentWrong:
+    def test_a_change_in_the_millisecond_of_its_pop(self, peer: Peer) -> None:
+        """Two deliveries had one name, and the message had no checkpoint any more."""
+        peer.send_many(3)
+        _, popped = pop(peer, order=False)
+        header = ChangeInvisibleRequestHeader("G", "T", 0, receipt_of(popped, 0).encode(), 0, 10_000)
+        changed = peer.answer(R.CHANGE_MESSAGE_INVISIBLETIME, header).decode_header(ChangeInvisibleResponseHeader)
+        assert changed.pop_time == NOW_MS + 1
+        peer.now_ms += 10_001
+        run_pops(peer.broker, peer.now_ms)
+        assert sorted(bodies(pop(peer, order=False)[0])) == [b"0", b"1", b"2"]
+
+    def test_a_count_of_retries_that_cannot_rise(self, peer: Peer) -> None:
+        """It stopped the revival of all other groups."""
+        peer.send(reconsume_times=2**31 - 1)
+        pop(peer, order=False)
+        peer.send(body=b"good")
+        pop(peer, order=False)
+        run_pops(peer.broker, NOW_MS + 10_000)
+        store = peer.broker.messages.store
+        assert (store.max_offset("%DLQ%G", 0), store.max_offset("%RETRY%G_T", 0)) == (1, 1)
+
+    def test_properties_that_leave_no_room(self, peer: Peer) -> None:
+        peer.send(properties="p\x01" + "v" * 32_700)
+        pop(peer, order=False)
+        peer.now_ms += 10_000
+        run_pops(peer.broker, peer.now_ms)
+        (message,) = decode_messages(pop(peer, order=False)[0].body)
+        assert (message.topic, message.reconsume_times) == ("T", 1)
+
+    def test_names_too_long_for_a_retry_topic(self, peer: Peer) -> None:
+        topic = "T" * 127
+        peer.send(topic)
+        assert pop(peer, order=False, topic=topic)[0].code == C.SUCCESS
+        run_pops(peer.broker, NOW_MS + 10_000)
+        assert peer.broker.messages.store.max_offset("%DLQ%G", 0) == 1
+
+    @pytest.mark.parametrize("topic", ["rmq_sys_LOCKSTEP_POPS", "rmq_sys_REVIVE_LOG_DefaultCluster"])
+    def test_nobody_sends_to_a_journal(self, peer: Peer, topic: str) -> None:
+        assert peer.send(topic).code == C.NO_PERMISSION
+
+    def test_nobody_fills_the_table_of_offsets(self, peer: Peer) -> None:
+        peer.send_many(1)
+        for number in range(5):
+            header = AckRequestHeader(f"g{number}", "T", 0, Receipt(0, 1, 1, 999, 0, "b", 0, 0).encode(), 0)
+            assert peer.answer(R.ACK_MESSAGE, header).code == C.SUCCESS
+        assert len(peer.broker.catalog.offsets) == 0
+
+    def test_a_batch_has_a_bound(self, peer: Peer) -> None:
+        peer.send_many(1)
+        batch = BatchAck("G", "T", "0", 0, 0, 0, NOW_MS, 1, tuple(range(3000)))
+        assert peer.answer(R.BATCH_ACK_MESSAGE, body=BatchAckBody("b", (batch,))).code == C.SYSTEM_ERROR
+
+    def test_a_heap_has_a_bound(self, peer: Peer) -> None:
+        peer.send_many(1)
+        _, popped = pop(peer, order=False)
+        receipt = receipt_of(popped, 0)
+        for _ in range(500):
+            peer.now_ms += 1
+            header = ChangeInvisibleRequestHeader("G", "T", 0, receipt.encode(), 0, 10_000)
+            changed = peer.answer(R.CHANGE_MESSAGE_INVISIBLETIME, header).decode_header(ChangeInvisibleResponseHeader)
+            receipt = receipt._replace(pop_ms=changed.pop_time)
+        assert len(peer.broker.messages.pops.checkpoints._heap) < 100
+
+    def test_a_full_store_answers_a_call_that_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also a fault of ours ends that call alone."""
+        peer = Peer()
+        peer.make_topics("T")
+        first, second = peer.beside("h:1"), peer.beside("h:2")
+        for one in (first, second):
+            assert one.call(R.POP_MESSAGE, pop_header(poll_time=5000, born_time=NOW_MS, max_msg_nums=1)) is None
+        faults = iter((StoreFull("full"), RuntimeError("a fault")))
+
+        def failing(*_: object) -> None:
+            raise next(faults)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(pop_front, "pop", failing)
+            peer.send()
+            run_pops(peer.broker, NOW_MS)
+        assert [reply.code for reply in first.connection.replies] == [C.SYSTEM_ERROR]
+        assert (second.connection.replies, second.connection.is_open) == ([], False)
+        assert peer.log.names("error") == ["held_call_failed"]
+
+    def test_a_client_is_back_before_its_old_connection_ends(self) -> None:
+        peer = Peer(lock_mode="fenced")
+        peer.send_many(1)
+        old, new = peer.beside("h:1"), peer.beside("h:2")
+        for one in (old, new):
+            one.heartbeat("a", consumer("G", SubscriptionData.parse("T", "*", 1)))
+        _, popped = pop(new, invisible_time=60_000)
+        forsake(peer.broker, old.connection, NOW_MS)
+        other = peer.beside("h:3")
+        other.now_ms = NOW_MS + 10_000
+        assert pop(other)[0].code == 210
+        assert ack(new, popped, 0).code == C.SUCCESS
+
+
+def receipt_of(popped: PopResponseHeader, offset: int) -> Receipt:
+    start = int((popped.start_offset_info or "0 0 0").split(" ")[2])
+    return Receipt(start, popped.pop_time, popped.invisible_time, popped.revive_qid, 0, "broker-a", 0, offset)

@@ -14,10 +14,12 @@ from lockstep.broker.core.wanted import expressed
 from lockstep.broker.messages.pop.port import Answered
 from lockstep.protocol.bodies.pop import RequestMode
 from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.names import POP_JOURNAL_TOPIC
 from lockstep.protocol.receipts import ORDERED, Receipt
 from tests.broker.helpers import NOW_MS, FakeConnection
 from tests.broker.persistence.kept_broker import Kept, kept
 from tests.broker.persistence.test_delay_recovery import killed, write_offsets
+from tests.store.stores import record
 
 LIFE: dict[str, Any] = {"flush_sync": False, "flush_interval_ms": 60_000}  # nothing is written but by a test
 FENCED: dict[str, Any] = {**LIFE, "lock_mode": "fenced"}
@@ -156,3 +158,31 @@ async def test_what_the_revive_log_says_is_rocketmqs(tmp_path: Path) -> None:
     assert acknowledged.body.decode() == f'{{"ao":1,"bn":"broker-a","c":"G","pt":{NOW_MS},"q":0,"so":0,"t":"T"}}'
     assert (checkpoint.properties["TAGS"], acknowledged.properties["TAGS"]) == ("ck", "ack")
     assert checkpoint.properties["UNIQ_KEY"] == f"T@0@0@G@{NOW_MS}@broker-a@ck"
+
+
+@pytest.mark.parametrize("topic", [POP_JOURNAL_TOPIC, "rmq_sys_REVIVE_LOG_DefaultCluster"])
+@pytest.mark.parametrize("body", [b"{", b"[1]", b"{}", b'{"t":"T","c":"G","q":0,"so":0,"pt":1,"aol":[1]}'])
+async def test_foreign_journals_hold_up_no_start(tmp_path: Path, topic: str, body: bytes) -> None:
+    async with kept(tmp_path, **FENCED) as opened:
+        opened.send(b"x")
+        opened.broker.messages.put(record(topic=topic, body=body))
+    async with kept(tmp_path, **FENCED) as again:
+        assert offsets(popped(again)) == [0]
+
+
+async def test_a_revived_message_is_revived_once(tmp_path: Path) -> None:
+    """An older delivery that is open keeps the place from which the log is read again."""
+    async with kept(tmp_path / "0", **LIFE) as opened:
+        for _ in range(9):
+            opened.send(b"x")
+        popped_any(opened, 1, NOW_MS)
+        for _ in range(7):
+            popped_any(opened, 0, NOW_MS)
+        asked = Pop("c1", "G", "T", -1, 1, 5000, False, False, None, expressed(opened.broker, "T", None, "*"))
+        assert pop(opened.broker, FakeConnection(), asked, NOW_MS).revive_queue_id == 0
+        save_checkpoints(opened.broker, NOW_MS + 11_000)
+        run_pops(opened.broker, NOW_MS + 11_000)
+        save_checkpoints(opened.broker, NOW_MS + 11_000)
+    async with kept(tmp_path / "0", **LIFE) as again:
+        run_pops(again.broker, NOW_MS + 12_000)
+        assert again.broker.messages.store.max_offset("%RETRY%G_T", 0) == 1

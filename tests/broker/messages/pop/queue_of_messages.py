@@ -26,7 +26,7 @@ class Messages:
         return Found(taken, queue_offset)
 
     def at(self, queue_offsets: Sequence[int]) -> list[Taken]:
-        return [self._message(offset) for offset in queue_offsets]
+        return [self._message(offset) for offset in queue_offsets if offset not in self.unwanted]
 
     def _message(self, offset: int) -> Taken:
         key = self.keys[offset].strip()

@@ -107,6 +107,47 @@ def test_messages_that_do_not_pass_the_filter_are_consumed() -> None:
     assert (group.committed, group.ack(3, pop_ms), group.ack(1, pop_ms), group.committed) == (1, "DONE", "DONE", 4)
 
 
+def test_what_a_filter_hides_is_left_for_another_one() -> None:
+    """A member with another subscription took a held key of the first, and the hidden message was gone."""
+    group = _group("ab")
+    _, pop_ms = group.pop(2, "c1")
+    group.queue.change(1, pop_ms, group.now_ms + 60_000)
+    group.now_ms += 10_000
+    group.messages.unwanted = {0}
+    assert group.pop(2, "c2")[0] is None
+    assert group.pop(2, "c2")[0] is None
+    group.messages.unwanted = set()
+    assert group.pop(2, "c3")[0] == [0]
+    assert group.ack(1, pop_ms) == "DONE"
+
+
+def test_what_the_store_dropped_ends_no_other_delivery() -> None:
+    group = _group("aab")
+    _, pop_ms = group.pop(3)
+    group.committed = 1
+    assert group.pop(3, "c2")[0] is None
+    assert group.ack(1, pop_ms) == "DONE"
+
+
+def test_a_clock_that_is_set_back_does_not_lengthen_a_delivery() -> None:
+    group = _group("aa")
+    group.pop(1, invisible_ms=0)
+    group.now_ms -= 3_600_000
+    group.queue.client_gone("c1", group.now_ms)
+    group.pop(1, invisible_ms=1000)
+    assert group.queue.next_visible_ms(group.now_ms) == group.now_ms + 1000
+
+
+def test_rocketmqs_record_of_a_fenced_queue_ends_before_what_was_not_delivered() -> None:
+    """A broker that reads it as RocketMQ's would take the rest for consumed."""
+    group = _group("aabc")
+    group.pop(1, "c1")
+    assert group.pop(2, "c2")[0] == [2, 3]
+    saved = group.queue.saved()
+    assert saved is not None
+    assert saved.offsets == (0,)
+
+
 class Clients:
     """Three clients, and what each may believe it holds: offset -> name of the delivery, client, its end."""
 
