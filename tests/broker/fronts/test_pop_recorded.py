@@ -13,7 +13,7 @@ from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.messages.message import decode_messages
 from tests.broker.helpers import NOW_MS, Peer
 
-RECORDED = Path(__file__).parents[2] / "vectors" / "pop-5.5.0.jsonl"
+RECORDED = Path(__file__).parents[2] / "vectors" / "pop-5.5.0.ndjson"
 # The recorded receipts of deliveries that are over have NOW_MS.
 BEGIN_MS = NOW_MS + 3_600_000
 # With it the last pop looks at the retry topic last, as RocketMQ's did.
