@@ -39,7 +39,11 @@ _BODIES: Final[dict[int, Callable[[RemotingCommand], object]]] = {
     _R.GET_CONSUMER_LIST_BY_GROUP: lambda answer: decode_body(ConsumerIdList, answer.body, answer.serialize_type),
     _R.GET_BROKER_CLUSTER_INFO: lambda answer: decode_body(ClusterInfo, answer.body, answer.serialize_type),
 }
-_CODES: Final = (*_BODIES, *_BODIES, *(code for code in RESPONSE_HEADERS if code in BROKER_CODES))
+# The server may choose binary headers, which have 16 bits for the code: those of POP do not fit.
+_CODE_MAX: Final = 0x7FFF
+_CODES: Final = (
+    *_BODIES, *_BODIES, *(code for code in RESPONSE_HEADERS if code in BROKER_CODES and code <= _CODE_MAX)
+)  # fmt: skip
 
 
 class ClientWorld:
