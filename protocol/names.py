@@ -27,6 +27,7 @@ __all__ = [
     "check_send_topic",
     "check_topic",
     "dead_letter_topic",
+    "is_journal",
     "is_retry_topic",
     "is_system_topic",
     "pop_retry_topic",
@@ -50,7 +51,6 @@ GROUP_LENGTH_MAX: Final = 255
 REVIVE_LOG_PREFIX: Final = "rmq_sys_REVIVE_LOG_"  # checkpoints of pops without order; then the cluster's name
 RESERVED_TOPICS: Final = frozenset(
     {
-        POP_JOURNAL_TOPIC,
         SCHEDULE_TOPIC,
         HALF_TOPIC,
         OP_HALF_TOPIC,
@@ -130,6 +130,11 @@ def popped_topic(group: str, topic: str) -> str:
 
 def dead_letter_topic(group: str) -> str:
     return DEAD_LETTER_PREFIX + group
+
+
+def is_journal(topic: str) -> bool:
+    """Whether the broker keeps deliveries of pops there. It is in no list of topics, and nobody may send to it."""
+    return topic == POP_JOURNAL_TOPIC or topic.startswith(REVIVE_LOG_PREFIX)
 
 
 def is_retry_topic(topic: str) -> bool:

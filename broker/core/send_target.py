@@ -7,7 +7,7 @@ from lockstep.broker.core.refused import Reason, Refused
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX, Permission
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, REVIVE_LOG_PREFIX, check_topic
+from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, check_topic, is_journal
 from lockstep.protocol.tuples import new_tuple
 
 __all__ = ["SendTarget", "Target", "send_target"]
@@ -72,7 +72,7 @@ def _create(broker: Broker, send: Target, now_ms: int) -> TopicConfig:
         check_topic(topic)
     except LocalProtocolError as error:
         raise Refused(Reason.INVALID, str(error)) from None
-    if topic in RESERVED_TOPICS or topic.startswith(REVIVE_LOG_PREFIX):
+    if topic in RESERVED_TOPICS or is_journal(topic):
         raise Refused(Reason.NOT_PERMITTED, f"topic {topic!r} belongs to the broker; clients may not send to it")
     try:
         config = broker.catalog.topics.create_by_send(

@@ -14,7 +14,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.persistence.durable_store import DurableStore
 from lockstep.order.traces.format import VERSION
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS
-from lockstep.protocol.names import RESERVED_TOPICS, is_retry_topic, retry_topic
+from lockstep.protocol.names import RESERVED_TOPICS, is_journal, is_retry_topic, retry_topic
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.store.errors import StoreUnusable
 
@@ -35,7 +35,7 @@ def leave_resets(config: BrokerConfig, catalog: Catalog, kept: DurableStore, run
     path = config.trace
     if not path:
         return
-    queues = [(topic, queue_id) for topic, queue_id in kept.store.queues if topic not in RESERVED_TOPICS]
+    queues = [place for place in kept.store.queues if place[0] not in RESERVED_TOPICS and not is_journal(place[0])]
     groups = [group.group_name for group in catalog.groups.groups if group.group_name not in BUILT_IN_GROUPS]
     machine, boot = runtime.clock_id()
     head = {"event": "reset", "wall_ms": runtime.now_ms(), "mono_ns": runtime.monotonic_ns(), "v": VERSION}

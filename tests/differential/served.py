@@ -20,6 +20,9 @@ OF_ROCKETMQ_5: Final = (  # served, for clients of that version; the broker that
     RequestCode.GET_TOPIC_CONFIG,
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
     RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.QUERY_ASSIGNMENT,
+    RequestCode.SET_MESSAGE_REQUEST_MODE,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
 )
 OF_ACL: Final = (  # asked where ACL is on: test_acl_answers.py
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
