@@ -25,7 +25,7 @@ def expressed(broker: Broker, topic: str, expression_type: str | None, expressio
         raise Refused(Reason.INVALID_FILTER, remark)
     try:
         if is_tag_type(expression_type):
-            return Wanted(_parsed(topic, expression))
+            return _by_tags(topic, expression)
         if not expression:
             raise FilterError(f"an expression of type {short_text(expression_type)} must not be empty")
         check_filters_by(broker.config, expression_type)
@@ -86,5 +86,5 @@ def check_filters_by(config: BrokerConfig, expression_type: str | None) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(topic: str, expression: str | None) -> SubscriptionData:
-    return SubscriptionData.parse(topic, expression)
+def _by_tags(topic: str, expression: str | None) -> Wanted:
+    return Wanted(SubscriptionData.parse(topic, expression))

@@ -67,8 +67,9 @@ def _answer_later(connection: Connection, command: RemotingCommand, answer: Pull
 def _reply(command: RemotingCommand, answer: PullAnswer) -> RemotingCommand:
     if not isinstance(answer, GetResult):
         return _no_messages(command, answer)
-    header = PullMessageResponseHeader(_MASTER_ID, answer.next_begin_offset, answer.min_offset, answer.max_offset)
-    return command.reply(_SUCCESS, header, answer.body, remark=_FOUND)
+    _, next_offset, min_offset, max_offset, body, _ = answer
+    header = new_tuple(PullMessageResponseHeader, (_MASTER_ID, next_offset, min_offset, max_offset))
+    return command.reply(_SUCCESS, header, body, remark=_FOUND)
 
 
 def _no_messages(command: RemotingCommand, answer: Nothing | Denial | NoRoom) -> RemotingCommand:
