@@ -11,7 +11,7 @@ from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_step
 from lockstep.broker.messages.stats import Totals
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable
-from lockstep.protocol.codes import PROTOCOL_VERSION, ResponseCode
+from lockstep.protocol.codes import PROTOCOL_VERSION, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.names import SCHEDULE_TOPIC
 
@@ -76,7 +76,10 @@ def _answer(broker: Broker, command: RemotingCommand, totals: Totals, now_ms: in
     }
     # From here on only here, not in RocketMQ.
     table |= broker.ownership.runtime_rows()
-    table |= {f"plainSends.{outcome}": str(count) for outcome, count in broker.messages.plain_sends.items() if count}
+    if command.serialize_type == SerializeType.MSGPACK:
+        # RocketMQ's own tools get RocketMQ's rows: a count of sends is no news for an operator.
+        counts = broker.messages.plain_sends.items()
+        table |= {f"plainSends.{outcome}": str(count) for outcome, count in counts if count}
     table |= {f"limits.{setting}": str(count) for setting, count in broker.limits.counts.items()}
     table |= {f"limitsMs.{setting}": str(last_ms) for setting, last_ms in broker.limits.last_ms.items()}
     return command.reply(ResponseCode.SUCCESS, body=encode_body(KvTable(table), command.serialize_type))
