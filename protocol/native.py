@@ -9,11 +9,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-__all__ = ["NATIVE", "arm"]
+__all__ = ["INTERFACE", "NATIVE", "arm"]
 
 
 # As in native/src/lib.rs: it rises when a function comes, goes or changes.
-_INTERFACE: Final = 1
+INTERFACE: Final = 2
 
 
 def _load() -> ModuleType | None:
@@ -22,7 +22,7 @@ def _load() -> ModuleType | None:
         return None
     try:
         native = import_module("lockstep.protocol._native")
-        if getattr(native, "INTERFACE", 0) != _INTERFACE:
+        if getattr(native, "INTERFACE", 0) != INTERFACE:
             raise ImportError("the native part is of another version of this tree; build it anew with `make native`")
         return native
     except ImportError:

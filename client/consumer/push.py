@@ -229,13 +229,19 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
-        """The first offset that is not handled yet, of each queue of `assigned_queues` that is being pulled."""
+        """The first offset that is not handled yet, of each queue of `assigned_queues` that is being pulled.
+
+        Within a call of a listener its own queue's may be older: the native part commits up to 64 calls together.
+        """
         bare = self._tenant.bare_queue
         return {bare(held.queue): held.cache.position for held in self._owned if held.positioned}
 
     @property
     def process_queues(self) -> dict[MessageQueue, ProcessQueueInfo]:
-        """The cache, the lock and the offset of each queue in the table of this consumer, retry topics included."""
+        """The cache, the lock and the offset of each queue in the table of this consumer, retry topics included.
+
+        Within a call of a listener they may be older, as `positions`.
+        """
         if self._member is None:
             return {}
         table, offsets = self._member.table, self._member.offsets

@@ -26,8 +26,17 @@ type Left<'py> = (
     bool,
 );
 
-/// How many messages were handled in how many calls and ms; when the last call began; the time now; the call that is left.
-type Made<'py> = (usize, usize, i64, i64, i64, Option<Left<'py>>);
+/// How many messages were handled in how many calls and ms; when the last call began; the time now; the call that is
+/// left; and an error that is not the listener's. With it, too, what was handled must be committed.
+type Made<'py> = (
+    usize,
+    usize,
+    i64,
+    i64,
+    i64,
+    Option<Left<'py>>,
+    Option<Bound<'py, PyAny>>,
+);
 
 /// Call the listener with `batch` messages after the other, until one call does not end at once with SUCCESS.
 #[pyfunction]
@@ -35,25 +44,44 @@ pub fn call_each<'py>(
     run: CallsOfRun<'py>,
     messages: &Bound<'py, PyList>,
     batch: usize,
-    mut now_ms: i64,
-) -> PyResult<Made<'py>> {
+    now_ms: i64,
+) -> Made<'py> {
+    let mut made = (0, 0, 0, now_ms, now_ms, None, None);
+    if let Err(error) = make_calls(&run, messages, batch, &mut made) {
+        made.6 = Some(
+            error
+                .into_value(messages.py())
+                .into_bound(messages.py())
+                .into_any(),
+        );
+    }
+    made
+}
+
+/// An error comes from around the calls: the clock, a handler of a signal, an attribute that is no truth value.
+fn make_calls<'py>(
+    run: &CallsOfRun<'py>,
+    messages: &Bound<'py, PyList>,
+    batch: usize,
+    made: &mut Made<'py>,
+) -> PyResult<()> {
     let py = messages.py();
+    let (handled, calls, spent_ms, begin_ms, now_ms, left, _) = made;
     let none = py.None().into_bound(py);
     let auto_commit = pyo3::intern!(py, "auto_commit");
-    let (mut handled, mut calls, mut spent_ms, mut begin_ms) = (0, 0, 0, now_ms);
-    while handled < messages.len() {
-        let end = messages.len().min(handled + batch);
+    while *handled < messages.len() {
+        let end = messages.len().min(*handled + batch);
         let context =
             run.context_class
                 .call1((&run.queue, true, -1, &run.process_queue, &run.clock))?;
-        begin_ms = now_ms;
+        *begin_ms = *now_ms;
         let begun = run
             .listener
-            .call1((messages.get_slice(handled, end), &context))
+            .call1((messages.get_slice(*handled, end), &context))
             .and_then(|call| call.call_method0(pyo3::intern!(py, "__await__")))
             .and_then(|call| call.cast_into::<PyIterator>().map_err(PyErr::from));
         let outcome = begun.and_then(|call| call.send(&none).map(|sent| (call, sent)));
-        let left = match outcome {
+        *left = match outcome {
             Ok((call, PySendResult::Next(waits_for))) => {
                 Some((context, waits_for, Some(call), false))
             }
@@ -64,18 +92,20 @@ pub fn call_each<'py>(
                 true,
             )),
             Ok((_, PySendResult::Return(answer))) => {
-                now_ms = run.clock.call0()?.extract()?;
+                *now_ms = run.clock.call0()?.extract()?;
                 let usual = (answer.is_none() || answer.is(&run.success))
                     && context.getattr(auto_commit)?.is_truthy()?
-                    && now_ms - begin_ms < run.long_ms;
+                    && *now_ms - *begin_ms < run.long_ms;
                 (!usual).then_some((context, answer, None, false))
             }
         };
         if left.is_some() {
-            return Ok((handled, calls, spent_ms, begin_ms, now_ms, left));
+            return Ok(());
         }
-        (handled, calls, spent_ms) = (end, calls + 1, spent_ms + now_ms - begin_ms);
-        if now_ms > run.until_ms {
+        *handled = end;
+        *calls += 1;
+        *spent_ms += *now_ms - *begin_ms;
+        if *now_ms > run.until_ms {
             break;
         }
         let mut ends = false;
@@ -86,5 +116,5 @@ pub fn call_each<'py>(
             break;
         }
     }
-    Ok((handled, calls, spent_ms, begin_ms, now_ms, None))
+    Ok(())
 }

@@ -9,7 +9,8 @@ from lockstep.protocol import native
 
 
 @pytest.mark.parametrize(
-    ("choice", "interface", "used"), [("", 1, True), ("0", 1, False), ("", 0, False), ("", 2, False)]
+    ("choice", "interface", "used"),
+    [("", native.INTERFACE, True), ("0", native.INTERFACE, False), ("", 0, False), ("", native.INTERFACE + 1, False)],
 )
 def test_which_arm(monkeypatch: pytest.MonkeyPatch, choice: str, interface: int, used: bool) -> None:
     found = ModuleType("_native")

@@ -194,8 +194,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
         start: CallStart,
         times: tuple[int, int],
     ) -> int | None:
-        """As `_straight_calls`, by the native part. It makes calls only while none has to wait, so no other code runs
-        meanwhile, and what follows the calls may follow them together.
+        """As `_straight_calls`, by the native part. It makes calls only while none has to wait, so no code but the
+        listener's runs meanwhile, and what follows the calls may follow them together.
 
         A call that waits is awaited here. The next ones are made by `_straight_calls`, which makes such calls at less
         cost.
@@ -212,13 +212,17 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue]):
         most = min(call.straight_count, YIELD_AFTER) * batch_size
         messages = cache.first_messages(most)
         life.listener_running = True
-        handled, calls, spent_ms, begin_ms, now_ms, left = call_each(run, messages, batch_size, now_ms)
+        handled, calls, spent_ms, begin_ms, now_ms, left, fault = call_each(run, messages, batch_size, now_ms)
         process_queue.last_consume_ms = begin_ms
         call.count_straight(calls + (left is not None))
         if handled:
             cache.take_messages(handled)
             totals.handled(handled, calls, spent_ms)
             self._store_offset(process_queue, cache.commit())
+        if fault is not None:
+            # First the commit, then the error: what was handled does not come again.
+            life.listener_returned()
+            raise fault
         if left is not None:
             context, answer, rest, raised = left
             messages = cache.take_messages(batch_size)

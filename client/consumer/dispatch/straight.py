@@ -54,9 +54,10 @@ class Rest:
             return end.value
 
 
-# (run, messages, how many a call, time) -> (handled messages, calls, their ms, begin of the last, time, one call that
-# has no usual end: its context; what it waits for, its answer or its error; how it goes on; whether it raised)
-CALL_EACH: Callable[..., tuple[int, int, int, int, int, tuple[Any, Any, Any, bool] | None]] | None = (
-    None if NATIVE is None else cast("Any", NATIVE.call_each)
-)
+# Handled messages, their calls and ms; when the last call began; the time now; one call that has no usual end (its
+# context; what it waits for, its answer or its error; how it goes on; whether it raised); an error that is not the
+# listener's.
+_Made = tuple[int, int, int, int, int, tuple[Any, Any, Any, bool] | None, BaseException | None]
+# (run, messages, how many a call, time)
+CALL_EACH: Callable[..., _Made] | None = None if NATIVE is None else cast("Any", NATIVE.call_each)
 """Makes straight calls until one does not end at once with SUCCESS; None: the native part is not used."""

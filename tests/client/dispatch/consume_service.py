@@ -113,7 +113,7 @@ class Service:
     def committed(self, *offsets: int) -> bool:
         """Whether these were committed, one after each call.
 
-        Calls of the native part that wait for nothing have one commit, since nobody could see those between.
+        Calls of the native part that wait for nothing have one commit: only their listener could see those between.
         """
         together = self.watches_calls is False and straight.CALL_EACH is not None
         seen = [offset for offset in offsets if offset in self.offsets] if together else [*offsets]
