@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from lockstep.client.blocking import Addresses, BlockingClient
+from lockstep.client.errors import TopicNotFoundError
 from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
 from lockstep.pipeline.offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, OffsetSpec
 from lockstep.pipeline.options import Options
@@ -66,6 +67,13 @@ def addresses_of(options: Options) -> Addresses:
 
 def queues_of(client: BlockingClient, options: Options) -> list[MessageQueue]:
     """The existing queues of the subscription or assignment, sorted. Raises TopicError, RemotingError."""
+    try:
+        return _queues_of(client, options)
+    except TopicNotFoundError as error:
+        raise TopicError(str(error)) from None
+
+
+def _queues_of(client: BlockingClient, options: Options) -> list[MessageQueue]:
     if options.assign is not None:
         return _assigned(client, options.assign)
     topics = options.topics if options.pattern is None else _matching(client, options.pattern)

@@ -1,13 +1,16 @@
 """Offsets as plain values: checkpoints, shares of a micro-batch, slices of queues."""
 
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.client.blocking import Addresses
-from lockstep.pipeline.errors import OptionError
+from lockstep.client.blocking import Addresses, BlockingClient
+from lockstep.client.errors import TopicNotFoundError
+from lockstep.pipeline.errors import OptionError, TopicError
 from lockstep.pipeline.offsets import Offsets, from_checkpoint, parse_offsets, share, to_checkpoint
-from lockstep.pipeline.source.planning import resolve, split_slices
+from lockstep.pipeline.source.planning import queues_of, resolve, split_slices
 from lockstep.protocol.model import MessageQueue
 
 QUEUES = st.builds(MessageQueue, st.sampled_from("ab"), st.sampled_from(("x", "y")), st.integers(0, 9))
@@ -53,6 +56,14 @@ def test_no_slice_has_more_messages_than_it_may(waiting: dict[MessageQueue, tupl
     sizes = [end - start for _, start, end in split_slices(ranges, 1, most)]
     assert max(sizes) <= most
     assert sum(sizes) == sum(count for _, count in waiting.values())
+
+
+def test_a_missing_topic_is_an_error_of_the_source() -> None:
+    """As of the sink: Spark shows one name for it."""
+    client = Mock(BlockingClient)
+    client.readable_queues.side_effect = TopicNotFoundError("no topic 'nowhere'")
+    with pytest.raises(TopicError, match="no topic 'nowhere'"):
+        queues_of(client, Mock(assign=None, pattern=None, topics=["nowhere"]))
 
 
 def test_offsets_without_a_broker_are_those_of_the_only_one() -> None:
