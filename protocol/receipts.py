@@ -61,7 +61,7 @@ class Receipt(NamedTuple):
     def parse(cls, text: str) -> "Receipt":
         """Read a receipt, also one with more fields. Raises BodyError.
 
-        Source: rocketmq5 4.3
+        Source: wire.md 18.2
         """
         fields = text.split(" ")
         if len(fields) < _FIELDS_MIN:

@@ -14,6 +14,7 @@ from lockstep.protocol.names import (
     SYSTEM_TOPICS,
     check_topic,
     dead_letter_topic,
+    is_journal,
     is_retry_topic,
     is_system_topic,
     reply_topic,
@@ -90,10 +91,11 @@ class TopicConfigManager:
     ) -> None:
         """Load the topics of an earlier run; built-in topics that it did not have stay.
 
-        The topic of transaction marks has a queue, but is neither listed nor routed (wire.md 11).
+        The topic of transaction marks and the journals of pops have queues, but are neither listed nor routed, and
+        nobody may send to them (wire.md 11, 18.5).
         """
         for config in topics:
-            if config.topic_name != OP_HALF_TOPIC:
+            if config.topic_name != OP_HALF_TOPIC and not is_journal(config.topic_name):
                 self._keep(config)
         self._begins.update(begins or {})
         self._version = data_version

@@ -90,7 +90,7 @@ def _check(broker: Broker, peer: Peer, delivery: Delivery) -> None:
     store = broker.messages.store
     low, high = store.min_offset(topic, receipt.queue_id), store.max_offset(topic, receipt.queue_id)
     if not low <= receipt.queue_offset <= high:
-        # RocketMQ's words, which tools read (rocketmq5 4.2).
+        # RocketMQ's words, which tools read (wire.md 18.1).
         place = f"{topic}@{receipt.queue_id}, commit:{receipt.queue_offset}, store:{low}~{high}"
         raise Refused(Reason.NO_MESSAGE, f"offset is illegal, key:{place}")
 

@@ -10,7 +10,7 @@ from lockstep.broker.core.send_target import SendTarget, Target, send_target
 from lockstep.broker.messages.delays.service import DelayedPlace
 from lockstep.broker.messages.send_sequences import SequenceKey
 from lockstep.broker.messages.transactions.half_messages import HalfMessage, half_of
-from lockstep.broker.ownership.claim import Claim
+from lockstep.broker.ownership.claim import Claim, OfMessage
 from lockstep.broker.ownership.denial import Act
 from lockstep.broker.peer import Peer
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, SysFlag
@@ -30,7 +30,7 @@ _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
-class Send(Target, Protocol):
+class Send(Target, OfMessage, Protocol):
     """A message without its body, or what the messages of a batch share.
 
     `send_sequence`, `send_generation` and `sender_id` number the sends of a producer to one queue. The `lock_` fields
@@ -51,14 +51,6 @@ class Send(Target, Protocol):
     def send_sequence(self) -> int | None: ...
     @property
     def sender_id(self) -> str | None: ...
-    @property
-    def lock_epoch(self) -> int | None: ...
-    @property
-    def lock_client_id(self) -> str | None: ...
-    @property
-    def lock_topic(self) -> str | None: ...
-    @property
-    def lock_queue_id(self) -> int | None: ...
 
 
 class Appended(NamedTuple):

@@ -1,7 +1,7 @@
 """Pop: a group gets messages for a time, without owning their queue (docs/wire.md 18)."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.commit import check_capacity
@@ -12,6 +12,7 @@ from lockstep.broker.messages.pop.checkpoints import Checkpoint, CheckpointKey
 from lockstep.broker.messages.pop.journal import Journaled, record_of_delivery
 from lockstep.broker.messages.pop.port import Found, Order, Taken
 from lockstep.broker.messages.pop.reader import StoreReader
+from lockstep.broker.ownership.claim import QueueOfGroup
 from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, Permission
@@ -24,7 +25,6 @@ from lockstep.protocol.receipts import ORDERED, Receipt, SpanOfQueue, TopicKind
 __all__ = [
     "ANY_QUEUE",
     "POP_COUNT_MAX",
-    "Asked",
     "Pop",
     "Popped",
     "check_pop",
@@ -45,17 +45,6 @@ _READ: Final = int(Permission.READ)
 _FURTHER: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 # RocketMQ looks at the retry topic first in a fifth of the calls, so that neither topic starves the other.
 _RETRY_FIRST_ONE_IN: Final = 5
-
-
-class Asked(Protocol):
-    """A group, and where it reads. `queue_id`: perhaps `ANY_QUEUE`."""
-
-    @property
-    def consumer_group(self) -> str: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
 
 
 class Pop(NamedTuple):
@@ -93,10 +82,10 @@ class Popped(NamedTuple):
     body: bytes
 
 
-def check_pop(broker: Broker, peer: Peer, asked: Asked, count: int, now_ms: int) -> None:
+def check_pop(broker: Broker, peer: Peer, asked: QueueOfGroup, count: int, now_ms: int) -> None:
     """Check what a pop and its like name, in RocketMQ's order and with its remarks. Raises Refused.
 
-    Source: rocketmq5 4.2
+    Source: wire.md 18.1
     """
     if not broker.config.broker_permission & _READ:
         raise Refused(Reason.NOT_PERMITTED, "the broker may not be read")
@@ -263,7 +252,7 @@ def commit_settled(broker: Broker, consumer_group: str, topic: str, queue_id: in
 # Looking, without a delivery --------------------------------------------------------------------------------------
 
 
-def may_give(broker: Broker, asked: Asked, now_ms: int, *, in_order: bool) -> bool:
+def may_give(broker: Broker, asked: QueueOfGroup, now_ms: int, *, in_order: bool) -> bool:
     """Whether a pop may find something. `check_pop` comes before."""
     group, pops = asked.consumer_group, broker.messages.pops
     if in_order:
@@ -277,7 +266,7 @@ def may_give(broker: Broker, asked: Asked, now_ms: int, *, in_order: bool) -> bo
     return any(offset < max_offset for _, (offset, max_offset) in places)
 
 
-def peek(broker: Broker, asked: Asked, count: int) -> tuple[bytes, int]:
+def peek(broker: Broker, asked: QueueOfGroup, count: int) -> tuple[bytes, int]:
     """The next messages, which stay where they are. `check_pop` comes before.
 
     Also returns how many are left, those that are shown included, as in RocketMQ.

@@ -7,6 +7,7 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.messages.filters import Wanted
 from lockstep.broker.messages.pull_answers import Nothing, Why
+from lockstep.broker.ownership.claim import QueueOfGroup
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import Permission
 from lockstep.protocol.filter import tags_code
@@ -35,15 +36,9 @@ _OUT_OF_BOUNDS: Final = Why.OUT_OF_BOUNDS
 _NOTHING_NEW: Final = Why.NOTHING_NEW
 
 
-class Reading(Protocol):
+class Reading(QueueOfGroup, Protocol):
     """Where a group reads. `bulk`: the limit in messages does not hold."""
 
-    @property
-    def consumer_group(self) -> str: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
     @property
     def queue_offset(self) -> int: ...
     @property

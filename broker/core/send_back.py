@@ -7,7 +7,7 @@ from lockstep.broker.core.owner import check_owner
 from lockstep.broker.core.query import message_by_offset
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.messages.delays.service import record_of
-from lockstep.broker.ownership.claim import Claim
+from lockstep.broker.ownership.claim import Claim, OfMessage
 from lockstep.broker.ownership.denial import Act
 from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -26,10 +26,10 @@ _TIMES_MAX: Final = (1 << 31) - 1
 _FIRST_RETRY_LEVEL: Final = 3
 
 
-class Failed(Protocol):
+class Failed(OfMessage, Protocol):
     """A message that a group could not consume, by its commit log offset.
 
-    `delay_level` 0: the next level at each retry; below 0: a dead letter. The `lock_` fields: as in `Send`.
+    `delay_level` 0: the next level at each retry; below 0: a dead letter.
     """
 
     @property
@@ -38,14 +38,6 @@ class Failed(Protocol):
     def group(self) -> str: ...
     @property
     def delay_level(self) -> int: ...
-    @property
-    def lock_epoch(self) -> int | None: ...
-    @property
-    def lock_client_id(self) -> str | None: ...
-    @property
-    def lock_topic(self) -> str | None: ...
-    @property
-    def lock_queue_id(self) -> int | None: ...
 
 
 def send_back(broker: Broker, peer: Peer, failed: Failed, now_ms: int, retries_max: int | None = None) -> None:

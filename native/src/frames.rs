@@ -1,6 +1,6 @@
 //! `plain_frame`. The twin is `lockstep.protocol.kernels_together.plain_frame`, which says what it takes.
 use crate::sends::{SendSettings, TRANSACTION};
-use crate::stored::{java_hash, stored_properties, Message, Places, PROPERTIES_BYTES_MAX};
+use crate::stored::{java_hash, stored_properties, Message, Sends, PROPERTIES_BYTES_MAX};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
@@ -88,7 +88,7 @@ fn frame_properties(text: &[u8], cluster_pair: &str, into: &mut Vec<u8>) -> Opti
 }
 
 #[pyfunction]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::too_many_arguments)]
 pub fn plain_frame<'py>(
     body: &Bound<'py, PyBytes>,
     heads_begin: usize,
@@ -98,23 +98,9 @@ pub fn plain_frame<'py>(
     now_ms: i64,
     born: (Bound<'py, PyBytes>, i32),
     log_offset: i64,
-) -> PyResult<
-    Option<(
-        usize,
-        usize,
-        Bound<'py, PyBytes>,
-        Bound<'py, PyBytes>,
-        Bound<'py, PyList>,
-    )>,
-> {
+) -> PyResult<Option<Sends<'py>>> {
     let (py, bytes, cluster_pair) = (body.py(), body.as_bytes(), settings.cluster_pair.to_cow()?);
-    let places = Places {
-        born_host: born.0.as_bytes(),
-        born_port: born.1,
-        now_ms,
-        store_host: settings.store_host.as_bytes(),
-        store_port: settings.store_port,
-    };
+    let places = settings.places(&born, now_ms);
     let mut states = Vec::with_capacity(queues.len());
     for (topic, queue_id, next_number, first_offset) in queues {
         let name = topic.to_cow()?.as_bytes().to_vec();

@@ -1,6 +1,6 @@
 //! `plain_sends`. The twin is `lockstep.protocol.kernels.plain_sends`, which says what a plain send is.
 use crate::json::Scanner;
-use crate::stored::{stored_properties, Message, Places};
+use crate::stored::{stored_properties, Message, Places, Sends};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::borrow::Cow;
@@ -46,6 +46,19 @@ pub struct SendSettings<'py> {
     pub body_bytes_max: usize,
     pub header_bytes_max: usize,
     pub count_max: usize,
+}
+
+impl SendSettings<'_> {
+    /// `born`: the address and the port of the peer.
+    pub fn places<'a>(&'a self, born: &'a (Bound<'_, PyBytes>, i32), now_ms: i64) -> Places<'a> {
+        Places {
+            born_host: born.0.as_bytes(),
+            born_port: born.1,
+            now_ms,
+            store_host: self.store_host.as_bytes(),
+            store_port: self.store_port,
+        }
+    }
 }
 
 struct Send<'a> {
@@ -196,7 +209,7 @@ fn int32(text: &str) -> Option<i32> {
 }
 
 #[pyfunction]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)]
+#[allow(clippy::too_many_arguments)]
 pub fn plain_sends<'py>(
     data: &Bound<'py, PyBytes>,
     start: usize,
@@ -205,24 +218,10 @@ pub fn plain_sends<'py>(
     now_ms: i64,
     born: (Bound<'py, PyBytes>, i32),
     log_offset: i64,
-) -> PyResult<
-    Option<(
-        usize,
-        usize,
-        Bound<'py, PyBytes>,
-        Bound<'py, PyBytes>,
-        Bound<'py, PyList>,
-    )>,
-> {
+) -> PyResult<Option<Sends<'py>>> {
     let (py, bytes, cluster_pair) = (data.py(), data.as_bytes(), settings.cluster_pair.to_cow()?);
     let prefix = std::str::from_utf8(settings.message_id_prefix.as_bytes())?;
-    let places = Places {
-        born_host: born.0.as_bytes(),
-        born_port: born.1,
-        now_ms,
-        store_host: settings.store_host.as_bytes(),
-        store_port: settings.store_port,
-    };
+    let places = settings.places(&born, now_ms);
     let (mut log, mut answers) = (Vec::<u8>::new(), Vec::<u8>::new());
     let (mut properties, mut header) = (Vec::<u8>::new(), Vec::<u8>::new());
     let mut runs: Vec<Run<'py>> = Vec::new();

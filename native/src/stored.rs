@@ -1,4 +1,7 @@
 //! A message as it is stored (docs/wire.md 5), with its queue entry.
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
 const MAGIC: u32 = 0xDAA3_20A7;
 const OVERHEAD_BYTES: usize = 91;
 const V6_HOSTS: i32 = 0x30;
@@ -13,6 +16,15 @@ pub struct Places<'a> {
     pub store_host: &'a [u8],
     pub store_port: i32,
 }
+
+/// PlainSends of kernels.py: where the next request begins, how many sends, the log, the answers, the runs of queues.
+pub type Sends<'py> = (
+    usize,
+    usize,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyList>,
+);
 
 pub struct Message<'a> {
     pub queue_id: i32,

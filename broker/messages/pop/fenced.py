@@ -77,10 +77,7 @@ class FencedQueue:
     def pop(self, order: Order, committed: int, reader: QueueReader, now_ms: int) -> Delivered | None:
         self._begin_at(committed)
         held = {one.key for one in self.waiting.values() if one.holds(now_ms) and not one.is_again(order)}
-        wanted = [offset for offset, one in self.waiting.items() if not one.is_acked and one.key not in held][
-            : order.count_max
-        ]
-        taken = self._found_again(wanted, reader)
+        taken = self._read_again(order.count_max, held, reader)
         taken += self._read_on(order.count_max - len(taken), held, reader)
         self._forget_consumed()
         times: dict[int, int] = {}
@@ -111,9 +108,15 @@ class FencedQueue:
             return int(self.waiting.peekitem(0)[0])
         return self._end or 0
 
-    def _found_again(self, wanted: list[int], reader: QueueReader) -> list[Taken]:
-        """Messages that were read before. What this filter hides waits for a member with another one."""
-        return reader.at(wanted)
+    def _read_again(self, count: int, held: set[int], reader: QueueReader) -> list[Taken]:
+        """Messages that were read before, and are free. What this filter hides waits for a member with another one."""
+        taken: list[Taken] = []
+        for offset, one in self.waiting.items():
+            if len(taken) == count:
+                break
+            if not one.is_acked and one.key not in held:
+                taken += reader.at([offset])
+        return taken
 
     def _read_on(self, count: int, held: set[int], reader: QueueReader) -> list[Taken]:
         """New messages whose keys are not held."""

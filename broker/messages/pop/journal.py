@@ -4,20 +4,18 @@ It is read at a start after a crash, from the place on where the file of deliver
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from lockstep.broker.messages.pop.pops import Pops
 from lockstep.broker.messages.pop.port import Order
 from lockstep.broker.messages.pop.reader import StoreReader
-from lockstep.protocol.messages.message import decode_messages
+from lockstep.broker.messages.stored import messages_of
 from lockstep.protocol.names import POP_JOURNAL_TOPIC
 from lockstep.store import MessageStore, Record
 
 __all__ = ["Journaled", "record_of_delivery", "replay_journal"]
-
-_READ_AT_ONCE: Final = 32
 
 
 class Journaled(NamedTuple):
@@ -41,16 +39,8 @@ def record_of_delivery(store: MessageStore, made: Journaled, now_ms: int) -> Rec
 
 def replay_journal(store: MessageStore, pops: Pops, log_offset: int, now_ms: int) -> int:
     """Bring back deliveries that the log has at this offset or later. Returns how many."""
-    count, at = 0, store.min_offset(POP_JOURNAL_TOPIC, 0)
-    while at < store.max_offset(POP_JOURNAL_TOPIC, 0):
-        found = store.get(POP_JOURNAL_TOPIC, 0, at, _READ_AT_ONCE, None)
-        for message in decode_messages(found.body, unzip=False):
-            if message.commit_log_offset >= log_offset:
-                count += _is_replayed(store, pops, message.body, now_ms)
-        if found.next_begin_offset <= at:
-            break
-        at = found.next_begin_offset
-    return count
+    made = [one.body for one in messages_of(store, POP_JOURNAL_TOPIC) if one.commit_log_offset >= log_offset]
+    return sum(_is_replayed(store, pops, body, now_ms) for body in made)
 
 
 def _is_replayed(store: MessageStore, pops: Pops, body: bytes, now_ms: int) -> bool:

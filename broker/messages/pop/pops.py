@@ -25,13 +25,15 @@ class Pops:
         checkpoints: Of groups without order.
         modes: Which groups pop, when the broker shares the queues out.
         held: Calls that wait.
+        journals: Whether a delivery in order is in the log before its answer leaves: the fenced way, with files.
         in_use: A client has popped, or waited for messages, since the start or before.
         revived: (topic, group) -> messages that were stored again because nobody acknowledged them in time.
         answers: How many acknowledgements, and changes of the invisible time, were `done`, `late`, ... (`Answered`).
     """
 
     def __init__(self, config: BrokerConfig, log: EventLog) -> None:
-        self._config = config
+        self._window_max = config.pop_window_max if config.lock_mode == "fenced" else None
+        self.journals = self._window_max is not None and bool(config.data_dir)
         self.in_use = False
         self.fifo = FifoQueues(self._new_queue)
         self.checkpoints = Checkpoints()
@@ -41,11 +43,6 @@ class Pops:
         )
         self.revived = Counter[tuple[str, str]]()
         self.answers = Counter[str]()
-
-    @property
-    def journals(self) -> bool:
-        """Whether a delivery in order is in the log before its answer leaves."""
-        return self._config.lock_mode == "fenced" and bool(self._config.data_dir)
 
     def reset(self, topic: str, consumer_group: str, queue_id: int) -> None:
         """Somebody else set the group's offset: all deliveries of the queue are over."""
@@ -58,9 +55,7 @@ class Pops:
         return bool(self.fifo.of(topic, consumer_group)) or self.checkpoints.has(topic, consumer_group)
 
     def _new_queue(self) -> FifoQueue:
-        if self._config.lock_mode == "fenced":
-            return FencedQueue(self._config.pop_window_max)
-        return RocketMqQueue()
+        return RocketMqQueue() if self._window_max is None else FencedQueue(self._window_max)
 
     def restore(self, table: Mapping[tuple[str, str], Mapping[int, OrderInfo]], now_ms: int) -> None:
         """Load the deliveries of an earlier run, of either mode."""
@@ -68,9 +63,9 @@ class Pops:
         self.fifo.restore(table, self._restored, now_ms)
 
     def _restored(self, info: OrderInfo) -> FifoQueue:
-        if self._config.lock_mode == "fenced":
-            return FencedQueue.restored(info, self._config.pop_window_max)
-        return RocketMqQueue.restored(info)
+        if self._window_max is None:
+            return RocketMqQueue.restored(info)
+        return FencedQueue.restored(info, self._window_max)
 
     @property
     def next_due_ms(self) -> int | None:

@@ -10,9 +10,10 @@ from typing import Any, Final
 import orjson
 
 from lockstep.broker.messages.pop.checkpoints import REVIVE_QUEUES, Checkpoint, CheckpointKey, Checkpoints
+from lockstep.broker.messages.stored import messages_of
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.messages import properties as names
-from lockstep.protocol.messages.message import MessageExt, decode_messages
+from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.names import REVIVE_LOG_PREFIX
 from lockstep.store import MessageStore, Record
@@ -21,7 +22,6 @@ __all__ = ["REVIVE_GROUP", "ack_record", "checkpoint_record", "read_revive_log",
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 _CHECKPOINT, _ACK, _BATCH_ACK = "ck", "ack", "bAck"  # tags
-_READ_AT_ONCE: Final = 32
 
 
 def revive_topic(cluster: str) -> str:
@@ -90,14 +90,8 @@ def read_revive_log(store: MessageStore, checkpoints: Checkpoints, topic: str, b
         begin_of: Of a queue id of the log: nothing before this offset is needed.
     """
     for queue_id in range(REVIVE_QUEUES):
-        at = max(begin_of(queue_id), store.min_offset(topic, queue_id))
-        while at < store.max_offset(topic, queue_id):
-            found = store.get(topic, queue_id, at, _READ_AT_ONCE, None)
-            for message in decode_messages(found.body, unzip=False):
-                _replay(checkpoints, message)
-            if found.next_begin_offset <= at:
-                break
-            at = found.next_begin_offset
+        for message in messages_of(store, topic, queue_id, begin_of(queue_id)):
+            _replay(checkpoints, message)
     return len(checkpoints)
 
 

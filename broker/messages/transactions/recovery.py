@@ -1,9 +1,9 @@
 """Which half messages are undecided, found in the log (wire.md 11)."""
 
 import sys
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from lockstep.broker.messages.stored import messages_of
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.filter import tags_code
@@ -17,7 +17,6 @@ __all__ = ["mark_of", "open_halves", "undecided_queues", "unmarked"]
 _REMOVE_TAG: Final = "d"
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _COMMITTED: Final = int(SysFlag.TRANSACTION_COMMIT)
-_READ_AT_ONCE: Final = 1000
 _DIGITS_MAX: Final = 10  # of a queue id
 
 
@@ -49,7 +48,7 @@ def open_halves(store: MessageStore, also_ended: HalfMessage | None = None) -> l
     if also_ended is not None:
         marks[also_ended.queue_offset] = sys.maxsize
     latest: dict[str, _Copies] = {}
-    for message in _messages(store, HALF_TOPIC):
+    for message in messages_of(store, HALF_TOPIC):
         half = HalfMessage(message.queue_offset, message.commit_log_offset)
         unique_key = message.properties.get(names.UNIQ_KEY) or f"#{half.queue_offset}"
         before = latest.get(unique_key, _Copies(half, half.commit_log_offset, -1))
@@ -94,7 +93,7 @@ def _marks(store: MessageStore) -> dict[int, int]:
     Later Apache brokers write several queue offsets into one mark.
     """
     marks: dict[int, int] = {}
-    for message in _messages(store, OP_HALF_TOPIC):
+    for message in messages_of(store, OP_HALF_TOPIC):
         body = message.body.decode("ascii", "replace")
         marks.update({int(part): message.commit_log_offset for part in body.split(",") if part.isdecimal()})
     return marks
@@ -103,12 +102,3 @@ def _marks(store: MessageStore) -> dict[int, int]:
 def _message_at(store: MessageStore, commit_log_offset: int) -> MessageExt | None:
     data = store.message_at(commit_log_offset)
     return None if data is None else decode_messages(data, unzip=False)[0]
-
-
-def _messages(store: MessageStore, topic: str) -> Iterator[MessageExt]:
-    """All readable messages of queue 0, read many at a time."""
-    offset, end = store.min_offset(topic, 0), store.max_offset(topic, 0)
-    while offset < end:
-        found = store.get(topic, 0, offset, _READ_AT_ONCE, None)
-        yield from decode_messages(found.body, unzip=False)
-        offset = max(found.next_begin_offset, offset + 1)

@@ -205,6 +205,14 @@ def test_queues_of_an_earlier_run_count() -> None:
         topics.manager.check_put(TopicConfig("S", 1, 1), NOW_MS)
 
 
+def test_journals_of_another_broker_are_no_topics() -> None:
+    """RocketMQ 5 has them in its table. Whoever could send to one could forge what a start reads there."""
+    topics = Topics()
+    names = ("rmq_sys_REVIVE_LOG_DefaultCluster", "rmq_sys_LOCKSTEP_POPS", "T")
+    topics.manager.restore([TopicConfig(name, 1, 1) for name in names], DataVersion(1, 1))
+    assert [topics.manager.get(name) is not None for name in names] == [False, False, True]
+
+
 def test_a_change_is_told_with_the_topics_that_are_new_changed_or_deleted() -> None:
     """All topics only when all must be read again."""
     topics = Topics()

@@ -121,6 +121,14 @@ def test_what_a_filter_hides_is_left_for_another_one() -> None:
     assert group.ack(1, pop_ms) == "DONE"
 
 
+def test_what_a_filter_hides_holds_up_no_other_messages() -> None:
+    """However many are hidden before one that passes and was read before."""
+    group = _group("abc")
+    group.pop(3, invisible_ms=0)
+    group.messages.unwanted = {0, 1}
+    assert group.pop(1, "c2")[0] == [2]
+
+
 def test_what_the_store_dropped_ends_no_other_delivery() -> None:
     group = _group("aab")
     _, pop_ms = group.pop(3)
