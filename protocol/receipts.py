@@ -4,10 +4,12 @@ A client joins the fields of the answer to one text a message, and sends it with
 and tools of RocketMQ read the first eight fields by their place; more may follow.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.protocol.errors import BodyError, short_text
+from lockstep.protocol.tuples import new_tuple
 
 __all__ = [
     "ORDERED",
@@ -25,6 +27,8 @@ ORDERED: Final = 999
 _FIELDS_MIN: Final = 8
 _DIGITS_MAX: Final = 19
 _INT64_MAX: Final = (1 << 63) - 1
+_NUMBER: Final = f"(-?[0-9]{{1,{_DIGITS_MAX}}})"
+_RECEIPT: Final = re.compile(f"{' '.join([_NUMBER] * 5)} ([^ ]*) {_NUMBER} {_NUMBER}(?: |\\Z)")
 
 
 class TopicKind:
@@ -63,14 +67,16 @@ class Receipt(NamedTuple):
 
         Source: wire.md 18.2
         """
-        fields = text.split(" ")
-        if len(fields) < _FIELDS_MIN:
-            raise BodyError(f"a receipt has {_FIELDS_MIN} fields or more, not {len(fields)}: {short_text(text)}")
-        numbers = [*fields[:5], *fields[6:8]]
-        if not all(_is_number(field) for field in numbers):
+        # One search instead of a check of each field: each acknowledgement has a receipt.
+        found = _RECEIPT.match(text)
+        if found is None:
+            count = text.count(" ") + 1
+            if count < _FIELDS_MIN:
+                raise BodyError(f"a receipt has {_FIELDS_MIN} fields or more, not {count}: {short_text(text)}")
             raise BodyError(f"a field of a receipt is no number: {short_text(text)}")
-        start, pop_ms, invisible_ms, revive, kind, queue_id, offset = map(int, numbers)
-        return cls(start, pop_ms, invisible_ms, revive, kind, fields[5], queue_id, offset)
+        start, pop_ms, invisible_ms, revive, kind, name, queue_id, offset = found.groups()
+        numbers = (int(start), int(pop_ms), int(invisible_ms), int(revive), int(kind), name, int(queue_id), int(offset))
+        return new_tuple(cls, numbers)
 
 
 def _is_number(field: str) -> bool:

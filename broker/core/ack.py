@@ -1,18 +1,22 @@
 """Acknowledge: a delivered message is consumed, or shall be invisible for longer (docs/wire.md 18)."""
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Final, NamedTuple
 
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.pop import commit_settled, illegal_queue, no_topic
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.messages.pop.checkpoints import Checkpoint, CheckpointKey
 from lockstep.broker.messages.pop.port import Answered
-from lockstep.broker.messages.pop.revive_log import ack_record, checkpoint_record, revive_topic
 from lockstep.broker.peer import Peer
 from lockstep.protocol.names import pop_retry_topic, popped_topic
 from lockstep.protocol.receipts import ORDERED, Receipt, TopicKind
 
-__all__ = ["Delivery", "ack", "change_invisible", "note_end", "save"]
+__all__ = ["Delivery", "ack", "ack_all", "change_invisible"]
+
+_LATE: Final = (Answered.LATE, Answered.STALE)
 
 
 class Delivery(NamedTuple):
@@ -47,12 +51,27 @@ def ack(broker: Broker, peer: Peer, delivery: Delivery, now_ms: int) -> Answered
         Refused: The queue does not exist, or the message was not delivered.
         StoreFull: A restart would not know of it.
     """
-    _check(broker, peer, delivery)
-    answered = (
-        _ack_in_order(broker, peer, delivery, now_ms) if delivery.in_order else _ack_any(broker, delivery, now_ms)
-    )
-    _count(broker, delivery, answered)
+    (answered,) = ack_all(broker, peer, delivery, (delivery.receipt.queue_offset,), now_ms)
+    if isinstance(answered, Refused):
+        raise answered
     return answered
+
+
+def ack_all(
+    broker: Broker, peer: Peer, delivery: Delivery, queue_offsets: Sequence[int], now_ms: int
+) -> list[Answered | Refused]:
+    """Messages of one delivery are consumed. Each is judged by itself; returns what became of each.
+
+    Raises:
+        Refused: The queue does not exist.
+        StoreFull: A restart would not know of it.
+    """
+    low, high = _bounds(broker, peer, delivery)
+    legal = [offset for offset in queue_offsets if low <= offset <= high]
+    settle = _ack_in_order if delivery.in_order else _ack_any
+    answers = dict(zip(legal, settle(broker, peer, delivery, legal, now_ms), strict=True)) if legal else {}
+    _count(broker, delivery, answers)
+    return [answers.get(offset) or _illegal(delivery, offset, low, high) for offset in queue_offsets]
 
 
 def change_invisible(
@@ -66,86 +85,90 @@ def change_invisible(
     Raises:
         Refused: As `ack`.
     """
-    _check(broker, peer, delivery)
+    low, high = _bounds(broker, peer, delivery)
     receipt = delivery.receipt
+    if not low <= receipt.queue_offset <= high:
+        raise _illegal(delivery, receipt.queue_offset, low, high)
     if delivery.in_order:
         queue = broker.messages.pops.fifo.find(delivery.topic, delivery.consumer_group, receipt.queue_id)
         visible_ms = now_ms + invisible_ms
         answered = Answered.LATE if queue is None else queue.change(receipt.queue_offset, receipt.pop_ms, visible_ms)
         changed = receipt._replace(invisible_ms=visible_ms - receipt.pop_ms)
-        _wake(broker, delivery, now_ms)
+        _wake(broker, delivery)
     else:
         answered, changed = _begin_again(broker, delivery, invisible_ms, now_ms)
-    _count(broker, delivery, answered)
+    _count(broker, delivery, {receipt.queue_offset: answered})
     return answered, changed
 
 
-def _check(broker: Broker, peer: Peer, delivery: Delivery) -> None:
-    topic, receipt = delivery.topic_of_queue, delivery.receipt
+def _bounds(broker: Broker, peer: Peer, delivery: Delivery) -> tuple[int, int]:
+    """The first offset of the delivery's queue, and the end of the queue. Raises Refused."""
+    topic, queue_id = delivery.topic_of_queue, delivery.receipt.queue_id
     config = broker.catalog.topics.get(topic)
     if config is None:
         raise no_topic(topic)
-    if not 0 <= receipt.queue_id < config.read_queue_nums:
-        raise illegal_queue(Reason.ILLEGAL_MESSAGE, config, receipt.queue_id, peer)
+    if not 0 <= queue_id < config.read_queue_nums:
+        raise illegal_queue(Reason.ILLEGAL_MESSAGE, config, queue_id, peer)
     store = broker.messages.store
-    low, high = store.min_offset(topic, receipt.queue_id), store.max_offset(topic, receipt.queue_id)
-    if not low <= receipt.queue_offset <= high:
-        # RocketMQ's words, which tools read (wire.md 18.1).
-        place = f"{topic}@{receipt.queue_id}, commit:{receipt.queue_offset}, store:{low}~{high}"
-        raise Refused(Reason.NO_MESSAGE, f"offset is illegal, key:{place}")
+    return store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
 
 
-def _ack_in_order(broker: Broker, peer: Peer, delivery: Delivery, now_ms: int) -> Answered:
+def _illegal(delivery: Delivery, queue_offset: int, low: int, high: int) -> Refused:
+    # RocketMQ's words, which tools read (wire.md 18.1).
+    place = f"{delivery.topic_of_queue}@{delivery.receipt.queue_id}, commit:{queue_offset}, store:{low}~{high}"
+    return Refused(Reason.NO_MESSAGE, f"offset is illegal, key:{place}")
+
+
+def _ack_in_order(
+    broker: Broker, peer: Peer, delivery: Delivery, queue_offsets: Sequence[int], now_ms: int
+) -> list[Answered | Refused]:
     topic, group, receipt = delivery.topic, delivery.consumer_group, delivery.receipt
-    committed = broker.catalog.offsets.query(group, topic, receipt.queue_id)
+    stored = committed = broker.catalog.offsets.query(group, topic, receipt.queue_id)
     fifo = broker.messages.pops.fifo
     if committed < 0 and fifo.find(topic, group, receipt.queue_id) is None:
         # The group never read the queue: nobody fills a table with what was never delivered.
-        return Answered.LATE
+        return [Answered.LATE] * len(queue_offsets)
     queue = fifo.queue(topic, group, receipt.queue_id, now_ms)
-    answered, next_offset = queue.ack(receipt.queue_offset, receipt.pop_ms, committed)
-    if answered is Answered.DONE and next_offset > committed:
-        broker.catalog.offsets.commit(group, topic, receipt.queue_id, next_offset)
-    _wake(broker, delivery, now_ms)
-    if answered is Answered.UNKNOWN:
-        place = f"{topic}@{group}@{receipt.queue_id}, old:{committed}, commit:{receipt.queue_offset}, next:-1"
-        raise Refused(Reason.ILLEGAL_MESSAGE, f"offset is illegal, key:{place}, /{peer.address}")
-    return answered
+    answers = list[Answered | Refused]()
+    for offset in queue_offsets:
+        answered, next_offset = queue.ack(offset, receipt.pop_ms, committed)
+        if answered is Answered.UNKNOWN:
+            place = f"{topic}@{group}@{receipt.queue_id}, old:{committed}, commit:{offset}, next:-1"
+            answers.append(Refused(Reason.ILLEGAL_MESSAGE, f"offset is illegal, key:{place}, /{peer.address}"))
+            continue
+        committed = max(committed, next_offset)
+        answers.append(answered)
+    if committed > stored:
+        broker.catalog.offsets.commit(group, topic, receipt.queue_id, committed)
+    _wake(broker, delivery)
+    return answers
 
 
-def _wake(broker: Broker, delivery: Delivery, now_ms: int) -> None:
+def _wake(broker: Broker, delivery: Delivery) -> None:
     """Calls that wait may find more now, or earlier."""
-    topic, group = delivery.topic, delivery.consumer_group
-    visible_ms = broker.messages.pops.fifo.next_visible_ms(topic, group, now_ms)
-    if visible_ms is not None:
-        broker.messages.pops.held.wake_at(topic, group, visible_ms)
-    broker.messages.pops.held.on_free(topic, group)
+    broker.messages.pops.held.on_free(delivery.topic, delivery.consumer_group)
 
 
-def _ack_any(broker: Broker, delivery: Delivery, now_ms: int) -> Answered:
-    offset = delivery.receipt.queue_offset
-    checkpoint = broker.messages.pops.checkpoints.ack(delivery.checkpoint, offset)
+def _ack_any(
+    broker: Broker, peer: Peer, delivery: Delivery, queue_offsets: Sequence[int], now_ms: int
+) -> list[Answered | Refused]:
+    pops = broker.messages.pops
+    checkpoint = pops.checkpoints.find(delivery.checkpoint)
     if checkpoint is None:
-        return Answered.LATE
-    note_end(broker, checkpoint, offset, now_ms)
+        return [Answered.LATE] * len(queue_offsets)
+    bits = list(map(checkpoint.bit_of, queue_offsets))
+    known = [offset for offset, bit in zip(queue_offsets, bits, strict=True) if bit]
+    # First the log: what a restart does not know would be stored again.
+    pops.revive_log.end(checkpoint, known, now_ms)
+    pops.checkpoints.settle(checkpoint, reduce(or_, bits, 0))
     commit_settled(broker, *_queue_of(delivery))
-    return Answered.DONE
-
-
-def note_end(broker: Broker, checkpoint: Checkpoint, queue_offset: int, now_ms: int) -> None:
-    """A message of a delivery is acknowledged, or stored again: a restart must know, if it knows the delivery.
-
-    Raises StoreFull.
-    """
-    if checkpoint.saved_at is not None:
-        store, topic = broker.messages.store, revive_topic(broker.config.cluster)
-        record = ack_record(store, topic, broker.config.broker_name, checkpoint, queue_offset, now_ms)
-        broker.messages.put(record)
+    return [Answered.DONE if bit else Answered.LATE for bit in bits]
 
 
 def _begin_again(broker: Broker, delivery: Delivery, invisible_ms: int, now_ms: int) -> tuple[Answered, Receipt]:
     """A delivery of the one message begins, in place of the old one."""
-    receipt, checkpoints = delivery.receipt, broker.messages.pops.checkpoints
+    receipt, pops = delivery.receipt, broker.messages.pops
+    checkpoints = pops.checkpoints
     old = checkpoints.find(delivery.checkpoint)
     if old is None or receipt.queue_offset not in old.left:
         # The answer is that of a change that worked.
@@ -154,33 +177,29 @@ def _begin_again(broker: Broker, delivery: Delivery, invisible_ms: int, now_ms: 
     new = Checkpoint(checkpoints.free_key(key), [receipt.queue_offset], invisible_ms, old.revive_queue_id)
     # First the new one, then the old one: the message is never without a checkpoint.
     if old.saved_at is not None:
-        save(broker, new, now_ms)
+        pops.revive_log.save(new, now_ms)
     checkpoints.add(new)
-    note_end(broker, old, receipt.queue_offset, now_ms)
+    pops.revive_log.end(old, [receipt.queue_offset], now_ms)
     checkpoints.ack(delivery.checkpoint, receipt.queue_offset)
     changed = receipt._replace(start_offset=receipt.queue_offset, pop_ms=new.key.pop_ms, invisible_ms=invisible_ms)
     return Answered.DONE, changed
-
-
-def save(broker: Broker, checkpoint: Checkpoint, now_ms: int) -> None:
-    """The delivery enters the revive log. Raises StoreFull."""
-    store, topic = broker.messages.store, revive_topic(broker.config.cluster)
-    record = checkpoint_record(store, topic, broker.config.broker_name, checkpoint, now_ms)
-    checkpoint.saved_at = broker.messages.put(record).queue_offset
 
 
 def _queue_of(delivery: Delivery) -> tuple[str, str, int]:
     return delivery.consumer_group, delivery.topic_of_queue, delivery.receipt.queue_id
 
 
-def _count(broker: Broker, delivery: Delivery, answered: Answered) -> None:
-    broker.messages.pops.answers[answered.name.lower()] += 1
-    if answered in (Answered.LATE, Answered.STALE):
-        broker.log.info(
-            "pop_answer_late",
-            group=delivery.consumer_group,
-            topic=delivery.topic,
-            queue_id=delivery.receipt.queue_id,
-            queue_offset=delivery.receipt.queue_offset,
-            refused=answered is Answered.STALE,
-        )
+def _count(broker: Broker, delivery: Delivery, answers: Mapping[int, Answered | Refused]) -> None:
+    for offset, answered in answers.items():
+        if isinstance(answered, Refused):
+            continue
+        broker.messages.pops.answers[answered.name.lower()] += 1
+        if answered in _LATE:
+            broker.log.info(
+                "pop_answer_late",
+                group=delivery.consumer_group,
+                topic=delivery.topic,
+                queue_id=delivery.receipt.queue_id,
+                queue_offset=offset,
+                refused=answered is Answered.STALE,
+            )

@@ -1,15 +1,11 @@
 """Assignments: which queues a member of a group reads, and how, when the broker shares them out (docs/wire.md 18.1)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Reason, Refused
-from lockstep.protocol.allocation import (
-    AllocateMessageQueueStrategy,
-    allocate_averagely,
-    allocate_averagely_by_circle,
-)
+from lockstep.protocol.allocation import share_averagely, share_by_circle
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.bodies.pop import POP, Assignment, QueryAssignmentBody, RequestMode
 from lockstep.protocol.errors import LocalProtocolError, short_text
@@ -19,10 +15,8 @@ from lockstep.protocol.names import check_group, check_topic
 __all__ = ["assignments", "set_mode"]
 
 _ANY_QUEUE: Final = -1
-_STRATEGIES: Final[Mapping[str, AllocateMessageQueueStrategy]] = {
-    "AVG": allocate_averagely,
-    "AVG_BY_CIRCLE": allocate_averagely_by_circle,
-}
+_Share = Callable[[Sequence[MessageQueue], int, int], list[MessageQueue]]
+_STRATEGIES: Final[Mapping[str, _Share]] = {"AVG": share_averagely, "AVG_BY_CIRCLE": share_by_circle}
 
 
 def assignments(broker: Broker, asked: QueryAssignmentBody) -> list[Assignment]:
@@ -35,36 +29,22 @@ def assignments(broker: Broker, asked: QueryAssignmentBody) -> list[Assignment]:
     mode = broker.messages.pops.modes.find(asked.topic, asked.consumer_group)
     if asked.message_model == MessageModel.BROADCASTING.name:
         return [Assignment(queue, mode.mode) for queue in queues]
-    strategy = _STRATEGIES.get(asked.strategy_name)
-    if strategy is None:
+    share = _STRATEGIES.get(asked.strategy_name)
+    if share is None:
         text = f"allocateStrategy is not implemented:{short_text(asked.strategy_name)}"
         raise Refused(Reason.INVALID, f"{text}; known are {', '.join(_STRATEGIES)}")
     members = sorted(broker.members.consumers.client_ids(asked.consumer_group))
-    if mode.mode == POP:
-        mine = _popped_by(asked, strategy, queues, members, mode.share_queue_num)
+    if mode.mode == POP and not 0 < mode.share_queue_num < len(members) - 1:
+        # As RocketMQ: without a number, or with one that reaches all members, each pops all queues of all brokers.
+        mine = [queue._replace(queue_id=_ANY_QUEUE) for queue in queues]
+    elif asked.client_id not in members:
+        mine = []
     else:
-        mine = strategy(asked.consumer_group, asked.client_id, queues, members)
+        # A pop also has the queues of the next members: when one of these stops, its queues are read on.
+        next_members = mode.share_queue_num if mode.mode == POP and len(members) <= len(queues) else 0
+        first, count = members.index(asked.client_id), len(members)
+        mine = [queue for step in range(next_members + 1) for queue in share(queues, (first + step) % count, count)]
     return [Assignment(queue, mode.mode) for queue in dict.fromkeys(mine)]
-
-
-def _popped_by(
-    asked: QueryAssignmentBody,
-    strategy: AllocateMessageQueueStrategy,
-    queues: Sequence[MessageQueue],
-    members: Sequence[str],
-    share_count: int,
-) -> list[MessageQueue]:
-    """As RocketMQ: without a number, or with one that reaches all members, each pops all queues of all brokers."""
-    group, client_id = asked.consumer_group, asked.client_id
-    if not 0 < share_count < len(members) - 1:
-        return [queue._replace(queue_id=_ANY_QUEUE) for queue in queues]
-    mine = strategy(group, client_id, queues, members)
-    if len(members) <= len(queues) and client_id in members:
-        # Also the queues of the next members: when one of these stops, its queues are read on.
-        place = members.index(client_id)
-        for step in range(1, share_count + 1):
-            mine = [*mine, *strategy(group, members[(place + step) % len(members)], queues, members)]
-    return mine
 
 
 def set_mode(broker: Broker, mode: RequestMode) -> None:

@@ -41,7 +41,7 @@ def commit(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: int
         return denial
     broker.catalog.offsets.commit(claim.consumer_group, claim.topic, claim.queue_id, offset)
     if broker.messages.pops.in_use:
-        broker.messages.pops.reset(claim.topic, claim.consumer_group, claim.queue_id)
+        broker.messages.pops.reset(claim.topic, claim.consumer_group, claim.queue_id, now_ms)
     if offset < before:
         broker.log.warning(
             "offset_committed_backwards",
@@ -63,7 +63,7 @@ def set_offset(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms:
     if not broker.ownership.reset(group, topic, {queue_id: offset}, now_ms):
         return commit(broker, peer, claim, offset, now_ms)
     broker.catalog.offsets.commit(group, topic, queue_id, offset)
-    broker.messages.pops.reset(topic, group, queue_id)
+    broker.messages.pops.reset(topic, group, queue_id, now_ms)
     return None
 
 
@@ -86,7 +86,7 @@ def begin_at(broker: Broker, peer: Peer, claim: Claiming, offset: int, now_ms: i
     stored = _check_commit(broker, peer, claim, offset, now_ms)
     _refuse_if(ownership.deny_reset_to(peer, claim, offset, stored, now_ms))
     broker.catalog.offsets.commit(claim.consumer_group, claim.topic, claim.queue_id, offset)
-    broker.messages.pops.reset(claim.topic, claim.consumer_group, claim.queue_id)
+    broker.messages.pops.reset(claim.topic, claim.consumer_group, claim.queue_id, now_ms)
     # First the offset, then the epoch: a commit that is on its way under the old epoch is refused from now on, so it
     # cannot undo the reset.
     grant = ownership.begin_epoch(peer, claim, now_ms)

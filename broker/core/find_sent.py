@@ -68,11 +68,11 @@ def find_sent(broker: Broker, peer: Peer, asked: Asked, now_ms: int) -> Search:
 
 def _found(broker: Broker, asked: Asked) -> Search:
     kept = broker.durable
-    if kept is not None and kept.log_synced is not None:
+    if kept is not None and (when_synced := kept.when_synced) is not None:
         log, log_end = kept.store.log, kept.store.log.max_offset
         if log.synced_offset < log_end:
             # What is not on the disk is not in its queue.
-            yield kept.log_synced
+            yield lambda then: when_synced(lambda _: then())
         if log.synced_offset < log_end:
             raise StoreFull(kept.store.refusal)
     first = yield from _search(broker, asked)

@@ -56,4 +56,4 @@ def delete_group(broker: Broker, peer: Peer, group: str, remove_offsets: bool, n
         broker.log.info("group_deleted", group=group, peer=peer.address)
     if remove_offsets:
         broker.catalog.offsets.remove_group(group)
-        broker.messages.pops.forget(lambda _, of_group: of_group == group)
+        broker.messages.pops.forget(lambda _, of_group: of_group == group, now_ms)

@@ -81,7 +81,7 @@ class Messages:
         why = "retention" if config.data_dir else "memory limit"
         self.dropped = DroppedMessages(catalog.offsets, self.delays, work, log, why)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
-        self.pops = Pops(config, log)
+        self.pops = Pops(config, store, self.put_all, log)
         self._waiting_groups = self.pops.held.groups
         self.message_id_prefix = ""
         self.plain_sends = {"taken": 0, "refused": 0}

@@ -89,8 +89,8 @@ def pull(broker: Broker, peer: Peer, asked: Pull, now_ms: int, then: Then | None
     hold = broker.messages.hold
     if hold.park(_to_hold(broker, peer, asked, wanted, now_ms, then)):
         return None
-    broker.limits.met(*hold.no_room, now_ms, peer.address)
-    return hold.no_room
+    broker.limits.met(*hold.room.no_room, now_ms, peer.address)
+    return hold.room.no_room
 
 
 def _to_hold(broker: Broker, peer: Peer, asked: Pull, wanted: Wanted, now_ms: int, then: Then) -> HeldPull:

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from lockstep.broker.core.ack import note_end, save
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.pop import commit_settled
 from lockstep.broker.messages.delays.service import record_of
@@ -45,7 +44,7 @@ def save_checkpoints(broker: Broker, now_ms: int) -> None:
     topic = revive_topic(broker.config.cluster)
     try:
         for one in checkpoints.unsaved(now_ms - _STAY_IN_MEMORY_MS):
-            save(broker, one, now_ms)
+            broker.messages.pops.revive_log.save(one, now_ms)
             commit_settled(broker, one.key.consumer_group, one.key.topic, one.key.queue_id)
     except StoreFull as why:
         broker.log.error("pop_checkpoint_failed", reason=str(why))
@@ -70,7 +69,7 @@ def _revive(broker: Broker, checkpoint: Checkpoint, now_ms: int) -> None:
         for message in found:
             broker.messages.put(_again(broker, checkpoint, message.body, now_ms))
             broker.messages.pops.revived[key.topic, key.consumer_group] += 1
-        note_end(broker, checkpoint, offset, now_ms)
+        broker.messages.pops.revive_log.end(checkpoint, [offset], now_ms)
         broker.messages.pops.checkpoints.ack(key, offset)
     broker.log.info(
         "pop_revived", group=key.consumer_group, topic=key.topic, queue_id=key.queue_id, count=len(checkpoint.offsets)

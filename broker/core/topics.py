@@ -52,7 +52,7 @@ def delete_topic(broker: Broker, peer: Peer, topic: str, now_ms: int) -> None:
         raise Refused(Reason.INVALID, str(error)) from None
     if not broker.catalog.topics.delete(topic, now_ms):
         return
-    broker.messages.pops.forget(lambda of_topic, group: of_topic in (topic, pop_retry_topic(group, topic)))
+    broker.messages.pops.forget(lambda of_topic, group: of_topic in (topic, pop_retry_topic(group, topic)), now_ms)
     taken = broker.messages.store.take_topic(topic)
     steps = _free(broker, topic, taken, broker.stats.forget_topic(topic))
     if broker.catalog.offsets.groups_of(topic):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from lockstep.broker.messages.filters import Wanted
-from lockstep.broker.messages.pull_answers import NoRoom, PullAnswer
+from lockstep.broker.messages.held_room import HeldRoom
+from lockstep.broker.messages.pull_answers import PullAnswer
 from lockstep.broker.ownership.claim import Claim
 from lockstep.broker.peer import Peer
 from lockstep.protocol.messages.message import text_bytes
@@ -45,7 +46,7 @@ class HeldPull(NamedTuple):
 
 
 class PullHold:
-    """The table of held pulls.
+    """The table of held pulls. `room`: how many are held.
 
     Args:
         held_per_connection_max: The limit for one connection.
@@ -53,36 +54,23 @@ class PullHold:
     """
 
     def __init__(self, held_per_connection_max: int, held_max: int = 0) -> None:
-        self._held_max = held_max
-        self._held_count = 0
+        self.room = HeldRoom(held_per_connection_max, held_max)
         self._held: dict[QueueKey, list[HeldPull]] = {}
         self._keys: dict[Peer, dict[QueueKey, int]] = {}  # held pulls of a connection, by queue
-        self._counts: dict[Peer, int] = {}
-        self._held_per_connection_max = held_per_connection_max
         self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}  # (queue offset, tag hash) since take_arrived
 
     def __len__(self) -> int:
-        return self._held_count
+        return len(self.room)
 
     def park(self, pull: HeldPull) -> bool:
         """Hold a pull. Returns False when a limit is reached."""
-        count = self._counts.get(pull.peer, 0)
-        if count >= self._held_per_connection_max or 0 < self._held_max <= self._held_count:
+        if not self.room.take(pull.peer):
             return False
-        self._counts[pull.peer] = count + 1
-        self._held_count += 1
         key = (pull.topic, pull.queue_id)
         keys = self._keys.setdefault(pull.peer, {})
         keys[key] = keys.get(key, 0) + 1
         self._held.setdefault(key, []).append(pull)
         return True
-
-    @property
-    def no_room(self) -> NoRoom:
-        """The setting that left no room for the last pull."""
-        if 0 < self._held_max <= self._held_count:
-            return NoRoom("held_pulls_max", self._held_max)
-        return NoRoom("held_pulls_per_connection_max", self._held_per_connection_max)
 
     def waits_for(self, topic: str, queue_id: int) -> bool:
         """Whether a pull waits for the queue, so that `on_arrival` must be called."""
@@ -155,7 +143,7 @@ class PullHold:
 
     def on_closed(self, peer: Peer) -> None:
         """Remove the pulls of a closed connection."""
-        self._held_count -= self._counts.pop(peer, 0)
+        self.room.give_back(peer, self.room.of(peer))
         for key in self._keys.pop(peer, ()):
             kept = [pull for pull in self._held[key] if pull.peer is not peer]
             if kept:
@@ -166,14 +154,12 @@ class PullHold:
     def _forget(self, pull: HeldPull) -> HeldPull:
         peer, key = pull.peer, (pull.topic, pull.queue_id)
         keys = self._keys[peer]
-        self._held_count -= 1
-        self._counts[peer] -= 1
+        self.room.give_back(peer)
         keys[key] -= 1
         if not keys[key]:
             del keys[key]
         if not keys:
             del self._keys[peer]
-            del self._counts[peer]
         return pull
 
 

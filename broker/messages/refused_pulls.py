@@ -33,7 +33,7 @@ class RefusedPulls:
 
     def refuse(self, pull: HeldPull) -> NoRoom | None:
         """Hold a refused pull. Returns its answer when that cannot be."""
-        return None if self._refused.park(pull) else self._refused.no_room
+        return None if self._refused.park(pull) else self._refused.room.no_room
 
     def answer(self, topic: str, queue_id: int, queue_offset: int) -> Nothing:
         """The answer to a refused pull: nothing new, and the offset that it has."""

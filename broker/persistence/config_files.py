@@ -188,7 +188,10 @@ class ConfigFiles:
     def _deliveries(self) -> list[Writing]:
         """Nothing for a broker of which no group pops."""
         pops = self._tables.pops
-        writings: list[Writing] = [partial(self._write, MODES, pops.modes.body())] if pops.modes else []
+        writings = list[Writing]()
+        # Also when the last one has gone: the file has it still.
+        if pops.modes or MODES in self._written:
+            writings.append(partial(self._write, MODES, pops.modes.body()))
         if pops.fifo or DELIVERIES in self._written:
             log_offset = self._store.max_commit_log_offset if pops.journals else None
             writings.append(partial(self._write, DELIVERIES, OrderInfoTable(pops.fifo.saved(), log_offset)))

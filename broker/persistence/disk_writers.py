@@ -52,7 +52,7 @@ class DiskWriters:
         self._topics = tables.topics
         self._flush_sync = now.flush_sync
         if now.flush_sync:
-            kept.log_synced = lambda then: self.flusher.when_safe(lambda _: then())
+            kept.when_synced = self.flusher.when_safe
 
     def _limits(self) -> RetentionLimits:
         config = self._config()

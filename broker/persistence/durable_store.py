@@ -15,7 +15,6 @@ from lockstep.broker.messages.transactions.recovery import mark_of, open_halves,
 from lockstep.broker.ownership.port import KeptLocks
 from lockstep.broker.persistence.config_files import BrokerTables, ConfigFiles
 from lockstep.broker.persistence.lock_table import LockTableFile
-from lockstep.broker.sliced_work import Wait
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import tags_code
@@ -78,7 +77,8 @@ class DurableStore:
         on_progress: Gets lines of text during a long recovery.
 
     Attributes:
-        log_synced: With --flush sync a job waits so until all that is stored now is on the disk, or its sync failed.
+        when_synced: With --flush sync this calls back when all that is stored now is on the disk, or with the reason
+            why it is not.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class DurableStore:
         self.data_dir = store.data_dir
         self.tables = ConfigFiles(tables, store)
         self.offsets = tables.offsets
-        self.log_synced: Wait | None = None
+        self.when_synced: Callable[[Callable[[str], None]], None] | None = None
         self.lock_file: LockTableFile | None = None
         if tables.locks is not None:
             self.lock_file = LockTableFile(store.storage, store.data_dir.folder, store.events)

@@ -241,7 +241,7 @@ SENDING: Final = (
     Protection(
         "question-waits-for-disk",
         "A message that waits for the disk is not found, and is stored again.",
-        edited(CORE_FIND_SENT, "_found", "kept is not None and kept.log_synced is not None", "False"),
+        edited(CORE_FIND_SENT, "_found", "kept is not None and (when_synced := kept.when_synced) is not None", "False"),
         FIND_SENT,
     ),
     Protection(

@@ -5,7 +5,7 @@ from functools import partial, wraps
 from typing import Any, Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core.ack import Delivery, ack, change_invisible
+from lockstep.broker.core.ack import Delivery, ack, ack_all, change_invisible
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.pop import POP_COUNT_MAX, Pop, Popped, check_pop, client_name, may_give, peek, pop
 from lockstep.broker.core.refused import Reason, Refused
@@ -111,7 +111,7 @@ def pop_message(broker: Broker, connection: Connection, command: RemotingCommand
     held = HeldCall(connection, asked.topic, asked.consumer_group, asked.queue_id, deadline_ms, wants, call.answer)
     if broker.messages.pops.held.park(held, now_ms):
         return None
-    broker.limits.met(*broker.messages.pops.held.limit, now_ms, connection.address)
+    broker.limits.met(*broker.messages.pops.held.room.no_room, now_ms, connection.address)
     return _reply(command, asked, popped, PopResponseCode.POLLING_FULL, _NOTHING)
 
 
@@ -139,10 +139,16 @@ class _PopCall(NamedTuple):
     def _leave(self, reply: RemotingCommand) -> None:
         """After the delivery is on the disk, if the log is synced before answers leave."""
         durable = self.broker.durable
-        if durable is None or durable.log_synced is None:
+        if durable is None or durable.when_synced is None:
             self.connection.reply(reply)
         else:
-            durable.log_synced(partial(self.connection.reply, reply))
+            durable.when_synced(partial(self._leave_safe, reply))
+
+    def _leave_safe(self, reply: RemotingCommand, reason: str) -> None:
+        """`reason`: why the delivery is not on the disk; "": it is."""
+        if reason and reply.code == ResponseCode.SUCCESS:
+            reply = self.command.reply(ResponseCode.SYSTEM_ERROR, _NOT_POPPED, remark=reason)
+        self.connection.reply(reply)
 
 
 def _popped(command: RemotingCommand, asked: Pop, popped: Popped) -> RemotingCommand:
@@ -220,7 +226,7 @@ def notification(
     held = HeldCall(connection, header.topic, header.consumer_group, header.queue_id, deadline_ms, None, call.answer)
     if broker.messages.pops.held.park(held, now_ms):
         return None
-    broker.limits.met(*broker.messages.pops.held.limit, now_ms, connection.address)
+    broker.limits.met(*broker.messages.pops.held.room.no_room, now_ms, connection.address)
     return command.reply(ResponseCode.SUCCESS, NotificationResponseHeader(False, True), remark=_NO_REMARK)
 
 
@@ -287,12 +293,13 @@ def ack_batch(broker: Broker, connection: Connection, command: RemotingCommand, 
             batch.queue_id,
             0,
         )
-        for place in batch.places:
-            one = receipt._replace(queue_offset=batch.start_offset + place)
-            try:
-                ack(broker, connection, Delivery(batch.consumer_group, batch.topic, one), now_ms)
-            except Refused as why:
-                refused.append(why)
+        delivery = Delivery(batch.consumer_group, batch.topic, receipt)
+        offsets = [batch.start_offset + place for place in batch.places]
+        try:
+            answers = ack_all(broker, connection, delivery, offsets, now_ms)
+            refused += [answered for answered in answers if isinstance(answered, Refused)]
+        except Refused as why:
+            refused.append(why)
     if refused:
         broker.log.info("batch_ack_refused", peer=connection.address, count=len(refused), reason=str(refused[0]))
     return command.reply(ResponseCode.SUCCESS)

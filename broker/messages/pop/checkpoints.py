@@ -5,6 +5,7 @@ group's offset goes on at once, and one message holds up no other.
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -50,10 +51,36 @@ class Checkpoint:
     def is_done(self) -> bool:
         return self.acked == (1 << len(self.offsets)) - 1
 
+    def bit_of(self, queue_offset: int) -> int:
+        """Of a message in `acked`; 0: it is not of this delivery."""
+        place = bisect_left(self.offsets, queue_offset)
+        return 1 << place if place < len(self.offsets) and self.offsets[place] == queue_offset else 0
+
     @property
     def left(self) -> list[int]:
         """Offsets that are not acknowledged."""
         return [offset for place, offset in enumerate(self.offsets) if not self.acked >> place & 1]
+
+
+class _Queue:
+    """The deliveries of one queue to one group.
+
+    Attributes:
+        position: Where the next delivery begins; None: there was none since the start.
+        open: Their names.
+        in_memory: Start offsets and names of those that the revive log does not have, the lowest first; also of
+            deliveries that are over.
+    """
+
+    __slots__ = ("in_memory", "open", "position")
+
+    def __init__(self) -> None:
+        self.position: int | None = None
+        self.open: dict[CheckpointKey, None] = {}
+        self.in_memory: list[tuple[int, CheckpointKey]] = []
+
+
+_QueueKey = tuple[str, str, int]  # topic, group, queue id
 
 
 class Checkpoints:
@@ -61,14 +88,13 @@ class Checkpoints:
 
     def __init__(self) -> None:
         self._open: dict[CheckpointKey, Checkpoint] = {}
-        self._starts: dict[tuple[str, str, int], dict[CheckpointKey, None]] = {}
-        self._positions: dict[tuple[str, str, int], int] = {}
+        self._queues: dict[_QueueKey, _Queue] = {}
         self._heap: list[tuple[int, CheckpointKey]] = []
         self._revive_queue_id = -1
 
     def has(self, topic: str, consumer_group: str) -> bool:
         """Whether the group had a delivery of the topic."""
-        return any(queue[:2] == (topic, consumer_group) for queue in self._positions)
+        return any(queue[:2] == (topic, consumer_group) for queue in self._queues)
 
     def next_revive_queue(self) -> int:
         """The queue of the revive log for the next delivery: each in its turn."""
@@ -79,7 +105,13 @@ class Checkpoints:
         return len(self._open)
 
     def __bool__(self) -> bool:
-        return bool(self._positions)
+        return bool(self._queues)
+
+    def _queue(self, key: _QueueKey) -> _Queue:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _Queue()
+        return queue
 
     def position(self, topic: str, consumer_group: str, queue_id: int, committed: int) -> int:
         """Where the next delivery of a queue begins.
@@ -87,11 +119,12 @@ class Checkpoints:
         Args:
             committed: The group's offset. A reset may have set it back: then the position is dropped first.
         """
-        return max(committed, self._positions.get((topic, consumer_group, queue_id), 0))
+        queue = self._queues.get((topic, consumer_group, queue_id))
+        return committed if queue is None or queue.position is None else max(committed, queue.position)
 
     def read_to(self, topic: str, consumer_group: str, queue_id: int, next_offset: int) -> None:
         """A delivery read the queue up to this offset."""
-        self._positions[topic, consumer_group, queue_id] = next_offset
+        self._queue((topic, consumer_group, queue_id)).position = next_offset
 
     def free_key(self, key: CheckpointKey) -> CheckpointKey:
         """The key, or one of a moment later: two deliveries within one millisecond have two names."""
@@ -105,40 +138,50 @@ class Checkpoints:
             self._heap = [(one.due_ms, key) for key, one in self._open.items()]
             heapq.heapify(self._heap)
         key = checkpoint.key
+        queue = self._queue(key[:3])
         self._open[key] = checkpoint
-        self._starts.setdefault(key[:3], {})[key] = None
+        queue.open[key] = None
         heapq.heappush(self._heap, (checkpoint.due_ms, key))
+        if checkpoint.saved_at is None:
+            if len(queue.in_memory) > 2 * len(queue.open) + _HEAP_SLACK:
+                queue.in_memory = [(one.start_offset, one) for one in queue.open if self._is_in_memory(one)]
+                heapq.heapify(queue.in_memory)
+            else:
+                heapq.heappush(queue.in_memory, (key.start_offset, key))
+
+    def _is_in_memory(self, key: CheckpointKey) -> bool:
+        """Whether the delivery is under way, and the revive log does not have it."""
+        checkpoint = self._open.get(key)
+        return checkpoint is not None and checkpoint.saved_at is None
 
     def find(self, key: CheckpointKey) -> Checkpoint | None:
         return self._open.get(key)
 
-    def ack(self, key: CheckpointKey, queue_offset: int) -> Checkpoint | None:
-        """A message is consumed. Returns its checkpoint; None: it is over."""
+    def ack(self, key: CheckpointKey, queue_offset: int) -> None:
+        """A message is consumed, or stored again."""
         checkpoint = self._open.get(key)
-        if checkpoint is None or queue_offset not in checkpoint.offsets:
-            return None
-        checkpoint.acked |= 1 << checkpoint.offsets.index(queue_offset)
-        if checkpoint.is_done:
-            self.close(checkpoint)
-        return checkpoint
+        if checkpoint is not None:
+            self.settle(checkpoint, checkpoint.bit_of(queue_offset))
 
-    def close(self, checkpoint: Checkpoint) -> None:
-        """All its messages are consumed, or stored again."""
+    def settle(self, checkpoint: Checkpoint, bits: int) -> None:
+        """As `ack`, of the messages that have these bits."""
+        checkpoint.acked |= bits
         key = checkpoint.key
-        if self._open.pop(key, None) is not None:
-            starts = self._starts[key[:3]]
-            del starts[key]
-            if not starts:
-                del self._starts[key[:3]]
+        if checkpoint.is_done and self._open.pop(key, None) is not None:
+            del self._queues[key[:3]].open[key]
 
     def commit_offset(self, topic: str, consumer_group: str, queue_id: int) -> int | None:
         """After a crash the queue is read again from here: whatever is before it is consumed, or in the revive log.
 
         None: nothing of the queue was delivered.
         """
-        queue = (topic, consumer_group, queue_id)
-        in_memory = [key.start_offset for key in self._starts.get(queue, ()) if self._open[key].saved_at is None]
-        return min(in_memory, default=self._positions.get(queue))
+        queue = self._queues.get((topic, consumer_group, queue_id))
+        if queue is None:
+            return None
+        in_memory = queue.in_memory
+        while in_memory and not self._is_in_memory(in_memory[0][1]):
+            heapq.heappop(in_memory)
+        return in_memory[0][0] if in_memory else queue.position
 
     def unsaved(self, before_ms: int) -> list[Checkpoint]:
         """Checkpoints of deliveries made before a time that are in memory alone, oldest first."""
@@ -171,16 +214,14 @@ class Checkpoints:
         """Try again later: a message of it could not be stored."""
         heapq.heappush(self._heap, (due_ms, checkpoint.key))
 
-    def reset(self, topic: str, consumer_group: str, queue_id: int) -> None:
-        """The group's offset was set: deliveries of the queue are over, and nothing of them is stored again."""
-        queue = (topic, consumer_group, queue_id)
-        self._positions.pop(queue, None)
-        for key in self._starts.pop(queue, ()):
-            del self._open[key]
+    def reset(self, topic: str, consumer_group: str, queue_id: int) -> list[Checkpoint]:
+        """The group's offset was set: deliveries of the queue are over, and nothing of them is stored again.
 
-    def forget(self, is_gone: Callable[[str, str], bool]) -> None:
-        """Forget what is of a deleted topic or group."""
-        queues = {*self._starts, *self._positions}
-        for topic, consumer_group, queue_id in queues:
-            if is_gone(topic, consumer_group):
-                self.reset(topic, consumer_group, queue_id)
+        Returns them.
+        """
+        queue = self._queues.pop((topic, consumer_group, queue_id), None)
+        return [] if queue is None else [self._open.pop(key) for key in queue.open]
+
+    def queues_of(self, is_gone: Callable[[str, str], bool]) -> list[_QueueKey]:
+        """Queues of a deleted topic or group: topic, group, queue id."""
+        return [queue for queue in self._queues if is_gone(*queue[:2])]

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
+from lockstep.broker.messages.held_room import HeldRoom
 from lockstep.broker.peer import Peer
 from lockstep.remoting.logs import EventLog
 
@@ -38,6 +39,7 @@ class HeldCalls:
     """The table of held calls.
 
     Attributes:
+        room: How many are held.
         groups: Topic -> groups with held calls.
         woken: (topic, group) of calls that are to be tried now.
         next_due_ms: Epoch ms when one must be tried again; None: never.
@@ -52,39 +54,26 @@ class HeldCalls:
         self, per_peer_max: int, held_max: int, next_visible_ms: Callable[[str, str, int], int | None], log: EventLog
     ) -> None:
         self._log = log
-        self._per_peer_max = per_peer_max
-        self._held_max = held_max
+        self.room = HeldRoom(per_peer_max, held_max)
         self._next_visible_ms = next_visible_ms
         self._held: dict[TopicOfGroup, list[HeldCall]] = {}
         self.groups: dict[str, set[str]] = {}  # topic -> groups with held calls
-        self._counts: dict[Peer, int] = {}
-        self._count = 0
         self._due_ms: dict[TopicOfGroup, int] = {}
         self._heap: list[tuple[int, TopicOfGroup]] = []  # also with times that hold no more
         self.woken: dict[TopicOfGroup, None] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.room)
 
     def count_of(self, topic: str, consumer_group: str, queue_id: int) -> int:
         """How many calls wait for a queue; for -1 those that wait for any."""
         return sum(call.queue_id == queue_id for call in self._held.get((topic, consumer_group), ()))
 
-    @property
-    def limit(self) -> tuple[str, int]:
-        """The setting that left no room for the last call, and its value."""
-        if 0 < self._held_max <= self._count:
-            return "held_pulls_max", self._held_max
-        return "held_pulls_per_connection_max", self._per_peer_max
-
     def park(self, call: HeldCall, now_ms: int) -> bool:
         """Hold a call. Returns False when a limit is reached."""
-        count = self._counts.get(call.peer, 0)
-        if count >= self._per_peer_max or 0 < self._held_max <= self._count:
+        if not self.room.take(call.peer):
             return False
         key = (call.topic, call.consumer_group)
-        self._counts[call.peer] = count + 1
-        self._count += 1
         self._held.setdefault(key, []).append(call)
         self.groups.setdefault(call.topic, set()).add(call.consumer_group)
         self.wake_at(*key, call.deadline_ms)
@@ -162,10 +151,7 @@ class HeldCalls:
         left = set(map(id, kept))
         for call in self._held.pop(key, ()):
             if id(call) not in left:
-                self._count -= 1
-                self._counts[call.peer] -= 1
-                if not self._counts[call.peer]:
-                    del self._counts[call.peer]
+                self.room.give_back(call.peer)
         if kept:
             self._held[key] = kept
             return
@@ -177,7 +163,7 @@ class HeldCalls:
 
     def on_closed(self, peer: Peer) -> None:
         """Remove the calls of a closed connection."""
-        if peer in self._counts:
+        if self.room.of(peer):
             for key, calls in list(self._held.items()):
                 kept = [call for call in calls if call.peer is not peer]
                 if len(kept) < len(calls):

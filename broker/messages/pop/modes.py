@@ -1,5 +1,7 @@
 """How groups read topics when the broker shares the queues out: by pulls, or by pops (docs/wire.md 18.1)."""
 
+from collections.abc import Callable
+
 from lockstep.protocol.bodies.pop import PULL, RequestMode, RequestModesBody
 
 __all__ = ["RequestModes"]
@@ -30,6 +32,11 @@ class RequestModes:
             return False
         self._modes[key] = mode
         return True
+
+    def forget(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Forget the modes of a deleted topic or group."""
+        for key in [key for key in self._modes if is_gone(*key)]:
+            del self._modes[key]
 
     def body(self) -> RequestModesBody:
         """For an answer, and for the file."""

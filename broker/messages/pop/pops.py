@@ -1,18 +1,20 @@
 """All that POP keeps."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.messages.pop.checkpoints import Checkpoints
+from lockstep.broker.messages.pop.checkpoints import Checkpoint, Checkpoints
 from lockstep.broker.messages.pop.fenced import FencedQueue
 from lockstep.broker.messages.pop.held import HeldCalls
 from lockstep.broker.messages.pop.modes import RequestModes
 from lockstep.broker.messages.pop.port import FifoQueue
 from lockstep.broker.messages.pop.queues import FifoQueues
+from lockstep.broker.messages.pop.revive_log import ReviveLog
 from lockstep.broker.messages.pop.rocketmq import RocketMqQueue
 from lockstep.protocol.bodies.order_info import OrderInfo
 from lockstep.remoting.logs import EventLog
+from lockstep.store import AppendResult, MessageStore, Record, StoreFull
 
 __all__ = ["Pops"]
 
@@ -23,20 +25,32 @@ class Pops:
     Attributes:
         fifo: Of groups in order.
         checkpoints: Of groups without order.
+        revive_log: Keeps these.
         modes: Which groups pop, when the broker shares the queues out.
         held: Calls that wait.
         journals: Whether a delivery in order is in the log before its answer leaves: the fenced way, with files.
         in_use: A client has popped, or waited for messages, since the start or before.
         revived: (topic, group) -> messages that were stored again because nobody acknowledged them in time.
         answers: How many acknowledgements, and changes of the invisible time, were `done`, `late`, ... (`Answered`).
+
+    Args:
+        put_all: Stores messages. Raises StoreFull.
     """
 
-    def __init__(self, config: BrokerConfig, log: EventLog) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        put_all: Callable[[Sequence[Record]], Sequence[AppendResult]],
+        log: EventLog,
+    ) -> None:
+        self._log = log
         self._window_max = config.pop_window_max if config.lock_mode == "fenced" else None
         self.journals = self._window_max is not None and bool(config.data_dir)
         self.in_use = False
         self.fifo = FifoQueues(self._new_queue)
         self.checkpoints = Checkpoints()
+        self.revive_log = ReviveLog(config.cluster, config.broker_name, store, put_all)
         self.modes = RequestModes(config.offset_entries_max)
         self.held = HeldCalls(
             config.held_pulls_per_connection_max, config.held_pulls_max, self.fifo.next_visible_ms, log
@@ -44,11 +58,18 @@ class Pops:
         self.revived = Counter[tuple[str, str]]()
         self.answers = Counter[str]()
 
-    def reset(self, topic: str, consumer_group: str, queue_id: int) -> None:
+    def reset(self, topic: str, consumer_group: str, queue_id: int, now_ms: int) -> None:
         """Somebody else set the group's offset: all deliveries of the queue are over."""
         self.fifo.reset(topic, consumer_group, queue_id)
-        self.checkpoints.reset(topic, consumer_group, queue_id)
+        self._end(self.checkpoints.reset(topic, consumer_group, queue_id), now_ms)
         self.held.on_free(topic, consumer_group)
+
+    def _end(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> None:
+        """Nothing of these deliveries is stored again, also not after a restart."""
+        try:
+            self.revive_log.end_all([(one, one.left) for one in checkpoints], now_ms)
+        except StoreFull as why:
+            self._log.error("pop_checkpoint_failed", reason=str(why))
 
     def are_popped(self, topic: str, consumer_group: str) -> bool:
         """Whether the group pops the topic's messages."""
@@ -81,9 +102,11 @@ class Pops:
         for topic, consumer_group in self.fifo.client_gone(client, visible_ms):
             self.held.wake_at(topic, consumer_group, visible_ms)
 
-    def forget(self, is_gone: Callable[[str, str], bool]) -> None:
+    def forget(self, is_gone: Callable[[str, str], bool], now_ms: int) -> None:
         """Forget what is of a topic and group that are deleted."""
         self.fifo.forget(is_gone)
-        self.checkpoints.forget(is_gone)
+        self.modes.forget(is_gone)
+        for queue in self.checkpoints.queues_of(is_gone):
+            self._end(self.checkpoints.reset(*queue), now_ms)
         for key in [key for key in self.revived if is_gone(*key)]:
             del self.revived[key]

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from lockstep.broker.core.revive import run_pops
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
+from lockstep.protocol.headers.pop import PopRequestHeader
 from lockstep.protocol.headers.together import SendTogetherRequestHeader
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from lockstep.protocol.messages.together import NO_NUMBERS, FrameQueue, decode_rows, encode_sends
@@ -134,3 +136,22 @@ async def test_an_answer_to_a_message_that_may_not_be_on_the_disk(tmp_path: Path
             ResponseCode.SYSTEM_ERROR,
             "REPLY_TO_CLIENT is null, can not reply message",
         )
+
+
+async def test_a_delivery_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
+    """A pop that waited is refused, too: after a crash the broker would not know who has the message."""
+    popping = PopRequestHeader("G", "T", 0, 1, 60_000, 10_000, 0, 0, "TAG", "*", True)
+    async with kept(tmp_path, lock_mode="fenced") as opened:
+        assert opened.ask(RequestCode.POP_MESSAGE, popping) is None
+        opened.send(b"x")
+        opened.flusher.check()
+        await until(lambda: opened.connection.replies, "the message is on the disk")
+        assert opened.broker.messages.pops.held.woken
+        opened.disk.sync_error = errno.EIO
+        before = len(opened.connection.replies)
+        run_pops(opened.broker, NOW_MS)
+        opened.flusher.check()
+        await until(lambda: len(opened.connection.replies) > before, "it is answered")
+        reply = opened.connection.replies[-1]
+        assert (reply.code, reply.body) == (ResponseCode.SYSTEM_ERROR, b"")
+        assert "Input/output error" in (reply.remark or "")

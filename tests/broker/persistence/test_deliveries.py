@@ -2,20 +2,27 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lockstep.broker.core.ack import Delivery, ack
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.commit import commit
+from lockstep.broker.core.groups import delete_group
 from lockstep.broker.core.pop import Pop, Popped, pop
 from lockstep.broker.core.revive import run_pops, save_checkpoints
+from lockstep.broker.core.topics import delete_topic
 from lockstep.broker.core.wanted import expressed
 from lockstep.broker.messages.pop.port import Answered
+from lockstep.broker.ownership.claim import Claim
 from lockstep.protocol.bodies.pop import RequestMode
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.names import POP_JOURNAL_TOPIC
 from lockstep.protocol.receipts import ORDERED, Receipt
+from lockstep.store import StoreFull
 from tests.broker.helpers import NOW_MS, FakeConnection
 from tests.broker.persistence.kept_broker import Kept, kept
 from tests.broker.persistence.test_delay_recovery import killed, write_offsets
@@ -186,3 +193,52 @@ async def test_a_revived_message_is_revived_once(tmp_path: Path) -> None:
     async with kept(tmp_path / "0", **LIFE) as again:
         run_pops(again.broker, NOW_MS + 12_000)
         assert again.broker.messages.store.max_offset("%RETRY%G_T", 0) == 1
+
+
+ENDS: dict[str, Callable[[Broker], object]] = {
+    "reset": lambda broker: commit(broker, FakeConnection(), Claim("G", "T", 0), 3, NOW_MS + 12_000),
+    "topic": lambda broker: delete_topic(broker, FakeConnection(), "T", NOW_MS + 12_000),
+    "group": lambda broker: delete_group(broker, FakeConnection(), "G", True, NOW_MS + 12_000),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_what_a_reset_ended_is_not_revived_after_a_kill(tmp_path: Path, how: str) -> None:
+    """Nor deliveries of a topic or a group that was deleted."""
+    async with kept(tmp_path / "0", **LIFE) as opened:
+        for _ in range(3):
+            opened.send(b"x")
+        popped_any(opened, 1, NOW_MS)
+        popped_any(opened, 2, NOW_MS)
+        save_checkpoints(opened.broker, NOW_MS + 11_000)
+        ENDS[how](opened.broker)
+        await opened.writers.flush()
+        left = killed(tmp_path / "0", "1")
+    async with kept(left, **LIFE) as again:
+        assert len(again.broker.messages.pops.checkpoints) == 0
+
+
+async def test_a_full_store_does_not_hold_up_a_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with kept(tmp_path, **LIFE) as opened:
+        opened.send(b"x")
+        popped_any(opened, 1, NOW_MS)
+        save_checkpoints(opened.broker, NOW_MS + 11_000)
+
+        def full(*_: object) -> None:
+            raise StoreFull("full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(opened.store, "append_all", full)
+            ENDS["reset"](opened.broker)
+        assert opened.broker.catalog.offsets.query("G", "T", 0) == 3
+        assert "pop_checkpoint_failed" in opened.log.names("error")
+
+
+async def test_a_request_mode_goes_with_its_topic(tmp_path: Path) -> None:
+    """Also the last one, which leaves an empty file."""
+    async with kept(tmp_path, **LIFE) as opened:
+        opened.broker.messages.pops.modes.put(RequestMode("T", "G", "POP"))
+        write_offsets(opened)
+        delete_topic(opened.broker, FakeConnection(), "T", NOW_MS)
+    async with kept(tmp_path, **LIFE) as again:
+        assert not again.broker.messages.pops.modes

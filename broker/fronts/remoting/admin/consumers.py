@@ -83,7 +83,7 @@ def clone_offsets(broker: Broker, connection: Connection, command: RemotingComma
         )
         broker.catalog.offsets.clone(header.src_group, header.dest_group, topic)
         for queue_id in broker.catalog.offsets.queues_of(header.dest_group, topic):
-            broker.messages.pops.reset(topic, header.dest_group, queue_id)
+            broker.messages.pops.reset(topic, header.dest_group, queue_id, now_ms)
         broker.ownership.reset(header.dest_group, topic, new, now_ms)
     return command.reply(ResponseCode.SUCCESS)
 

@@ -82,7 +82,7 @@ def _reset(
         offsets = {queue.queue_id: offset for queue, offset in table.items()}
         for queue_id, offset in offsets.items():
             broker.catalog.offsets.commit(header.group, header.topic, queue_id, offset)
-            broker.messages.pops.reset(header.topic, header.group, queue_id)
+            broker.messages.pops.reset(header.topic, header.group, queue_id, now_ms)
         broker.ownership.reset(header.group, header.topic, offsets, now_ms)
     broker.log.info("offsets_reset", group=header.group, topic=header.topic, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS, body=reply_body, remark=_REMARK)
