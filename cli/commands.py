@@ -239,6 +239,14 @@ def _describe_group(
     return describe_group(name_server, group, topic, output, why=why)
 
 
+@_GROUP.command(name="deliveries")
+def _list_deliveries(group: GroupName, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
+    """Messages that a group in order popped and did not acknowledge: who has them, and until when."""
+    from lockstep.cli.group.deliveries import list_deliveries
+
+    return list_deliveries(name_server, group, output)
+
+
 @command(_GROUP, "watch")
 def _watch_group(options: GroupWatchOptions) -> Work:
     """See the lag of a group: a live table, or off the terminal a line a look, with JSON its queues too."""

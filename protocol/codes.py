@@ -218,6 +218,7 @@ class RequestCode(IntEnum):
     COMMIT_TOGETHER = 30007
     FIND_SENT = 30008
     GET_RECOVERED_OFFSET = 30009
+    LIST_DELIVERIES = 30010
 
 
 class ResponseCode(IntEnum):

@@ -134,7 +134,7 @@ def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
 
 def _pops(broker: Broker, samples: Samples, now_ms: int) -> Steps:
     pops = broker.messages.pops
-    for number, (topic, group, queue) in enumerate(pops.fifo.queues(), 1):
+    for number, (topic, group, _, queue) in enumerate(pops.fifo.queues(), 1):
         if queue.next_visible_ms(now_ms) is not None:
             samples.add("lockstep_pop_queues_held", (group, topic), 1)
         if number % _POPPED_QUEUES_A_STEP == 0:

@@ -13,6 +13,7 @@ from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import ConsumerOffsetTable, SubscriptionGroupWrapper
 from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
 from lockstep.protocol.bodies.locks import LockBatchBody, LockTableBody, LockTableRow
+from lockstep.protocol.bodies.pop import DeliveryTableBody
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
@@ -30,6 +31,7 @@ from lockstep.protocol.headers.messaging import (
     ListLockChangesRequestHeader,
     ListLocksRequestHeader,
 )
+from lockstep.protocol.headers.pop import ListDeliveriesRequestHeader
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError, RequestRefused
@@ -255,6 +257,17 @@ class GroupAdmin(AdminBase):
 
         rows = [row for body in (await self._ask_all(ask)).values() for row in body.rows]
         return sorted(rows, key=lambda row: (row.consumer_group, row.queue))
+
+    async def list_deliveries(self, group: str) -> DeliveryTableBody:
+        """Return what a group that pops in order has and did not acknowledge, sorted. Raises NotLockstepError."""
+        header = ListDeliveriesRequestHeader(group)
+
+        async def ask(address: str) -> DeliveryTableBody:
+            await self._require_lockstep(address)
+            return await self._ask_for(DeliveryTableBody, address, RequestCode.LIST_DELIVERIES, header)
+
+        rows = [row for body in (await self._ask_all(ask)).values() for row in body.rows]
+        return DeliveryTableBody(tuple(sorted(rows, key=lambda row: (row.queue, row.queue_offset))))
 
     async def release_lock(self, row: LockTableRow) -> None:
         """Take the fenced lock of this row from its owner, whose late commits the broker refuses from then on.

@@ -17,6 +17,8 @@ __all__ = [
     "AssignmentsBody",
     "BatchAck",
     "BatchAckBody",
+    "DeliveryRow",
+    "DeliveryTableBody",
     "QueryAssignmentBody",
     "RequestMode",
     "RequestModesBody",
@@ -206,3 +208,63 @@ class BatchAckBody(NamedTuple):
         wire = as_object(value, "the body")
         acks = tuple(map(BatchAck.from_wire, as_list(wire.get("acks"), "acks")))
         return cls(take(wire, "brokerName", str, ""), acks)
+
+
+class DeliveryRow(NamedTuple):
+    """The newest delivery of a message that is not acknowledged. Times are epoch ms by the broker's clock.
+
+    Args:
+        key_hash: Of the key that waits for it. None: it has none, or the whole queue waits, as in RocketMQ's way.
+        client_id: Who has it. None: RocketMQ's way does not keep it.
+        visible_ms: Until then nobody else gets it.
+        times_before: How often it was delivered before.
+    """
+
+    queue: MessageQueue
+    queue_offset: int
+    pop_ms: int
+    visible_ms: int
+    times_before: int
+    key_hash: int | None = None
+    client_id: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {
+            "messageQueue": queue_to_wire(self.queue),
+            "popTime": self.pop_ms,
+            "queueOffset": self.queue_offset,
+            "timesBefore": self.times_before,
+            "visibleTime": self.visible_ms,
+        }
+        if self.key_hash is not None:
+            wire["keyHash"] = self.key_hash
+        if self.client_id is not None:
+            wire["clientId"] = self.client_id
+        return wire
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a delivery")
+        return cls(
+            queue_from_wire(wire.get("messageQueue")),
+            take(wire, "queueOffset", int),
+            take(wire, "popTime", int),
+            take(wire, "visibleTime", int),
+            take(wire, "timesBefore", int),
+            take(wire, "keyHash", int, None),
+            take(wire, "clientId", str, None),
+        )
+
+
+class DeliveryTableBody(NamedTuple):
+    """Reply to LIST_DELIVERIES (30010)."""
+
+    rows: tuple[DeliveryRow, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"deliveryTable": [row.to_wire() for row in self.rows]}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        rows = as_list(as_object(value, "a table of deliveries").get("deliveryTable"), "deliveryTable")
+        return cls(tuple(map(DeliveryRow.from_wire, rows)))

@@ -11,6 +11,7 @@ __all__ = [
     "AckRequestHeader",
     "ChangeInvisibleRequestHeader",
     "ChangeInvisibleResponseHeader",
+    "ListDeliveriesRequestHeader",
     "NotificationRequestHeader",
     "NotificationResponseHeader",
     "PeekRequestHeader",
@@ -129,6 +130,12 @@ class PollingInfoResponseHeader(NamedTuple):
     polling_num: Int32
 
 
+class ListDeliveriesRequestHeader(NamedTuple):
+    """LIST_DELIVERIES (30010), a Lockstep extension: what a group in order has and did not acknowledge."""
+
+    consumer_group: str
+
+
 _R = RequestCode
 POP_REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.POP_MESSAGE: PopRequestHeader,
@@ -137,6 +144,7 @@ POP_REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.CHANGE_MESSAGE_INVISIBLETIME: ChangeInvisibleRequestHeader,
     _R.NOTIFICATION: NotificationRequestHeader,
     _R.POLLING_INFO: PollingInfoRequestHeader,
+    _R.LIST_DELIVERIES: ListDeliveriesRequestHeader,
 }
 POP_RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.POP_MESSAGE: PopResponseHeader,

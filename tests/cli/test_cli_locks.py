@@ -184,9 +184,9 @@ def foreign() -> Iterator[ForeignBroker]:
         thread.join()
 
 
-@pytest.mark.parametrize("arguments", ["lock list", "lock watch", "lock list -g g -o json"])
+@pytest.mark.parametrize("arguments", ["lock list", "lock watch", "lock list -g g -o json", "group deliveries g"])
 def test_a_broker_without_the_call_is_told_in_one_line(foreign: ForeignBroker, arguments: str) -> None:
-    """Apache RocketMQ lists no locks: one line says so, and no request of ours alone ever reached it."""
+    """Apache RocketMQ has no such lists: one line says so, and no request of ours alone ever reached it."""
     result = Lockstep(foreign.address)(*arguments.split())
     assert (result.status, result.out) == (1, "")
     assert result.err == f"lockstep: the broker at {foreign.address} is not a Lockstep broker and has no such call\n"

@@ -115,6 +115,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
         ("group watch g -t or.ders", "may hold only the characters"),
         ("group delete g/g", "may hold only the characters"),
         ("lock list -g g/g", "may hold only the characters"),
+        ("group deliveries g/g", "may hold only the characters"),
         ("lock watch -g g/g", "may hold only the characters"),
         ("doctor -g g/g", "may hold only the characters"),
         ("status --behind soon", "--behind 'soon': give a duration"),

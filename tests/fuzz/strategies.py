@@ -41,6 +41,7 @@ from lockstep.protocol.bodies.locks import (
     LockTableBody,
     LockTableRow,
 )
+from lockstep.protocol.bodies.pop import DeliveryRow, DeliveryTableBody
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
 from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.messages.batch import BatchRecord
@@ -127,6 +128,7 @@ _rows = st.builds(
     LockTableRow, texts, queues, texts, int64s, int64s, int64s,
     st.none() | _epochs, st.none() | st.booleans(), st.none() | int64s,
 )  # fmt: skip
+_deliveries = st.builds(DeliveryRow, queues, int64s, int64s, int64s, int64s, st.none() | int64s, st.none() | texts)
 versions = st.builds(DataVersion, int64s, int64s)
 text_tuples = st.lists(texts, max_size=3).map(tuple)
 
@@ -141,6 +143,7 @@ BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
     ),
     LocksReleasedBody: st.builds(LocksReleasedBody, texts, _some_queues),
     LockTableBody: st.builds(LockTableBody, st.lists(_rows, max_size=2).map(tuple)),
+    DeliveryTableBody: st.builds(DeliveryTableBody, st.lists(_deliveries, max_size=2).map(tuple)),
     ConsumerIdList: st.builds(ConsumerIdList, text_tuples),
     TopicList: st.builds(TopicList, text_tuples),
     ConsumerGroupList: st.builds(ConsumerGroupList, st.dictionaries(texts, text_tuples, max_size=3)),

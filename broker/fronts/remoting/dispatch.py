@@ -71,6 +71,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker, Answer]]] = {
     _R.PEEK_MESSAGE: pop.peek_message,
     _R.NOTIFICATION: pop.notification,
     _R.POLLING_INFO: pop.polling_info,
+    _R.LIST_DELIVERIES: pop.list_deliveries,
     _R.CONSUMER_SEND_MSG_BACK: send_back.send_back,
     _R.END_TRANSACTION: transaction.end_transaction,
     _R.RESUME_CHECK_HALF_MESSAGE: transaction.resume_check,

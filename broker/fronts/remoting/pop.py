@@ -1,6 +1,6 @@
 """POP over remoting: pop, acknowledge, change the invisible time, peek, wait for messages (docs/wire.md 18)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from typing import Any, Final, NamedTuple
 
@@ -11,18 +11,21 @@ from lockstep.broker.core.pop import POP_COUNT_MAX, Pop, Popped, check_pop, clie
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.core.wanted import expressed
 from lockstep.broker.fronts.remoting.after import After, Answer, What
+from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import code_of
 from lockstep.broker.messages.filters import Wanted
 from lockstep.broker.messages.pop.held import HeldCall
 from lockstep.broker.messages.pop.port import Answered
 from lockstep.broker.request_body import read_body
-from lockstep.protocol.bodies.pop import BatchAckBody
+from lockstep.protocol.bodies.pop import BatchAckBody, DeliveryRow
+from lockstep.protocol.bodies.rows import BodySteps, encode_list
 from lockstep.protocol.codes import PopResponseCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.pop import (
     AckRequestHeader,
     ChangeInvisibleRequestHeader,
     ChangeInvisibleResponseHeader,
+    ListDeliveriesRequestHeader,
     NotificationRequestHeader,
     NotificationResponseHeader,
     PeekRequestHeader,
@@ -31,6 +34,7 @@ from lockstep.protocol.headers.pop import (
     PopRequestHeader,
     PopResponseHeader,
 )
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.receipts import Receipt, encode_counts, encode_offsets, encode_starts
 from lockstep.store import StoreFull
 
@@ -38,6 +42,7 @@ __all__ = [
     "ack_batch",
     "ack_message",
     "change_invisible_time",
+    "list_deliveries",
     "notification",
     "peek_message",
     "polling_info",
@@ -329,3 +334,25 @@ def _answered(command: RemotingCommand, answered: Answered) -> RemotingCommand:
         remark = "another delivery of the message has begun, so this one has ended"
         return command.reply(ResponseCode.NO_MESSAGE, remark=remark)
     return command.reply(ResponseCode.SUCCESS)
+
+
+def list_deliveries(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """What a group in order has and did not acknowledge, by queue and offset."""
+    group = command.decode_header(ListDeliveriesRequestHeader).consumer_group
+
+    def body() -> BodySteps:
+        return encode_list({}, "deliveryTable", _delivery_rows(broker, group), command.serialize_type)
+
+    return reply_in_steps(broker, connection, command, body)
+
+
+def _delivery_rows(broker: Broker, group: str) -> Iterator[dict[str, Any]]:
+    queues = {
+        (topic, queue_id): queue for topic, of, queue_id, queue in broker.messages.pops.fifo.queues() if of == group
+    }
+    for (topic, queue_id), queue in sorted(queues.items(), key=lambda item: item[0]):
+        named = MessageQueue(topic, broker.config.broker_name, queue_id)
+        for one in queue.under_way():
+            yield DeliveryRow(named, *one).to_wire()

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from sortedcontainers import SortedDict
 
-from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Taken
+from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Taken, UnderWay
 from lockstep.broker.messages.pop.rocketmq import OFFSETS_MAX
 from lockstep.protocol.bodies.order_info import OrderInfo, WaitingMessage
 from lockstep.protocol.messages.message import decode_messages
@@ -184,6 +184,13 @@ class FencedQueue:
             return True
         held = {one.key for one in self.waiting.values() if one.holds(now_ms)}
         return any(not one.is_acked and one.key not in held for one in self.waiting.values())
+
+    def under_way(self) -> list[UnderWay]:
+        return [
+            UnderWay(offset, one.pop_ms, one.visible_ms, one.times_before, one.key or None, one.client)
+            for offset, one in self.waiting.items()
+            if one.pop_ms and not one.is_acked
+        ]
 
     def replay(self, order: Order, queue_offsets: Sequence[int], reader: QueueReader) -> None:
         last = queue_offsets[-1]

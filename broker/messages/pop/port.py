@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from lockstep.protocol.bodies.order_info import OrderInfo
 
-__all__ = ["Answered", "Delivered", "FifoQueue", "Found", "Order", "QueueReader", "Taken"]
+__all__ = ["Answered", "Delivered", "FifoQueue", "Found", "Order", "QueueReader", "Taken", "UnderWay"]
 
 
 class Taken(NamedTuple):
@@ -77,6 +77,22 @@ class Answered(Enum):
     UNKNOWN = auto()  # no delivery had this message
 
 
+class UnderWay(NamedTuple):
+    """A message that was delivered and is not acknowledged.
+
+    Args:
+        key: A hash of its key. None: it has none, or its whole queue waits for it.
+        client: Who has it. None: it is not known.
+    """
+
+    queue_offset: int
+    pop_ms: int
+    visible_ms: int
+    times_before: int
+    key: int | None = None
+    client: str | None = None
+
+
 class FifoQueue(Protocol):
     """Deliveries of one queue to one group in order. All times are epoch ms by the broker's clock."""
 
@@ -112,6 +128,9 @@ class FifoQueue(Protocol):
         Args:
             max_offset: Of the queue, exclusive.
         """
+
+    def under_way(self) -> list[UnderWay]:
+        """What was delivered and is not acknowledged, by queue offset; also what is visible again."""
 
     def replay(self, order: Order, queue_offsets: Sequence[int], reader: QueueReader) -> None:
         """After a crash: this delivery was made after the file was written."""

@@ -44,9 +44,9 @@ class FifoQueues:
         """Queue id -> queue."""
         return self._table.get((topic, consumer_group), {})
 
-    def queues(self) -> list[tuple[str, str, FifoQueue]]:
-        """Topic, group and queue of all that are known now."""
-        return [(*key, queue) for key, queues in self._table.items() for queue in queues.values()]
+    def queues(self) -> list[tuple[str, str, int, FifoQueue]]:
+        """Topic, group, queue id and queue of all that are known now."""
+        return [(*key, *row) for key, queues in self._table.items() for row in queues.items()]
 
     def saved(self) -> dict[tuple[str, str], dict[int, OrderInfo]]:
         """For the file: (topic, group) -> queue id -> its last delivery."""

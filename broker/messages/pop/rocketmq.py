@@ -7,7 +7,7 @@ is given again from the first such message on, together with messages behind it 
 from collections.abc import Sequence
 from typing import Final
 
-from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader
+from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, UnderWay
 from lockstep.protocol.bodies.order_info import OrderInfo
 
 __all__ = ["OFFSETS_MAX", "OrderRecord", "RocketMqQueue"]
@@ -118,6 +118,17 @@ class RocketMqQueue:
 
     def may_give(self, committed: int, max_offset: int, now_ms: int) -> bool:
         return committed < max_offset and self.next_visible_ms(now_ms) is None
+
+    def under_way(self) -> list[UnderWay]:
+        one = self.record
+        if one is None:
+            return []
+        end_ms = one.pop_ms + one.invisible_ms
+        return [
+            UnderWay(offset, one.pop_ms, one.visible_ms.get(offset, end_ms), one.times_before.get(offset, 0))
+            for place, offset in enumerate(one.offsets)
+            if not one.acked >> place & 1
+        ]
 
     def replay(self, order: Order, queue_offsets: Sequence[int], reader: QueueReader) -> None:
         """RocketMQ's deliveries are in the file alone."""

@@ -1,6 +1,7 @@
 """POP over remoting: fields, codes, remarks and receipts as RocketMQ 5.5's broker answers (docs/wire.md 18)."""
 
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -13,6 +14,8 @@ from lockstep.protocol.bodies.pop import (
     AssignmentsBody,
     BatchAck,
     BatchAckBody,
+    DeliveryRow,
+    DeliveryTableBody,
     QueryAssignmentBody,
     RequestMode,
     RequestModesBody,
@@ -24,6 +27,7 @@ from lockstep.protocol.headers.pop import (
     AckRequestHeader,
     ChangeInvisibleRequestHeader,
     ChangeInvisibleResponseHeader,
+    ListDeliveriesRequestHeader,
     NotificationRequestHeader,
     NotificationResponseHeader,
     PeekRequestHeader,
@@ -33,6 +37,7 @@ from lockstep.protocol.headers.pop import (
     PopResponseHeader,
 )
 from lockstep.protocol.messages.message import decode_messages
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.receipts import Receipt
 from lockstep.store import StoreFull
 from tests.broker.helpers import NOW_MS, Peer, consumer
@@ -244,6 +249,53 @@ def test_a_peek_delivers_nothing(peer: Peer) -> None:
     assert bodies(reply) == [b"0", b"1"]
     assert reply.decode_header(PopResponseHeader).rest_num == 3
     assert bodies(pop(peer)[0]) == [b"0", b"1", b"2"]
+
+
+def deliveries(peer: Peer, group: str = "G") -> list[DeliveryRow]:
+    reply = peer.answer(R.LIST_DELIVERIES, ListDeliveriesRequestHeader(group))
+    assert reply.code == C.SUCCESS
+    return list(decode_body(DeliveryTableBody, reply.body, reply.serialize_type).rows)
+
+
+class TestDeliveriesAreListed:
+    """Of a group in order: what was delivered and is not acknowledged, with its newest delivery."""
+
+    def test_of_rocketmqs_way(self, peer: Peer) -> None:
+        peer.send_many(3)
+        pop(peer)
+        peer.now_ms += 10_000
+        _, popped = pop(peer)
+        ack(peer, popped, 1)
+        receipt = Receipt(0, popped.pop_time, 10_000, 999, 0, "broker-a", 0, 2)
+        peer.answer(
+            R.CHANGE_MESSAGE_INVISIBLETIME, ChangeInvisibleRequestHeader("G", "T", 0, receipt.encode(), 2, 30_000)
+        )
+        queue, now_ms = MessageQueue("T", "broker-a", 0), peer.now_ms
+        assert deliveries(peer) == [
+            DeliveryRow(queue, 0, now_ms, now_ms + 10_000, 1),
+            DeliveryRow(queue, 2, now_ms, now_ms + 30_000, 1),
+        ]
+        assert deliveries(peer, "another") == []
+
+    def test_of_the_fenced_way(self) -> None:
+        """What waits for its key was not delivered."""
+        peer = Peer(lock_mode="fenced")
+        for key in "abb":
+            peer.send(properties=KEY + key)
+        peer.send()
+        _, popped = pop(peer, max_msg_nums=1)
+        other = peer.beside()
+        pop(other, max_msg_nums=1)
+        pop(peer.beside("h:3"))
+        queue, until_ms = MessageQueue("T", "broker-a", 0), NOW_MS + 10_000
+        a, b = crc32(b"a"), crc32(b"b")
+        assert deliveries(peer) == [
+            DeliveryRow(queue, 0, NOW_MS, until_ms, 0, a, peer.connection.address),
+            DeliveryRow(queue, 1, NOW_MS + 1, until_ms, 0, b, other.connection.address),
+            DeliveryRow(queue, 3, NOW_MS + 2, until_ms, 0, None, "h:3"),
+        ]
+        ack(peer, popped, 0)
+        assert [row.queue_offset for row in deliveries(peer)] == [1, 3]
 
 
 class TestWithoutOrder:

@@ -248,7 +248,7 @@ async def test_a_broker_that_is_not_ours(stage: Stage) -> None:
     """It gets no request that it does not know; the error says in one line that it has no such call."""
     stranger = await stage.broker(agrees=False, queues=1)
     async with stage.admin() as admin:
-        for ask in (admin.list_locks, admin.groups):
+        for ask in (admin.list_locks, admin.groups, lambda: admin.list_deliveries("g")):
             with pytest.raises(NotLockstepError, match="is not a Lockstep broker and has no such call"):
                 await ask()
     assert {command.code for command in stranger.seen} == {RequestCode.GET_BROKER_CLUSTER_INFO, IDS}

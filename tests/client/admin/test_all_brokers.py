@@ -29,6 +29,7 @@ QUESTIONS: dict[str, tuple[RequestCode, Question]] = {
     "progress": (RequestCode.GET_CONSUME_STATS, lambda admin: admin.progress("g")),
     "group_configs": (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, lambda admin: admin.group_configs()),
     "list_locks": (RequestCode.LIST_LOCKS, lambda admin: admin.list_locks()),
+    "list_deliveries": (RequestCode.LIST_DELIVERIES, lambda admin: admin.list_deliveries("g")),
     "list_lock_changes": (RequestCode.LIST_LOCK_CHANGES, lambda admin: admin.list_lock_changes({})),
     "clocks_ahead_ms": (RequestCode.LIST_LOCK_CHANGES, lambda admin: admin.clocks_ahead_ms()),
     "topic_stats": (STATS, lambda admin: admin.topic_stats(TOPIC)),

@@ -1,11 +1,12 @@
 """Answers about all groups, topics and queues: in steps between which others are served, and never longer than a frame
 (wire.md 2.4)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from lockstep.broker.catalog.members import ClientChannel
+from lockstep.broker.messages.pop.port import Found, Order, Taken
 from lockstep.broker.sliced_work import STEPS_A_TURN
 from lockstep.protocol.bodies.admin import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -25,6 +26,7 @@ from lockstep.protocol.headers.admin import (
     TopicRequestHeader,
 )
 from lockstep.protocol.headers.messaging import ListLocksRequestHeader
+from lockstep.protocol.headers.pop import ListDeliveriesRequestHeader
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, Peer, consumer
 from tests.rows import each_row
@@ -45,6 +47,7 @@ LARGE = {
     R.QUERY_CORRECTION_OFFSET: QueryCorrectionOffsetRequestHeader("G7", "U"),
     R.QUERY_CONSUME_QUEUE: QueryConsumeQueueRequestHeader("T", 0, 0, 2000, "G7"),
     R.LIST_LOCKS: ListLocksRequestHeader("G7"),
+    R.LIST_DELIVERIES: ListDeliveriesRequestHeader("G7"),
     R.INVOKE_BROKER_TO_RESET_OFFSET: ResetOffsetRequestHeader("T", "G7", -1, True),
 }
 
@@ -65,6 +68,16 @@ class Turns:
         return count
 
 
+class OneMessage:
+    """A queue that has one message."""
+
+    def read(self, queue_offset: int, count_max: int) -> Found:
+        return Found([Taken(0, b"")], 1)
+
+    def at(self, queue_offsets: Sequence[int]) -> list[Taken]:
+        return []
+
+
 def filled() -> Peer:
     """With many groups, each with an offset, a producer and a topic, and a topic of many queues."""
     peer = Peer()
@@ -81,6 +94,10 @@ def filled() -> Peer:
         for queue_id in range(16):
             broker.catalog.offsets.commit(f"G{number}", "U", queue_id, number)
     queues = tuple(MessageQueue("T", "b", number) for number in range(2000))
+    for number in range(2000):
+        queue = broker.messages.pops.fifo.queue("P", "G7", number, NOW_MS)
+        order = Order("c", None, 1, NOW_MS, 10_000)
+        queue.pop(order, 0, OneMessage(), NOW_MS)
     broker.ownership.lock(LockBatchBody("G7", "c", queues), peer.connection, NOW_MS)
     broker.members.consumers.register(consumer("G7"), peer.connection, peer_channel())
     peer.send_many(2000)
