@@ -2,16 +2,14 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig, Message, Producer, ProducerConfig, PushConsumer
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
-from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.messages.message import decode_messages
@@ -20,7 +18,7 @@ from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import StdlibLog
 from lockstep.remoting.settings import parse_addresses
 
-__all__ = ["CALLS", "NAMES", "Case", "Sample", "drain", "latencies", "ordered", "preload", "runtime_info"]
+__all__ = ["CALLS", "NAMES", "Case", "Sample", "drain", "latencies", "ordered", "preload"]
 
 BODY = bytes(128)
 SEND_TOPIC, PULL_TOPIC, DRAIN_TOPIC, ORDERED_TOPIC = "BenchSend", "BenchPull", "BenchDrain", "BenchOrdered"
@@ -140,16 +138,6 @@ async def locks(
 
     await lock()
     return client, lock
-
-
-async def runtime_info(name_server: str, address: str) -> Mapping[str, str]:
-    """The broker's runtime info."""
-    client = _Instance(name_server, SerializeType.MSGPACK, None)
-    try:
-        reply = await client.instance.call_address(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return decode_body(KvTable, reply.body, reply.serialize_type).table
-    finally:
-        await client.shutdown()
 
 
 class Client(Protocol):

@@ -3,7 +3,8 @@
     python -m scripts.bench.apache [--only raw] [--without-apache]
 
 Apache's broker and Java drivers are set up by `make bench APACHE=1`. Rates depend on the machine and on other work
-there: compare the ratios, and CPU time of the broker a message. SMALL=1 has fewer and shorter rounds, and no handovers.
+there: compare the ratios, and CPU time of the broker a message. LOCKSTEP_NATIVE=0 measures without the native part.
+SMALL=1 has fewer and shorter rounds, and no handovers.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from lockstep.protocol.native import NATIVE
 from scripts.bench.apache.apart import measure_handovers, measure_start, measure_sync
+from scripts.bench.apache.floors import show_floors, verdicts
 from scripts.bench.apache.java import JavaClient
 from scripts.bench.apache.page import bench_page
 from scripts.bench.apache.parts import TOPICS, Bench
@@ -72,10 +75,11 @@ def main() -> int:
     if given.add:
         report = last_run().with_parts(report)
     show(report, console)
+    show_floors(report, console)
     if given.add or not given.only:
         save(report)
         console.print(f"written to {OUTPUT.relative_to(ROOT)} and {OUTPUT.with_suffix('.html').relative_to(ROOT)}")
-    return 1 if any(not found.met for found in report.verdicts()) else 0
+    return 1 if any(not found.met for found in verdicts(report)) else 0
 
 
 def run(given: argparse.Namespace, parts: tuple[str, ...], folder: Path, tell: Callable[[str, int], None]) -> Report:
@@ -102,9 +106,7 @@ def run(given: argparse.Namespace, parts: tuple[str, ...], folder: Path, tell: C
     if "start" in parts:
         report.start = measure_start(folder, tuple(key for key in keys if key != FILES), given.rounds, tell)
     if "sync" in parts:
-        found = measure_sync(folder, pair, given.rounds, given.seconds, given.warm_up_seconds, tell)
-        report.cases |= found[0]
-        report.per_fsync = found[1]
+        report.cases |= measure_sync(folder, pair, given.rounds, given.seconds, given.warm_up_seconds, tell)
     if "handover" in parts:
         report.handover = measure_handovers(pair, tell)
     return report
@@ -115,6 +117,7 @@ def machine() -> dict[str, Any]:
     names = (line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
     return {
         "cores": os.cpu_count(),
+        "arm": "native" if NATIVE is not None else "pure",
         "cpu": next(names, "").partition(":")[2].strip(),
         "python": platform.python_version(),
         "java": _java_version(),

@@ -11,9 +11,9 @@ from typing import Final
 import uvloop
 
 from scripts.bench import cases
-from scripts.bench.apache.figures import DISK, Case, Measure, Sample, in_turns
+from scripts.bench.apache.figures import Case, Measure, in_turns
 from scripts.bench.apache.parts import measure_client
-from scripts.bench.apache.servers import APACHE, FILES, Contender, cpu_s, served
+from scripts.bench.apache.servers import APACHE, FILES, cpu_s, served
 from scripts.bench.handover import Rounds, measure_handover
 from tests.interop import handover as java_handover
 
@@ -52,70 +52,20 @@ def _rss_mb(pid: int) -> float:
 # --flush sync ------------------------------------------------------------------------------------------------------
 
 
-def _fsyncs(path: Path, seconds: float, size_bytes: int) -> float:
-    """Fsyncs a second of the disk itself, each after so many bytes."""
-    data, count = os.urandom(size_bytes), 0
-    with path.open("wb", buffering=0) as file:
-        began = time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            file.write(data)
-            os.fsync(file.fileno())
-            count += 1
-        return count / (time.perf_counter() - began)
-
-
-class _Syncs:
-    """Counts messages and fsyncs of our broker while it is measured."""
-
-    def __init__(self, contender: Contender, folder: Path, seconds: float) -> None:
-        self._contender, self._path, self._seconds = contender, folder / "fsyncs", seconds
-        self.per_fsync: list[float] = []
-        self.stored_bytes = 0.0  # mean size of a message in the log
-
-    def _counters(self) -> tuple[int, int, int]:
-        server = self._contender.server
-        table = uvloop.run(cases.runtime_info(server.name_server, server.broker))
-        return tuple(int(table[name]) for name in ("putMessageTimesTotal", "commitLogSyncCount", "commitLogMaxOffset"))  # type: ignore[return-value]
-
-    def sends(self) -> Sample:
-        before = self._counters()
-        sample = measure_client("send_64", self._seconds, self._contender)
-        messages, syncs, size = (after - one for after, one in zip(self._counters(), before, strict=True))
-        self.per_fsync.append(round(messages / max(1, syncs), 2))
-        self.stored_bytes = size / max(1, messages)
-        return sample
-
-    def allowed(self) -> Sample:
-        """Messages a second if the disk did nothing but fsyncs of as many messages as in the last `sends`."""
-        group = max(1.0, self.per_fsync[-1])
-        return Sample(_fsyncs(self._path, self._seconds, int(group * self.stored_bytes)) * group)
-
-    def alone(self) -> Sample:
-        return Sample(_fsyncs(self._path, self._seconds, int(self.stored_bytes)))
-
-
 def measure_sync(
     folder: Path, keys: tuple[str, ...], rounds: int, seconds: float, warm_up_s: float, tell: Tell
-) -> tuple[dict[str, Case], list[float]]:
-    """Sends of our client that are answered when they are on the disk, beside what the disk allows.
-
-    Returns:
-        The cases, and for each round how many messages our broker's fsyncs had, with 64 in flight.
-    """
+) -> dict[str, Case]:
+    """Sends of our client that are answered when they are on the disk."""
     (folder / "sync").mkdir()
     with served(folder / "sync", keys, TOPICS, flush="sync") as contenders:
         if APACHE in contenders:
             tell("warming up: --flush sync", 0)
             measure_client("send_64", warm_up_s / 2, contenders[APACHE])
-        syncs = _Syncs(contenders[FILES], folder, seconds)
         measured: dict[str, dict[str, Measure]] = {
             f"sync_{name}": {key: partial(measure_client, name, seconds, one) for key, one in contenders.items()}
             for name in ("send_64", "send_1")
         }
-        measured["sync_send_64"][FILES] = syncs.sends
-        measured["sync_disk_64"] = {DISK: syncs.allowed}
-        measured["sync_disk_1"] = {DISK: syncs.alone}
-        return in_turns(measured, rounds, tell), syncs.per_fsync
+        return in_turns(measured, rounds, tell)
 
 
 # Handovers ---------------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from scripts.bench.apache.servers import cpu_s
 
-__all__ = ["DISK", "ECHO", "Case", "Measure", "Sample", "Stopwatch", "in_turns"]
+__all__ = ["ECHO", "Case", "Measure", "Sample", "Stopwatch", "in_turns"]
 
-ECHO, DISK = "echo", "disk"  # measured beside the brokers
+ECHO: Final = "echo"  # measured beside the brokers
 DIGITS: Final = 4
 
 

@@ -9,6 +9,7 @@ from lockstep.order.page.frame import document
 from lockstep.order.page.markup import join, tag
 from lockstep.order.page.pieces import card, swatch, table
 from scripts.bench.apache.figures import Case
+from scripts.bench.apache.floors import verdicts
 from scripts.bench.apache.report import GROUPS, HEAD, WORKS, Report
 from scripts.bench.apache.servers import APACHE, FILES, MEMORY, TITLES
 
@@ -56,7 +57,7 @@ def _floors(report: Report) -> Markup:
     rows = [
         [one.work, one.against, one.how, one.floor, one.seen,
          tag("span", "met" if one.met else "missed", class_="good-text" if one.met else "bad-text")]
-        for one in report.verdicts()
+        for one in verdicts(report)
     ]  # fmt: skip
     return card("Floors", None, table(["work of Lockstep", "against", "compared", "#floor", "#seen", "#"], rows))
 

@@ -1,17 +1,17 @@
-"""What a run found: its figures as JSON, as rows of tables, and beside the floors that they should reach."""
+"""What a run found: its figures as JSON, and as rows of tables."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from rich.console import Console
 from rich.table import Table
 
-from scripts.bench.apache.figures import DISK, ECHO, Case
+from scripts.bench.apache.figures import Case
 from scripts.bench.apache.servers import APACHE, FILES, MEMORY
 
-__all__ = ["GROUPS", "HEAD", "WHOLE_CLIENTS", "WORKS", "Report", "Verdict", "rate_text", "seconds_text", "show"]
+__all__ = ["GROUPS", "HEAD", "WORKS", "Report", "rate_text", "seconds_text", "show", "us_text"]
 
 GROUPS: Final = {
     "raw": "a raw client that writes frames with JSON headers",
@@ -44,29 +44,6 @@ WORKS: Final = {
     "sync_send_1": ("sync", "sends in order, 1 in flight"),
     "sync_send_64": ("sync", "sends in order, 64 in flight"),
 }
-APACHE_SENDERS: Final = (
-    "raw_send_64", "client_send_64", "client_send_64_batched", "java_send_1", "java_send_16", "java_send_64"
-)  # fmt: skip
-WHOLE_CLIENTS: Final = APACHE_SENDERS[1:]  # the raw one neither makes messages nor reads answers
-RAW_FLOORS: Final = {"raw_send_1": 1.5, "raw_send_64": 1.4, "raw_pull_32": 1.3, "raw_lock_8": 1.5}
-DRAIN_FLOORS: Final = {1: 2.0, 32: 3.0}
-CLIENT_IS_LIMIT: Final = 0.9  # of a core
-START_S_MAX, RSS_MB_MAX = 0.15, 40.0
-
-
-class Verdict(NamedTuple):
-    """One floor and what was seen.
-
-    Attributes:
-        how: What was compared: rates, or CPU time of the brokers.
-    """
-
-    work: str
-    against: str
-    floor: str
-    seen: str
-    how: str
-    met: bool
 
 
 @dataclass
@@ -74,110 +51,45 @@ class Report:
     """The figures of one run. Parts that did not run are empty.
 
     Attributes:
-        machine: Cores, processor, Python, date.
-        cases: By the names of WORKS, and the disk's own.
+        machine: Cores, processor, Python, date, and `arm`: "native" or "pure".
+        cases: By the names of WORKS.
         start: By broker: `seconds` and `rss_mb` of each round.
-        per_fsync: Messages of one fsync with 64 in flight, of each round.
         handover: By broker: seconds by kind.
     """
 
     machine: dict[str, Any]
     cases: dict[str, Case] = field(default_factory=dict)
     start: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    per_fsync: list[float] = field(default_factory=list)
     handover: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         cases = {name: case.to_json() for name, case in self.cases.items()}
-        return {"machine": self.machine, "cases": cases, "start": self.start, "per_fsync": self.per_fsync,
-                "handover": self.handover}  # fmt: skip
+        return {"machine": self.machine, "cases": cases, "start": self.start, "handover": self.handover}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         cases = {name: Case.from_json(one) for name, one in data["cases"].items()}
-        return cls(data["machine"], cases, data["start"], data["per_fsync"], data["handover"])
+        return cls(data["machine"], cases, data["start"], data["handover"])
 
     def with_parts(self, other: "Report") -> "Report":
         """This run with the parts that another one has, in place of its own."""
         took = {"took_s": self.machine["took_s"] + other.machine["took_s"]}
         note = {"note": " ".join(filter(None, (self.machine["note"], other.machine["note"])))}
-        start, per_fsync = other.start or self.start, other.per_fsync or self.per_fsync
-        return Report(
-            self.machine | took | note, self.cases | other.cases, start, per_fsync, other.handover or self.handover
-        )
+        start, handover = other.start or self.start, other.handover or self.handover
+        return Report(self.machine | took | note, self.cases | other.cases, start, handover)
+
+    @property
+    def arm(self) -> str:
+        """Which broker ran: `native` or `pure`."""
+        return str(self.machine.get("arm", "pure"))
 
     def start_of(self, key: str, name: str) -> float:
         """Median of `seconds`, `cpu_s` or `rss_mb` of a broker's start."""
         return statistics.median(self.start[key][name])
 
-    def best_of_apache(self, names: Iterable[str] = APACHE_SENDERS) -> str:
-        """The one of these cases with the highest rate of sends to Apache's broker."""
-        known = [name for name in names if APACHE in self._samples(name)]
-        return max(known, key=lambda name: self.cases[name].median(APACHE), default="")
-
     def client_text(self, name: str) -> str:
         """The client of a case and what it does."""
         return f"{CLIENTS[WORKS[name][0]]}, {WORKS[name][1]}"
-
-    def _samples(self, name: str) -> Mapping[str, Any]:
-        return self.cases[name].samples if name in self.cases else {}
-
-    # Floors --------------------------------------------------------------------------------------------------
-
-    def verdicts(self) -> list[Verdict]:
-        """Of all parts that ran."""
-        return [
-            *self._of_client(),
-            *self._of_raw(),
-            *self._of_drains(),
-            *self._of_start(),
-            *self._of_sync(),
-        ]
-
-    def _of_client(self) -> Iterator[Verdict]:
-        best = self.best_of_apache()
-        if FILES not in self._samples("client_send_64"):
-            return
-        ours = self.cases["client_send_64"]
-        if best:
-            for name in dict.fromkeys((best, self.best_of_apache(WHOLE_CLIENTS))):
-                seen = ours.ratio(FILES, self.cases[name], APACHE)
-                yield _ratio("our client, 64 in flight, order kept", f"Apache with {self.client_text(name)}", 3.0, seen)
-            alone = self.cases["client_send_1"]
-            yield _ratio("our client, one at a time", "Apache, the same", 2.0, alone.ratio(FILES, alone, APACHE))
-        yield _ratio("our client, 64 in flight", "a bare echo of single frames", 0.8, ours.ratio(FILES, ours, ECHO))
-
-    def _of_raw(self) -> Iterator[Verdict]:
-        for name, floor in RAW_FLOORS.items():
-            if APACHE not in self._samples(name):
-                continue
-            case = self.cases[name]
-            limited = case.median(FILES, "client_share") >= CLIENT_IS_LIMIT
-            seen = case.cpu_ratio(FILES, case, APACHE) if limited else case.ratio(FILES, case, APACHE)
-            yield _ratio(f"raw client, {WORKS[name][1]}", "Apache, the same", floor, seen, "CPU" if limited else "rate")
-
-    def _of_drains(self) -> Iterator[Verdict]:
-        for batch, floor in DRAIN_FLOORS.items():
-            ours, java = f"client_drain_{batch}", f"java_drain_{batch}"
-            if APACHE in self._samples(java) and FILES in self._samples(ours):
-                seen = self.cases[ours].ratio(FILES, self.cases[java], APACHE)
-                yield _ratio(f"our client, {WORKS[ours][1]}", "Java's client on Apache", floor, seen)
-
-    def _of_start(self) -> Iterator[Verdict]:
-        if MEMORY in self.start:
-            seconds, cpu_s, rss_mb = (self.start_of(MEMORY, name) for name in ("seconds", "cpu_s", "rss_mb"))
-            seen, met = f"{seconds:.3f} s ({cpu_s:.2f} s of CPU time)", seconds <= START_S_MAX
-            yield Verdict("start, to the first connection", "", f"at most {START_S_MAX} s", seen, "time", met)
-            floor = f"at most {RSS_MB_MAX:.0f} MB"
-            yield Verdict("memory after the start", "", floor, f"{rss_mb:.1f} MB", "memory", rss_mb <= RSS_MB_MAX)
-
-    def _of_sync(self) -> Iterator[Verdict]:
-        if FILES not in self._samples("sync_send_64"):
-            return
-        ours, alone, disk = self.cases["sync_send_64"], self.cases["sync_send_1"], self.cases["sync_disk_64"]
-        yield _ratio("--flush sync, 64 in flight", "one fsync a message", 15.0, ours.ratio(FILES, alone, FILES))
-        against = f"what the disk allows, {statistics.median(self.per_fsync):.0f} messages an fsync"
-        yield _ratio("--flush sync, 64 in flight", against, 0.9, ours.ratio(FILES, disk, DISK))
 
     # Rows ------------------------------------------------------------------------------------------------------
 
@@ -188,7 +100,7 @@ class Report:
     def _row(self, name: str) -> list[str]:
         case = self.cases[name]
         rates = [rate_text(case.median(key)) if key in case.samples else "" for key in (APACHE, FILES, MEMORY)]
-        times = [_us(case.median(key, "broker_us")) if key in case.samples else "" for key in (APACHE, FILES)]
+        times = [us_text(case.median(key, "broker_us")) if key in case.samples else "" for key in (APACHE, FILES)]
         both = APACHE in case.samples
         ratio = f"{case.ratio(FILES, case, APACHE):.2f}" if both else ""
         cpu_ratio = f"{case.cpu_ratio(FILES, case, APACHE):.2f}" if both else ""
@@ -231,10 +143,6 @@ HEAD: Final = ("work", "Apache 4.9.7", "Lockstep", "in memory", "times Apache", 
                "times less", "client, cores")  # fmt: skip
 
 
-def _ratio(work: str, against: str, floor: float, seen: float, how: str = "rate") -> Verdict:
-    return Verdict(work, against, f"{floor:.1f}", f"{seen:.2f}", how, seen >= floor)
-
-
 def rate_text(number: float) -> str:
     return f"{float(f'{number:.3g}'):,.0f}"
 
@@ -243,7 +151,7 @@ def seconds_text(number: float) -> str:
     return f"{number:.1f} s" if number >= 1 else f"{number * 1000:.0f} ms"
 
 
-def _us(number: float) -> str:
+def us_text(number: float) -> str:
     return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
 
 
@@ -265,9 +173,3 @@ def show(report: Report, console: Console) -> None:
         console.print(f"start of {key}: {numbers}")
     for key, times in report.handover.items():
         console.print(f"handovers, {key}: {times}")
-    floors = Table(title="floors", title_justify="left")
-    for name in ("work", "against", "at least", "seen", "compared", ""):
-        floors.add_column(name)
-    for found in report.verdicts():
-        floors.add_row(*found[:-1], "met" if found.met else "[red]missed")
-    console.print(floors)
