@@ -9,6 +9,7 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.pop import commit_settled, illegal_queue, no_topic
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.messages.pop.checkpoints import Checkpoint, CheckpointKey
+from lockstep.broker.messages.pop.journal import Journaled, record_of_delivery
 from lockstep.broker.messages.pop.port import Answered
 from lockstep.broker.peer import Peer
 from lockstep.protocol.names import pop_retry_topic, popped_topic
@@ -84,6 +85,7 @@ def change_invisible(
 
     Raises:
         Refused: As `ack`.
+        StoreFull: As `ack`.
     """
     low, high = _bounds(broker, peer, delivery)
     receipt = delivery.receipt
@@ -94,6 +96,11 @@ def change_invisible(
         visible_ms = now_ms + invisible_ms
         answered = Answered.LATE if queue is None else queue.change(receipt.queue_offset, receipt.pop_ms, visible_ms)
         changed = receipt._replace(invisible_ms=visible_ms - receipt.pop_ms)
+        if broker.messages.pops.journals and answered is Answered.DONE and invisible_ms > 0:
+            # Whoever renewed a delivery works on: a crash must not end it earlier.
+            made = (receipt.pop_ms, changed.invisible_ms, peer.address, None, [receipt.queue_offset])
+            journaled = Journaled(delivery.topic, delivery.consumer_group, receipt.queue_id, *made)
+            broker.messages.put(record_of_delivery(broker.messages.store, journaled, now_ms))
         _wake(broker, delivery)
     else:
         answered, changed = _begin_again(broker, delivery, invisible_ms, now_ms)

@@ -171,7 +171,9 @@ def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped
             offsets = [message.queue_offset for message in given.messages]
             if messages.pops.journals:
                 made = (pop_ms, asked.invisible_ms, asked.client, asked.attempt_id, offsets)
-                messages.put(record_of_delivery(messages.store, Journaled(topic, group, queue_id, *made), now_ms))
+                consumed = (given.commit_offset, given.acked)
+                journaled = Journaled(topic, group, queue_id, *made, *consumed)
+                messages.put(record_of_delivery(messages.store, journaled, now_ms))
             spans.append(SpanOfQueue(TopicKind.TOPIC, queue_id, given.start_offset, offsets, given.times_before))
             bodies += [message.body for message in given.messages]
             left -= len(offsets)

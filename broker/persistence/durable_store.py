@@ -157,20 +157,28 @@ class DurableStore:
         half_committed = self._mark_last_commit(now_ms) if self.data_dir.crashed else None
         for half in open_halves(store, half_committed):
             tables.halves.began(half)
-        replayed = replay_journal(store, tables.pops, self.tables.deliveries_log_offset, now_ms)
+        self._restore_pops(now_ms)
+        self.tables.write_now()
+        if self.lock_file is not None and tables.locks is not None:
+            self._restore_locks(self.lock_file, tables.locks, kept_locks, now_ms)
+        if store.settings.deferred:
+            store.on_arrived = self._on_arrived
+
+    def _restore_pops(self, now_ms: int) -> None:
+        """Deliveries that were under way: after the file of those in order what the log has."""
+        tables, store = self._broker_tables, self.store
+        replayed = replay_journal(store, tables.pops, tables.offsets, self.tables.deliveries_log_offset, now_ms)
         if replayed:
             self._log.info("pop_deliveries_replayed", count=replayed)
+        if self.data_dir.crashed:
+            for _, _, queue in tables.pops.fifo.queues():
+                queue.crashed()
         topic = revive_topic(self._config.cluster)
         begin_of = partial(tables.offsets.query, REVIVE_GROUP, topic)
         left_open = read_revive_log(store, tables.pops.checkpoints, topic, begin_of)
         if left_open:
             tables.pops.in_use = True
             self._log.info("pop_checkpoints_read", count=left_open)
-        self.tables.write_now()
-        if self.lock_file is not None and tables.locks is not None:
-            self._restore_locks(self.lock_file, tables.locks, kept_locks, now_ms)
-        if store.settings.deferred:
-            store.on_arrived = self._on_arrived
 
     def _offsets_of_periods(self, kept: LockTable) -> None:
         """Periods that began after the file of offsets was written begin where they began: also back, after a reset.

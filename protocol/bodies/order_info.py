@@ -31,6 +31,7 @@ class OrderInfo(NamedTuple):
         visible_ms, times_before: By queue offset, where it differs from the delivery's, or from 0.
         end: Of a fenced queue: behind the last message that was read. None: it is RocketMQ's.
         waiting: Of a fenced queue.
+        in_doubt_ms: Of a fenced queue: a crash took acknowledgements of deliveries up to this name; 0: of none.
     """
 
     pop_ms: int
@@ -43,6 +44,7 @@ class OrderInfo(NamedTuple):
     attempt_id: str | None = None
     end: int | None = None
     waiting: tuple[WaitingMessage, ...] = ()
+    in_doubt_ms: int = 0
 
     def to_wire(self) -> dict[str, Any]:
         first = self.offsets[0] if self.offsets else 0
@@ -60,6 +62,7 @@ class OrderInfo(NamedTuple):
         if self.end is not None:
             wire["lockstepEnd"] = self.end
             wire["lockstepWaiting"] = [list(one) for one in self.waiting]
+            wire["lockstepInDoubt"] = self.in_doubt_ms
         return wire
 
     @classmethod
@@ -79,6 +82,7 @@ class OrderInfo(NamedTuple):
             take(wire, "a", str, None),
             end,
             tuple(map(_waiting, as_list(wire.get("lockstepWaiting"), "lockstepWaiting"))),
+            take(wire, "lockstepInDoubt", int, 0),
         )
 
 

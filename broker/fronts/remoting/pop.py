@@ -311,9 +311,7 @@ def ack_batch(broker: Broker, connection: Connection, command: RemotingCommand, 
 
 
 @_with_fields(ChangeInvisibleResponseHeader(0, 0, 0))
-def change_invisible_time(
-    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+def change_invisible_time(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer:
     header = command.decode_header(ChangeInvisibleRequestHeader)
     receipt = Receipt.parse(header.extra_info)._replace(queue_id=header.queue_id, queue_offset=header.offset)
     delivery = Delivery(header.consumer_group, header.topic, receipt)
@@ -326,7 +324,8 @@ def change_invisible_time(
     if answered is Answered.STALE:
         return _answered(command, answered)
     response = ChangeInvisibleResponseHeader(changed.pop_ms, changed.invisible_ms, changed.revive_queue_id)
-    return command.reply(ResponseCode.SUCCESS, response, remark=_NO_REMARK)
+    reply = command.reply(ResponseCode.SUCCESS, response, remark=_NO_REMARK)
+    return After(reply, What.LOG) if broker.messages.pops.journals else reply
 
 
 def _answered(command: RemotingCommand, answered: Answered) -> RemotingCommand:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from sortedcontainers import SortedDict
 
-from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Taken, UnderWay
+from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Replayed, Taken, UnderWay
 from lockstep.broker.messages.pop.rocketmq import OFFSETS_MAX
 from lockstep.protocol.bodies.order_info import OrderInfo, WaitingMessage
 from lockstep.protocol.messages.message import decode_messages
@@ -29,7 +29,7 @@ class Waiting:
 
     Attributes:
         key: A hash of its key. Two keys with one hash wait for each other, which harms nothing.
-        pop_ms: Names its newest delivery; 0: it had none.
+        pop_ms: Names its newest delivery; 0: it had none, or one that may not answer any more.
         visible_ms: When the delivery ends.
         times_before: How often it was delivered before that.
         is_acked: It is consumed; an earlier message is not.
@@ -50,6 +50,11 @@ class Waiting:
         """Whether its key is held by its delivery."""
         return not self.is_acked and now_ms < self.visible_ms
 
+    def end(self) -> None:
+        """No delivery of it is under way."""
+        self.pop_ms, self.visible_ms = 0, 0
+        self.times_before += 1
+
     def is_again(self, order: Order) -> bool:
         """Whether the client that holds it repeats its call."""
         return order.attempt_id is not None and (self.attempt_id, self.client) == (order.attempt_id, order.client)
@@ -69,6 +74,7 @@ class FencedQueue:
         self._end: int | None = None  # behind the last message that was read
         self._answered: OrderedDict[int, int] = OrderedDict()  # queue offset -> pop_ms
         self._last_pop_ms = 0
+        self._in_doubt_ms = 0  # of deliveries up to this one acknowledgements were lost
 
     def first_pop_ms(self, now_ms: int) -> int:
         # Each delivery has its own time, also two within one millisecond and after the clock was set back.
@@ -81,16 +87,14 @@ class FencedQueue:
         taken += self._read_on(order.count_max - len(taken), held, reader)
         self._forget_consumed()
         times: dict[int, int] = {}
-        for offset, _ in taken:
-            one = self.waiting[offset]
-            self._deliver(one, order, now_ms)
-            if one.times_before:
-                times[offset] = one.times_before
         if taken:
-            self._last_pop_ms = order.pop_ms
+            offsets = [offset for offset, _ in taken]
+            self._deliver_all(offsets, order, now_ms)
+            times = {offset: count for offset in offsets if (count := self.waiting[offset].times_before)}
         elif self.waiting:
             return None
-        return Delivered(self.next_offset, taken, times, self.next_offset)
+        acked = [offset for offset, one in self.waiting.items() if one.is_acked]
+        return Delivered(self.next_offset, taken, times, self.next_offset, acked)
 
     def _begin_at(self, committed: int) -> None:
         """The first delivery since the start; the store dropped messages; or somebody set the group's offset back."""
@@ -158,11 +162,23 @@ class FencedQueue:
         """Whether a delivery may answer: only the newest of its message."""
         one = self.waiting.get(queue_offset)
         newest_ms = self._answered.get(queue_offset) if one is None else one.pop_ms
+        if one is not None and self._is_behind_lost(queue_offset, one):
+            return Answered.STALE
         if newest_ms is not None:
-            return Answered.DONE if pop_ms == newest_ms else Answered.STALE
+            return Answered.DONE if pop_ms == newest_ms != 0 else Answered.STALE
         if self._end is None:
             return Answered.STALE
         return Answered.LATE if queue_offset < self.next_offset else Answered.UNKNOWN
+
+    def _is_behind_lost(self, queue_offset: int, one: Waiting) -> bool:
+        """Whether an earlier message of the key may come again although its acknowledgement was answered."""
+        if one.is_acked or one.pop_ms > self._in_doubt_ms:
+            return False
+        earlier = map(self.waiting.__getitem__, self.waiting.irange(maximum=queue_offset, inclusive=(True, False)))
+        return any(other.key == one.key and not other.is_acked for other in earlier)
+
+    def crashed(self) -> None:
+        self._in_doubt_ms = self._last_pop_ms
 
     def change(self, queue_offset: int, pop_ms: int, visible_ms: int) -> Answered:
         answered = self._judged(queue_offset, pop_ms)
@@ -192,10 +208,14 @@ class FencedQueue:
             if one.pop_ms and not one.is_acked
         ]
 
-    def replay(self, order: Order, queue_offsets: Sequence[int], reader: QueueReader) -> None:
-        last = queue_offsets[-1]
+    def replay(self, replayed: Replayed, reader: QueueReader) -> None:
+        order, offsets, commit_offset, acked = replayed
+        # Acknowledgements are not in the log. But a delivery may be of messages that waited for one, so it has them.
+        if commit_offset >= 0:
+            self._begin_at(commit_offset)
+        last = max((*offsets, *acked))
         if self._end is None:
-            self._end = queue_offsets[0]
+            self._end = offsets[0]
         while self._end <= last:
             # Also what the delivery passed over: those keys were held.
             messages, next_offset = reader.read(self._end, last + 1 - self._end)
@@ -205,10 +225,29 @@ class FencedQueue:
             if next_offset <= self._end:
                 break
             self._end = min(next_offset, last + 1)
-        for offset in queue_offsets:
+        for offset in acked:
             if offset in self.waiting:
-                self._deliver(self.waiting[offset], order, order.pop_ms)  # by the clock of then
+                self.waiting[offset].is_acked = True
+        there = [offset for offset in offsets if offset in self.waiting]
+        if [offset for offset in there if self.waiting[offset].pop_ms == order.pop_ms]:
+            for offset in there:
+                # The time of a delivery was changed: it names no other one.
+                self.waiting[offset].visible_ms = order.pop_ms + order.invisible_ms
+        elif there:
+            self._deliver_all(there, order, order.pop_ms)  # by the clock of then
+
+    def _deliver_all(self, offsets: Sequence[int], order: Order, now_ms: int) -> None:
+        first_of = dict[int, int]()
+        for offset in offsets:
+            one = self.waiting[offset]
+            first_of.setdefault(one.key, offset)
+            self._deliver(one, order, now_ms)
         self._last_pop_ms = order.pop_ms
+        # When a message comes again, what follows it comes again behind it: no older delivery of that may answer.
+        for offset in self.waiting.irange(offsets[0]):
+            one = self.waiting[offset]
+            if one.pop_ms not in (0, order.pop_ms) and not one.is_acked and first_of.get(one.key, offset) < offset:
+                one.end()
 
     def _deliver(self, one: Waiting, order: Order, now_ms: int) -> None:
         if one.pop_ms and not (one.holds(now_ms) and one.is_again(order)):
@@ -231,7 +270,9 @@ class FencedQueue:
         offsets = tuple(row.queue_offset for row in delivered if not row.is_acked)[:OFFSETS_MAX]
         last_ms = self._last_pop_ms
         invisible_ms = max((row.visible_ms - last_ms for row in waiting), default=0)
-        return OrderInfo(last_ms, invisible_ms, offsets, end=self._end, waiting=tuple(waiting))
+        return OrderInfo(
+            last_ms, invisible_ms, offsets, end=self._end, waiting=tuple(waiting), in_doubt_ms=self._in_doubt_ms
+        )
 
     @classmethod
     def restored(cls, info: OrderInfo, window_max: int) -> "FencedQueue":
@@ -239,7 +280,7 @@ class FencedQueue:
         if info.end is None:
             queue._restore_rocketmq(info)
             return queue
-        queue._end, queue._last_pop_ms = info.end, info.pop_ms
+        queue._end, queue._last_pop_ms, queue._in_doubt_ms = info.end, info.pop_ms, info.in_doubt_ms
         for row in info.waiting:
             one = queue.waiting[row.queue_offset] = Waiting(row.key)
             one.pop_ms, one.visible_ms, one.times_before = row.pop_ms, row.visible_ms, row.times_before

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import orjson
 
+from lockstep.broker.catalog.offsets import ConsumerOffsetManager
 from lockstep.broker.messages.pop.pops import Pops
-from lockstep.broker.messages.pop.port import Order
+from lockstep.broker.messages.pop.port import Order, Replayed
 from lockstep.broker.messages.pop.reader import StoreReader
 from lockstep.broker.messages.stored import messages_of
 from lockstep.protocol.names import POP_JOURNAL_TOPIC
@@ -19,7 +20,11 @@ __all__ = ["Journaled", "record_of_delivery", "replay_journal"]
 
 
 class Journaled(NamedTuple):
-    """A delivery of messages of one queue."""
+    """A delivery of messages of one queue, or a change of its invisible time, under the same `pop_ms`.
+
+    Args:
+        commit_offset, acked: As of `Delivered`; of a change -1 and none.
+    """
 
     topic: str
     consumer_group: str
@@ -29,6 +34,8 @@ class Journaled(NamedTuple):
     client: str
     attempt_id: str | None
     offsets: Sequence[int]
+    commit_offset: int = -1
+    acked: Sequence[int] = ()
 
 
 def record_of_delivery(store: MessageStore, made: Journaled, now_ms: int) -> Record:
@@ -37,23 +44,29 @@ def record_of_delivery(store: MessageStore, made: Journaled, now_ms: int) -> Rec
     return Record(POP_JOURNAL_TOPIC, 0, 0, 0, now_ms, host, port, now_ms, 0, 0, orjson.dumps(list(made)), b"", 0)
 
 
-def replay_journal(store: MessageStore, pops: Pops, log_offset: int, now_ms: int) -> int:
+def replay_journal(
+    store: MessageStore, pops: Pops, offsets: ConsumerOffsetManager, log_offset: int, now_ms: int
+) -> int:
     """Bring back deliveries that the log has at this offset or later. Returns how many."""
     made = [one.body for one in messages_of(store, POP_JOURNAL_TOPIC) if one.commit_log_offset >= log_offset]
-    return sum(_is_replayed(store, pops, body, now_ms) for body in made)
+    return sum(_is_replayed(store, pops, offsets, body, now_ms) for body in made)
 
 
-def _is_replayed(store: MessageStore, pops: Pops, body: bytes, now_ms: int) -> bool:
+def _is_replayed(store: MessageStore, pops: Pops, offsets: ConsumerOffsetManager, body: bytes, now_ms: int) -> bool:
     try:
-        _replay(store, pops, Journaled(*orjson.loads(body)), now_ms)
+        _replay(store, pops, offsets, Journaled(*orjson.loads(body)), now_ms)
     # What cannot be read holds up no start: the messages are given again.
     except (ValueError, KeyError, TypeError, IndexError):
         return False
     return True
 
 
-def _replay(store: MessageStore, pops: Pops, made: Journaled, now_ms: int) -> None:
+def _replay(store: MessageStore, pops: Pops, offsets: ConsumerOffsetManager, made: Journaled, now_ms: int) -> None:
     order = Order(made.client, made.attempt_id, len(made.offsets), made.pop_ms, made.invisible_ms)
     reader = StoreReader(store, made.topic, made.queue_id, None)
     pops.in_use = True
-    pops.fifo.queue(made.topic, made.consumer_group, made.queue_id, now_ms).replay(order, made.offsets, reader)
+    queue = pops.fifo.queue(made.topic, made.consumer_group, made.queue_id, now_ms)
+    queue.replay(Replayed(order, made.offsets, made.commit_offset, made.acked), reader)
+    # The file of offsets may be older. A pop would take that for an offset that somebody set back.
+    if made.commit_offset > offsets.query(made.consumer_group, made.topic, made.queue_id):
+        offsets.commit(made.consumer_group, made.topic, made.queue_id, made.commit_offset)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from lockstep.protocol.bodies.order_info import OrderInfo
 
-__all__ = ["Answered", "Delivered", "FifoQueue", "Found", "Order", "QueueReader", "Taken", "UnderWay"]
+__all__ = ["Answered", "Delivered", "FifoQueue", "Found", "Order", "QueueReader", "Replayed", "Taken", "UnderWay"]
 
 
 class Taken(NamedTuple):
@@ -60,12 +60,27 @@ class Delivered(NamedTuple):
         start_offset: Of the first message that could be given.
         times_before: How often a message was delivered before, by queue offset; without those that are new.
         commit_offset: The group has consumed everything before it.
+        acked: What the group has consumed behind it.
     """
 
     start_offset: int
     messages: Sequence[Taken]
     times_before: dict[int, int]
     commit_offset: int
+    acked: Sequence[int] = ()
+
+
+class Replayed(NamedTuple):
+    """What the log has of a delivery, or of a change of its invisible time.
+
+    Args:
+        commit_offset, acked: As of `Delivered`; -1: they are not known.
+    """
+
+    order: Order
+    queue_offsets: Sequence[int]
+    commit_offset: int
+    acked: Sequence[int]
 
 
 class Answered(Enum):
@@ -132,8 +147,11 @@ class FifoQueue(Protocol):
     def under_way(self) -> list[UnderWay]:
         """What was delivered and is not acknowledged, by queue offset; also what is visible again."""
 
-    def replay(self, order: Order, queue_offsets: Sequence[int], reader: QueueReader) -> None:
-        """After a crash: this delivery was made after the file was written."""
+    def replay(self, replayed: Replayed, reader: QueueReader) -> None:
+        """After a crash: this was made after the file was written."""
+
+    def crashed(self) -> None:
+        """The broker starts after a crash, and all is restored and replayed: acknowledgements may be lost."""
 
     def saved(self) -> OrderInfo | None:
         """For the file. None: there is nothing to keep."""

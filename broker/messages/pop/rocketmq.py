@@ -7,7 +7,7 @@ is given again from the first such message on, together with messages behind it 
 from collections.abc import Sequence
 from typing import Final
 
-from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, UnderWay
+from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Replayed, UnderWay
 from lockstep.protocol.bodies.order_info import OrderInfo
 
 __all__ = ["OFFSETS_MAX", "OrderRecord", "RocketMqQueue"]
@@ -130,8 +130,11 @@ class RocketMqQueue:
             if not one.acked >> place & 1
         ]
 
-    def replay(self, order: Order, queue_offsets: Sequence[int], reader: QueueReader) -> None:
+    def replay(self, replayed: Replayed, reader: QueueReader) -> None:
         """RocketMQ's deliveries are in the file alone."""
+
+    def crashed(self) -> None:
+        """What was lost comes again, also behind what follows it."""
 
     def saved(self) -> OrderInfo | None:
         one = self.record

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.core.ack import Delivery, ack
+from lockstep.broker.core.ack import Delivery, ack, change_invisible
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.commit import commit
 from lockstep.broker.core.groups import delete_group
@@ -101,6 +101,54 @@ async def test_after_a_kill_the_fenced_way_knows_who_holds_what(tmp_path: Path) 
         assert offsets(popped(again, now_ms=NOW_MS + 9999)) == [1]
         assert acked(again, first, 2) is Answered.STALE
         assert acked(again, second, 2) is Answered.DONE
+
+
+async def test_after_a_kill_what_waited_for_an_acknowledgement_proves_it(tmp_path: Path) -> None:
+    """The acknowledgement of 0 is in no file, but 1 was delivered after it: 0 does not come again behind it."""
+    async with kept(tmp_path / "0", **FENCED) as opened:
+        for key in "aaab":
+            opened.send(b"x", properties=KEY + key)
+        write_offsets(opened)
+        first = popped(opened, 1)
+        assert acked(opened, popped(opened, 1), 3) is Answered.DONE
+        assert acked(opened, first, 0) is Answered.DONE
+        second = popped(opened, 1)
+        left = killed(tmp_path / "0", "1")
+    async with kept(left, **FENCED) as again:
+        assert again.broker.catalog.offsets.query("G", "T", 0) == 1
+        assert offsets(popped(again, now_ms=NOW_MS + 9999)) == []
+        assert acked(again, second, 1) is Answered.DONE
+        assert offsets(popped(again, now_ms=NOW_MS + 20_000)) == [2]
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["", "and a clean stop"])
+async def test_after_a_kill_nothing_is_acknowledged_before_what_comes_again(tmp_path: Path, stops: bool) -> None:
+    """The acknowledgement of 0 is lost, so 0 comes again: then 1 must come again behind it."""
+    async with kept(tmp_path / "0", **FENCED) as opened:
+        for key in "aab":
+            opened.send(b"x", properties=KEY + key)
+        found = popped(opened)
+        assert acked(opened, found, 0) is Answered.DONE
+        left = killed(tmp_path / "0", "1")
+    if stops:
+        async with kept(left, **FENCED):
+            pass
+    async with kept(left, **FENCED) as again:
+        assert acked(again, found, 1) is Answered.STALE
+        assert acked(again, found, 2) is Answered.DONE
+        assert offsets(popped(again, now_ms=NOW_MS + 10_000)) == [0, 1]
+
+
+async def test_after_a_kill_a_renewed_delivery_is_as_long_as_before(tmp_path: Path) -> None:
+    async with kept(tmp_path / "0", **FENCED) as opened:
+        opened.send(b"x")
+        found = popped(opened)
+        receipt = Receipt(0, found.pop_ms, 10_000, ORDERED, 0, "broker-a", 0, 0)
+        change_invisible(opened.broker, FakeConnection(), Delivery("G", "T", receipt), 30_000, NOW_MS + 5000)
+        left = killed(tmp_path / "0", "1")
+    async with kept(left, **FENCED) as again:
+        assert offsets(popped(again, now_ms=NOW_MS + 34_999)) == []
+        assert acked(again, found, 0, NOW_MS + 34_999) is Answered.DONE
 
 
 async def test_an_unreadable_file_is_said_and_left_out(tmp_path: Path) -> None:

@@ -75,6 +75,20 @@ def test_a_key_waits_for_a_message_that_is_held_for_longer() -> None:
     assert group.pop(32, "c2")[0] == [0, 1, 2]
 
 
+def test_a_message_that_comes_again_ends_what_follows_it() -> None:
+    """c1 had handled both when c2 got the first one again: after c2's call the second one must come again, too."""
+    group = _group("aab")
+    _, zombie_ms = group.pop(3, "c1")
+    group.now_ms += 10_000
+    _, owner_ms = group.pop(1, "c2")
+    assert group.ack(1, zombie_ms) == "STALE"
+    assert group.queue.change(1, zombie_ms, group.now_ms + 60_000) is Answered.STALE
+    assert (group.ack(2, zombie_ms), group.ack(0, owner_ms)) == ("DONE", "DONE")
+    assert group.ack(1, zombie_ms) == "STALE"
+    assert group.pop()[0] == [1]
+    assert group.queue.waiting[1].times_before == 1
+
+
 def test_what_a_client_held_is_free_after_its_end() -> None:
     group = _group("ab")
     group.pop(1, "c1", invisible_ms=600_000)
@@ -174,9 +188,14 @@ class Clients:
             same_key = [n for n in range(len(self.keys)) if self.keys[n] == self.keys[offset]]
             assert not [n for n in same_key if n < offset and n not in self.acked and n not in offsets], "out of order"
             assert not [n for n in same_key if n in self.held and self.group.now_ms < self.held[n][2]], "two holders"
-        for offset in offsets:
+        # What follows a message that comes again has no owner until it comes again, too.
+        follows = [
+            n for n in self.held if n not in offsets and any(self.keys[n] == self.keys[m] and m < n for m in offsets)
+        ]
+        for offset in (*offsets, *follows):
             if offset in self.held:
-                self.old.append((offset, self.held[offset][0]))
+                self.old.append((offset, self.held.pop(offset)[0]))
+        for offset in offsets:
             self.held[offset] = (pop_ms, client, pop_ms + 10_000)
 
     def ack(self, client: str, number: int) -> None:
