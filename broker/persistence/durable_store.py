@@ -171,7 +171,7 @@ class DurableStore:
         if replayed:
             self._log.info("pop_deliveries_replayed", count=replayed)
         if self.data_dir.crashed:
-            for _, _, queue in tables.pops.fifo.queues():
+            for *_, queue in tables.pops.fifo.queues():
                 queue.crashed()
         topic = revive_topic(self._config.cluster)
         begin_of = partial(tables.offsets.query, REVIVE_GROUP, topic)

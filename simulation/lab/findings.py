@@ -38,6 +38,14 @@ class Wrong(StrEnum):
     OVERLAP = "overlap"  # calls of two processes ran at once on one queue
     EFFECT_OUT_OF_ORDER = "effect-out-of-order"
     EFFECT_AGAIN = "effect-again"  # twice in one period, although it had succeeded
+    EFFECT_LEFT_OUT = "effect-left-out"  # a message came again, and what had followed it did not
+    TWO_HOLDERS = "two-holders"  # a message was delivered while another member held one of its key
+    PASSED_OVER = "passed-over"  # a message was delivered, and an earlier one of its key is not acknowledged
+    GIVEN_BEHIND = "given-behind"  # a message was delivered, and a later one of its key is acknowledged
+    ACKED_AGAIN = "acked-again"  # a message was delivered again although it is acknowledged
+    STALE_ACK = "stale-ack"  # the broker took an answer to a delivery that another one has followed
+    REFUSED_IN_TIME = "refused-in-time"  # it refused one to the newest delivery, whose time was not over
+    COMMIT_UNACKED = "commit-unacked"  # an offset was stored, and a message before it is not acknowledged
     COMMIT_BACK = "commit-back"
     COMMIT_BEYOND = "commit-beyond"  # an owner's commit beyond the end of its queue was stored
     LOST = "lost"

@@ -20,6 +20,7 @@ from lockstep.client import (
     PullConsumer,
     PushConsumer,
     SerializeType,
+    SimpleConsumer,
 )
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order import Record
@@ -40,7 +41,7 @@ from lockstep.store import MessageStore
 
 __all__ = ["BROKER", "GROUP", "ONE_CLOCK", "PRODUCER", "TOPIC", "TRACE", "Client", "Door", "Hosts"]
 
-Client = PushConsumer | Producer | PullConsumer | LitePullConsumer
+Client = PushConsumer | Producer | PullConsumer | LitePullConsumer | SimpleConsumer
 C = TypeVar("C", bound=Client)
 BROKER, PRODUCER = "broker", "producer"
 TOPIC: Final = "orders"

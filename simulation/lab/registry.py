@@ -27,6 +27,7 @@ _EXPERIMENTS: Final = {
             *("grants", "waits", "moves", "mixed", "brokers", "leaves", "clocks", "busy"),
         )
     },
+    "worlds/fifo": "lockstep.simulation.worlds.fifo.fifo_world:FIFO_WORLDS",
     "worlds/producers": "lockstep.simulation.worlds.producing.producers_world:PRODUCERS_WORLDS",
 }
 _FOCUSED: Final = "worlds/"  # and the part of order that they look at

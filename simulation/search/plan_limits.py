@@ -10,6 +10,7 @@ from lockstep.remoting.texts import known_names
 from lockstep.simulation.lab.faults.table import FAULTS, fault_named
 from lockstep.simulation.lab.faults.text import why_no_amount, why_wrong
 from lockstep.simulation.lab.setup import FaultEvent, Setup
+from lockstep.simulation.worlds.fifo.plan import FifoPlan
 from lockstep.simulation.worlds.plan import MEMBERS, WorldPlan
 from lockstep.simulation.worlds.plan import Fault as RandomFault
 from lockstep.simulation.worlds.producing.producers import BROKERS, PRODUCERS, ProducersPlan
@@ -36,13 +37,20 @@ _LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "lock_timeout_ms": (1, _YEAR_MS),
     "cached": (1, _MOST),
     "threads": (1, _HOSTS_MAX),
+    "members": (1, len(MEMBERS)),
+    "loops": (1, _HOSTS_MAX),
+    "count_max": (1, 32),
+    **dict.fromkeys(("invisible_ms", "wait_ms"), (1, _YEAR_MS)),
+    "grace_ms": (0, _YEAR_MS),
     "batch_size": (1, 1024),
     "work_ms": (0, _YEAR_MS),
     "long_ms": (0, _YEAR_MS),
     "sync_ms": (0, _YEAR_MS),
     "latency_us_max": (0, 125_000),  # a cluster's end waits for what is under way
     "shuffle_us": (0, 1_000_000),
-    **dict.fromkeys(("long_works", "failing", "cancelled", "large", "batches"), _PERCENT),
+    **dict.fromkeys(
+        ("long_works", "failing", "cancelled", "large", "batches", "slow", "renewing", "forgetting"), _PERCENT
+    ),
 }
 _LENGTHS: Final = {
     **dict.fromkeys(("plain", "greedy", "unmodified"), len(MEMBERS)),
@@ -87,6 +95,8 @@ def _hosts(plan: Any) -> Collection[str]:
         return plan.hosts
     if isinstance(plan, WorldPlan):
         return (*plan.brokers, "producer", *MEMBERS)
+    if isinstance(plan, FifoPlan):
+        return (BROKERS[0], *plan.hosts)
     if isinstance(plan, ProducersPlan):
         return (*BROKERS, *PRODUCERS)
     return ()

@@ -417,6 +417,7 @@ _OWN: Final = {
         Fault("reset", did="an administrator moved the group's offsets back"),
         Fault("busy", did="{a} refused some requests unread, because it was busy{for_}"),
         Fault("full", did="the store of {a} refused some messages{for_}"),
+        Fault("lost answer", did="the answer of a pop with messages for {a} was lost{for_}"),
     )
 }
 _ITS: Final = "*"  # the member of the event

@@ -1,0 +1,302 @@
+"""What a world of a FIFO group sees at the port of its broker: deliveries, and answers to them, against the rules.
+
+It trusts none of the broker's tables: what is delivered, acknowledged and held is what the answers said that left. Its
+time is that of the broker's clock.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from lockstep.client import MessageExt, MessageQueue
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.pop import (
+    AckRequestHeader,
+    ChangeInvisibleRequestHeader,
+    PopRequestHeader,
+    PopResponseHeader,
+)
+from lockstep.protocol.receipts import Receipt, parse_spans
+from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
+from lockstep.simulation.lab.findings import Findings, Wrong, place_of
+from lockstep.simulation.lab.hosts import BROKER, TOPIC
+
+__all__ = ["SOON_MS", "Deliveries"]
+
+SOON_MS: Final = 5_000  # RocketMQ writes its record of a pop so late
+# A delivery may be named by a later time than that of the call: two of one millisecond have two names.
+_NAMES_MS: Final = 50
+
+
+@dataclass
+class _Given:
+    """The newest delivery of a message. `end_ms`: until when nobody else may have the message, or one of its key."""
+
+    pop_ms: int
+    host: str
+    attempt_id: str | None
+    end_ms: int
+    batch: set[int]
+    ended: str = ""
+
+    def __str__(self) -> str:
+        return f"the delivery {self.pop_ms} to {self.host}"
+
+
+@dataclass
+class _Message:
+    offset: int
+    key: str | None
+    msg_id: str
+    given: _Given | None = None
+    acked_ms: int = 0  # the name of the delivery that is acknowledged
+    in_doubt: bool = False  # the broker crashed after that: the message may come again
+
+
+@dataclass
+class _Queue:
+    messages: list[_Message] = field(default_factory=list)  # by offset
+    of_key: dict[str | None, list[_Message]] = field(default_factory=lambda: defaultdict(list))
+
+
+class Deliveries:
+    """An Interceptor.
+
+    Args:
+        stored: The messages of a queue id in the broker's store, from an offset on.
+        grace_ms: Until others get what a host held whose connection ended; None: as if it had not ended.
+
+    Attributes:
+        on_given: Called with the host of each pop that is answered with messages, when the answer is about to leave.
+    """
+
+    def __init__(
+        self, findings: Findings, stored: Callable[[int, int], list[MessageExt]], *, fenced: bool, grace_ms: int
+    ) -> None:
+        self._findings = findings
+        self._stored = stored
+        self._fenced = fenced
+        self._grace_ms = grace_ms
+        self._queues = defaultdict[int, _Queue](_Queue)
+        self._waiting: dict[tuple[Endpoint, int], Callable[[RemotingCommand], None]] = {}
+        self._acking: tuple[int, int] | None = None  # queue id and offset of what is acknowledged now
+        self._has_restarted = False
+        self._given_ms: int | None = None  # virtual, of the last delivery
+        self.on_given: Callable[[str], object] = lambda _host: None
+
+    @property
+    def _now_ms(self) -> int:
+        return self._findings.world.clock_ms(BROKER)
+
+    def broker_ended(self, at_ms: int) -> None:
+        """At a virtual time, for whatever reason."""
+        if self._given_ms is not None and 0 <= at_ms - self._given_ms <= SOON_MS:
+            self._findings.saw("restarts soon after a pop")
+
+    def broker_started(self, *, crashed: bool) -> None:
+        """The broker has started again."""
+        self._waiting.clear()
+        self._has_restarted = True
+        for queue_id, queue in self._queues.items():
+            self._cut(queue_id, queue)
+            for message in queue.messages:
+                message.in_doubt |= crashed and bool(message.acked_ms)
+
+    def _cut(self, queue_id: int, queue: _Queue) -> None:
+        """Messages that were not synced may be gone, and their offsets given to others."""
+        kept = [one.msg_id for one in self._stored(queue_id, 0)]
+        same = next(
+            (
+                place
+                for place, (one, other) in enumerate(zip(queue.messages, kept, strict=False))
+                if one.msg_id != other
+            ),
+            min(len(kept), len(queue.messages)),
+        )
+        for message in queue.messages[same:]:
+            queue.of_key[message.key].remove(message)
+        del queue.messages[same:]
+
+    # Interceptor ---------------------------------------------------------------------------------------------
+
+    def delay(self, factory: Callable[[], Endpoint]) -> Callable[[], Endpoint]:
+        """Watch the answers that leave later than their request was read, and the ends of connections."""
+
+        def make() -> Endpoint:
+            endpoint = factory()
+
+            def noted(reply: RemotingCommand) -> None:
+                answered = self._waiting.pop((endpoint, reply.opaque), None)
+                if answered is not None and endpoint.is_open:
+                    answered(reply)
+
+            endpoint.when_replied.append(noted)
+            endpoint.when_lost.insert(0, lambda: self._connection_ended(endpoint))
+            return endpoint
+
+        return make
+
+    def intercept(self, on_request: RequestHandler) -> RequestHandler:
+        def noted(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+            answered = self._asked(endpoint, command)
+            if answered is not None:
+                # First of all: an answer that waits for the disk may leave before the call returns.
+                self._waiting[endpoint, command.opaque] = answered
+            try:
+                reply = on_request(endpoint, command)
+            finally:
+                self._acking = None
+            if reply is not None and (answered := self._waiting.pop((endpoint, command.opaque), None)) is not None:
+                answered(reply)
+            return reply
+
+        return noted
+
+    def _asked(self, endpoint: Endpoint, command: RemotingCommand) -> Callable[[RemotingCommand], None] | None:
+        """What is to be done with the answer to a request. None: nothing."""
+        if command.code == RequestCode.POP_MESSAGE:
+            return partial(self._popped, endpoint, command.decode_header(PopRequestHeader))
+        if command.code == RequestCode.ACK_MESSAGE:
+            ack = command.decode_header(AckRequestHeader)
+            self._acking = (ack.queue_id, ack.offset)
+            return partial(self._acked, ack)
+        if command.code == RequestCode.CHANGE_MESSAGE_INVISIBLETIME:
+            change = command.decode_header(ChangeInvisibleRequestHeader)
+            self._may_end(change)
+            return partial(self._changed, change, self._now_ms)
+        return None
+
+    def _may_end(self, change: ChangeInvisibleRequestHeader) -> None:
+        """A message may be given to others before the answer to its change has left."""
+        message = self._read(change.queue_id).messages[change.offset]
+        if message.given is not None and message.given.pop_ms == Receipt.parse(change.extra_info).pop_ms:
+            end_ms = min(message.given.end_ms, self._now_ms + change.invisible_time)
+            message.given = replace(message.given, end_ms=end_ms)
+
+    def _connection_ended(self, endpoint: Endpoint) -> None:
+        host = _host_of(endpoint)
+        for message in (one for queue in self._queues.values() for one in queue.messages):
+            if self._fenced and message.given is not None and message.given.host == host:
+                message.given.end_ms = min(message.given.end_ms, self._now_ms + self._grace_ms)
+
+    # Deliveries ----------------------------------------------------------------------------------------------
+
+    def _popped(self, endpoint: Endpoint, asked: PopRequestHeader, reply: RemotingCommand) -> None:
+        if reply.code != ResponseCode.SUCCESS:
+            return
+        header = reply.decode_header(PopResponseHeader)
+        texts = (header.start_offset_info, header.msg_offset_info, header.order_count_info)
+        end_ms = header.pop_time + header.invisible_time
+        for span in parse_spans(*(text or "" for text in texts)):
+            queue = self._read(span.queue_id)
+            given = _Given(header.pop_time, _host_of(endpoint), asked.attempt_id, end_ms, set(span.offsets))
+            for offset in span.offsets:
+                self._check_given(span.queue_id, queue, queue.messages[offset], given)
+            for offset in span.offsets:
+                queue.messages[offset].given = given
+                queue.messages[offset].acked_ms, queue.messages[offset].in_doubt = 0, False
+        self._given_ms = self._findings.world.elapsed_ms
+        self.on_given(endpoint.address)
+
+    def _read(self, queue_id: int) -> _Queue:
+        queue = self._queues[queue_id]
+        for one in self._stored(queue_id, len(queue.messages)):
+            message = _Message(one.queue_offset, one.sharding_key, one.msg_id)
+            queue.messages.append(message)
+            queue.of_key[message.key].append(message)
+        return queue
+
+    def _check_given(self, queue_id: int, queue: _Queue, message: _Message, given: _Given) -> None:
+        self._count(queue, message, given)
+        told = f"offset {message.offset} of key {message.key} in {given}"
+        if message.acked_ms and not message.in_doubt:
+            self._add(Wrong.ACKED_AGAIN, queue_id, f"{told}; {message.acked_ms} was acknowledged")
+        for other in queue.of_key[message.key]:
+            held = other.given
+            if other.offset < message.offset and not other.acked_ms and other.offset not in given.batch:
+                self._add(Wrong.PASSED_OVER, queue_id, f"{told}; offset {other.offset} is not acknowledged")
+            if other.offset > message.offset and other.acked_ms and not other.in_doubt and not message.acked_ms:
+                self._add(Wrong.GIVEN_BEHIND, queue_id, f"{told}; offset {other.offset} is acknowledged")
+            if (
+                held is not None
+                and not other.acked_ms
+                and (held.host, held.attempt_id) != (given.host, given.attempt_id)
+                and given.pop_ms < held.end_ms - _NAMES_MS
+            ):
+                text = f"{told}; offset {other.offset} is in {held} until {held.end_ms}"
+                self._add(Wrong.TWO_HOLDERS, queue_id, text)
+
+    def _count(self, queue: _Queue, message: _Message, given: _Given) -> None:
+        before = message.given
+        if before is None or message.acked_ms:
+            return
+        if (before.host, before.attempt_id) == (given.host, given.attempt_id):
+            self._findings.saw("re-entries")
+            return
+        if not before.ended:
+            self._findings.saw("expired deliveries")
+        if any(queue.messages[offset].acked_ms for offset in before.batch):
+            self._findings.saw("partial acks")
+
+    # Answers to them -----------------------------------------------------------------------------------------
+
+    def _acked(self, ack: AckRequestHeader, reply: RemotingCommand) -> None:
+        queue, pop_ms = self._read(ack.queue_id), Receipt.parse(ack.extra_info).pop_ms
+        message = queue.messages[ack.offset]
+        newest = message.given
+        told = f"offset {ack.offset} of key {message.key}: the acknowledgement of {pop_ms}"
+        later = _follower(queue, message, pop_ms)
+        is_newest = newest is not None and newest.pop_ms == pop_ms and not message.acked_ms and not later
+        if not is_newest and message.acked_ms != pop_ms:
+            self._findings.saw("stale acks")
+        if reply.code == ResponseCode.SUCCESS:
+            if is_newest:
+                message.acked_ms = pop_ms
+            elif message.acked_ms != pop_ms and not (message.acked_ms and self._has_restarted):
+                self._add(Wrong.STALE_ACK, ack.queue_id, f"{told} was taken after {later or newest}")
+        elif is_newest and newest is not None and self._is_in_time(queue, message, newest):
+            self._add(Wrong.REFUSED_IN_TIME, ack.queue_id, f"{told} was refused; it has until {newest.end_ms}")
+
+    def _is_in_time(self, queue: _Queue, message: _Message, given: _Given) -> bool:
+        # If an earlier message of the key comes again after a crash, this one must come again behind it.
+        lost = any(one.in_doubt for one in queue.of_key[message.key] if one.offset < message.offset)
+        return self._now_ms < given.end_ms - _NAMES_MS and not lost
+
+    def _changed(self, change: ChangeInvisibleRequestHeader, changed_ms: int, reply: RemotingCommand) -> None:
+        queue, pop_ms = self._read(change.queue_id), Receipt.parse(change.extra_info).pop_ms
+        message = queue.messages[change.offset]
+        if reply.code != ResponseCode.SUCCESS or message.given is None or message.acked_ms:
+            return
+        later = _follower(queue, message, pop_ms)
+        if message.given.pop_ms != pop_ms or later:
+            told = f"offset {change.offset} of key {message.key}: the renewal of {pop_ms}"
+            self._add(Wrong.STALE_ACK, change.queue_id, f"{told} was taken after {later or message.given}")
+            return
+        self._findings.saw("renewals" if change.invisible_time else "given back")
+        ended = "" if change.invisible_time else "given back"
+        message.given = replace(message.given, end_ms=changed_ms + change.invisible_time, ended=ended)
+
+    def committed(self, queue_id: int, offset: int) -> None:
+        """The broker stores an offset of the group."""
+        for message in self._read(queue_id).messages[:offset]:
+            if not message.acked_ms and (queue_id, message.offset) != self._acking:
+                text = f"offset {offset} is stored, and {message.offset} of key {message.key} is not acknowledged"
+                self._add(Wrong.COMMIT_UNACKED, queue_id, text)
+                return
+
+    def _add(self, wrong: Wrong, queue_id: int, text: str) -> None:
+        queue = MessageQueue(TOPIC, BROKER, queue_id)
+        self._findings.add(wrong, f"{queue}: {text}", queue=place_of(queue))
+
+
+def _follower(queue: _Queue, message: _Message, pop_ms: int) -> str:
+    """A later delivery of an earlier message of the key: what follows that message comes again, too. Empty: none."""
+    earlier = [one.given for one in queue.of_key[message.key] if one.offset < message.offset and not one.acked_ms]
+    return next((str(given) for given in earlier if given is not None and given.pop_ms > pop_ms), "")
+
+
+def _host_of(endpoint: Endpoint) -> str:
+    return endpoint.address.rpartition(":")[0]
