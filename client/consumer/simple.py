@@ -2,35 +2,28 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Final
 
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.consumer.pop_calls import Delivery, PopCalls, PopRequest
-from lockstep.client.errors import ConsumerError, NoRouteError, StaleDeliveryError, TopicNotFoundError
+from lockstep.client.consumer.pop_calls import CALL_ERRORS, POP_COUNT_MAX, Delivery, PopCalls, PopRequest, check_headers
+from lockstep.client.errors import ConsumerError, StaleDeliveryError, TopicNotFoundError
 from lockstep.client.lifecycle import ServiceState
 from lockstep.client.message_selector import Expression
 from lockstep.client.pull_config import PullConsumerConfig
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumerData, SubscriptionData
-from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.errors import RemoteProtocolError
-from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.settings import SettingError
 from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = ["SimpleConsumer"]
 
-_COUNT_MAX: Final = 32  # of one pop (docs/wire.md 18.1)
 # With several brokers, one of them may wait so long before the next one is asked.
 _TURN_MS: Final = 1000
 _AGAIN_MS: Final = 1000
-_CALL_ERRORS: Final = (NoRouteError, RemotingError, RemoteProtocolError)
 _Place = tuple[str, str]  # topic, broker name
 
 
@@ -60,6 +53,7 @@ class _SimpleMember(GroupMember):
             from_first=where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
             answer_ms=settings.config.consumer_pull_timeout_ms,
             shown_to=settings.tenant,
+            hooks=settings.hooks,
         )
 
     def _consumer_data(self) -> ConsumerData | None:
@@ -129,14 +123,12 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
             runtime=runtime,
             log=log,
         )
-        if self.config.serialize_type is SerializeType.ROCKETMQ:
-            raise SettingError("serialize_type must not be ROCKETMQ: binary headers cannot carry the codes of POP")
+        check_headers(self.config)
         _check_invisible(invisible_ms, 1)
         self._in_order = in_order
         self._invisible_ms = invisible_ms
         self._where = consume_from_where
         self._turn = 0
-        self._lost: dict[_Place, list[str]] = {}  # attempt ids of calls without an answer
 
     def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Receive messages of a topic.
@@ -162,8 +154,8 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
             TopicNotFoundError: No subscribed topic has a queue to read.
             RemoteProtocolError: An answer cannot be read. Its messages come again after their invisible time.
         """
-        if not 1 <= max_messages <= _COUNT_MAX:
-            raise ConsumerError(f"max_messages must be from 1 to {_COUNT_MAX}, not {max_messages}")
+        if not 1 <= max_messages <= POP_COUNT_MAX:
+            raise ConsumerError(f"max_messages must be from 1 to {POP_COUNT_MAX}, not {max_messages}")
         invisible_ms = self._invisible_ms if invisible_ms is None else invisible_ms
         _check_invisible(invisible_ms, 1)
         member = self._running()
@@ -176,8 +168,13 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         while (left_ms := deadline_ms - member.runtime.now_ms()) > 0:
             wait_ms = left_ms if len(places) == 1 else min(left_ms, _TURN_MS)
             place, self._turn = places[self._turn % len(places)], self._turn + 1
+            topic, broker_name = place
+            subscription = self._subscriptions.get(topic) or SubscriptionData(topic)  # it may have gone meanwhile
+            if looks > 0:
+                wait_ms = 0
+            request = PopRequest(topic, broker_name, subscription, max_messages, invisible_ms, wait_ms)
             try:
-                found = await self._pop(member, place, max_messages, invisible_ms, 0 if looks > 0 else wait_ms)
+                found = await member.calls.pop(request)
             except RemotingError:
                 if self.state is ServiceState.RUNNING:
                     raise
@@ -186,41 +183,6 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
                 return found
             looks -= 1
         return []
-
-    async def _pop(
-        self, member: _SimpleMember, place: _Place, count_max: int, invisible_ms: int, wait_ms: int
-    ) -> list[Delivery]:
-        topic, broker_name = place
-        subscription = self._subscriptions.get(topic) or SubscriptionData(topic)  # it may have gone meanwhile
-        request = PopRequest(topic, broker_name, subscription, count_max, invisible_ms, wait_ms)
-        if not self._in_order:
-            return await self._wanted(member, await member.calls.pop(request), subscription)
-        lost = self._lost.setdefault(place, [])
-        attempt_id = lost.pop() if lost else f"{member.runtime.rng.getrandbits(128):032x}"
-        try:
-            deliveries = await member.calls.pop(request._replace(attempt_id=attempt_id))
-            return await self._wanted(member, deliveries, subscription)
-        except BaseException:
-            # The broker may have delivered: those messages are given to nobody but a call with the same id.
-            lost.append(attempt_id)
-            raise
-
-    async def _wanted(
-        self, member: _SimpleMember, deliveries: list[Delivery], subscription: SubscriptionData
-    ) -> list[Delivery]:
-        """Filter the messages: the broker compared hashes of tags. RocketMQ acknowledges what is left out, too."""
-        messages = [delivery.message for delivery in deliveries]
-        if subscription.tags_set:
-            messages = [message for message in messages if message.tags in subscription.tags_set]
-        if messages and self._hooks.filtering:
-            queue = MessageQueue(subscription.topic, messages[0].broker_name, messages[0].queue_id)
-            messages = self._hooks.wanted(messages, queue)
-        left = {id(message) for message in messages}
-        for delivery in deliveries:
-            if id(delivery.message) not in left:
-                with suppress(StaleDeliveryError, *_CALL_ERRORS):
-                    await member.calls.ack(delivery)
-        return [delivery for delivery in deliveries if id(delivery.message) in left]
 
     async def ack(self, delivery: Delivery) -> None:
         """Say that the message is consumed.
@@ -250,7 +212,7 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         while self.state is ServiceState.RUNNING:
             try:
                 deliveries = await self.receive(1)
-            except _CALL_ERRORS as error:
+            except CALL_ERRORS as error:
                 self._log.warning("pop_call_failed", call="receive", error=str(error))
                 await asyncio.sleep(_AGAIN_MS / 1000)
                 continue
@@ -262,7 +224,7 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
     async def _ack_or_log(self, delivery: Delivery) -> None:
         try:
             await self.ack(delivery)
-        except (StaleDeliveryError, *_CALL_ERRORS) as error:
+        except (StaleDeliveryError, *CALL_ERRORS) as error:
             self._log.warning("pop_call_failed", call="ack", error=str(error))
 
     # Life ----------------------------------------------------------------------------------------------------
