@@ -138,9 +138,6 @@ class ProduceOptions(PrintedOptions):
         str | None,
         _Option("--key-delimiter", "-K", metavar="TEXT", help="Lines are KEY, this text (as : or \\t), and the body."),
     ] = None
-    message_groups: Annotated[
-        bool, _Option("--message-groups", help="A key has the queue that RocketMQ 5 gives a message group.")
-    ] = False
     body_field: Annotated[
         str | None, _Option(metavar="NAME", help="The body is this field of each line, not the whole line.")
     ] = None
