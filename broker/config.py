@@ -103,6 +103,8 @@ class BrokerConfig:
     auto_create_groups: bool = setting(True, name="autoCreateSubscriptionGroup")
     broker_permission: int = setting(6, name="brokerPermission", live=True)  # sum of 4 (read), 2 (write), 1 (inherit)
     delay_levels: str = setting(DELAY_LEVELS, name="messageDelayLevel")
+    timer_delay_max_sec: int = setting(259_200, name="timerMaxDelaySec")  # of a message for a time (docs/wire.md 18.7)
+    recall_message_enable: bool = setting(True, name="recallMessageEnable", live=True)  # RocketMQ: False
     trace_topic_enable: bool = setting(False, name="traceTopicEnable")  # create the topic of clients' traces
     trace_topic: str = setting(TRACE_TOPIC, name="msgTraceTopicName")
     reject_transactions: bool = setting(False, name="rejectTransactionMessage", live=True)
@@ -152,6 +154,7 @@ class BrokerConfig:
     statistics_max: int = 50_000  # of topics, queues and groups; about 2.7 kB each
     filter_characters_max: int = 2_000_000  # of the SQL92 expressions of all groups
     send_sequences_max: int = 100_000  # sequences of Lockstep's ordered sends: one for each producer and queue
+    timer_messages_max: int = 1_000_000  # messages that wait for a time, and recalls; about 50 bytes each
     lock_queues_per_request_max: int = 4096
     fenced_queues_per_request_max: int = 1024  # of lock requests with fenced locks, which cost more
     lock_entries_per_group_max: int = 20_000
@@ -381,7 +384,7 @@ _POSITIVE = (
     "reserved_hours", "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
     "fenced_queues_per_request_max", "batch_messages_max", "offset_entries_max", "statistics_max",
     "filter_characters_max", "send_sequences_max", "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max",
-    "metrics_series_max", "acl_replay_window_ms",
+    "metrics_series_max", "acl_replay_window_ms", "timer_delay_max_sec", "timer_messages_max",
 )  # fmt: skip
 
 

@@ -215,7 +215,12 @@ class BrokerServer:
         assert self._registration is not None
         self._registration.start()
         self._due_timers = (
-            DueTimer(self._runtime, broker.messages.delays, partial(self._deliver_delayed, broker)),
+            DueTimer(
+                self._runtime, broker.messages.delays, partial(self._deliver, broker, broker.messages.deliver_delayed)
+            ),
+            DueTimer(
+                self._runtime, broker.messages.timers, partial(self._deliver, broker, broker.messages.deliver_timed)
+            ),
             DueTimer(self._runtime, broker.messages.pops, partial(self._run_pops, broker)),
             DueTimer(self._runtime, broker.messages.halves, partial(self._check_transactions, broker)),
         )
@@ -438,8 +443,8 @@ class BrokerServer:
         for timer in self._due_timers:
             timer.check()
 
-    def _deliver_delayed(self, broker: Broker, now_ms: int) -> None:
-        broker.messages.deliver_delayed(now_ms)
+    def _deliver(self, broker: Broker, deliver: Callable[[int], None], now_ms: int) -> None:
+        deliver(now_ms)
         self._after_timer(broker, now_ms)
 
     def _run_pops(self, broker: Broker, now_ms: int) -> None:

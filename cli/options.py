@@ -138,6 +138,9 @@ class ProduceOptions(PrintedOptions):
         str | None,
         _Option("--key-delimiter", "-K", metavar="TEXT", help="Lines are KEY, this text (as : or \\t), and the body."),
     ] = None
+    message_groups: Annotated[
+        bool, _Option("--message-groups", help="A key has the queue that RocketMQ 5 gives a message group.")
+    ] = False
     body_field: Annotated[
         str | None, _Option(metavar="NAME", help="The body is this field of each line, not the whole line.")
     ] = None
@@ -149,6 +152,12 @@ class ProduceOptions(PrintedOptions):
         list[str] | None,
         _Option("--header", "-H", metavar="NAME=VALUE", help="A user property of every message; may be repeated."),
     ] = None
+    delay_ms: Annotated[
+        int,
+        duration_option(
+            "--delay", "Deliver every message so much later.", bare="s", least="1ms", most="72h", shown=False
+        ),
+    ] = 0
     text: Annotated[bool, _Option("--text", help="Lines are bodies as they are, JSON or not.")] = False
     envelope: Annotated[bool, _Option("--envelope", help="Lines are messages as `lockstep consume` prints them.")] = (
         False

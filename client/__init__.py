@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from lockstep.client.producer.request_reply import ReplyMessage, reply_message
     from lockstep.client.producer.selectors import (
         MessageQueueSelector,
+        select_by_group,
         select_by_hash,
         select_by_machine_room,
         select_by_random,
@@ -170,6 +171,7 @@ __all__ = [
     "allocate_averagely",
     "allocate_averagely_by_circle",
     "reply_message",
+    "select_by_group",
     "select_by_hash",
     "select_by_machine_room",
     "select_by_random",
@@ -210,7 +212,8 @@ EXPORTS = {
     "lockstep.client.consumer.simple": "SimpleConsumer",
     "lockstep.client.consumer.ownership.topic_watch": "TopicMessageQueueChangeListener",
     "lockstep.client.producer.request_reply": "ReplyMessage reply_message",
-    "lockstep.client.producer.selectors": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",
+    "lockstep.client.producer.selectors": "MessageQueueSelector select_by_group select_by_hash "
+    "select_by_machine_room select_by_random",
     "lockstep.client.send_result": "SendResult",
     "lockstep.client.producer.transaction": (
         "HalfMessage TransactionListener TransactionProducer TransactionSendResult"

@@ -214,6 +214,11 @@ class ConsumerConfig(ClientConfig):
     pull_delay_when_broker_flow_control_ms: int = 20
     offset_illegal_delay_ms: int = 10_000
 
+    # In POP mode: how long nobody else gets a message that this consumer has; it renews that time while it has it.
+    pop_invisible_ms: int = setting(60_000, name="popInvisibleTime")
+    # In POP mode: so many messages without an answer of each queue, or of all queues of a broker together.
+    pop_threshold_for_queue: int = setting(96, name="popThresholdForQueue")
+
     rebalance_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.waitInterval")
     lock_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.lockInterval")
     lock_first_delay_ms: int = 1000
@@ -310,6 +315,7 @@ _RANGES = (
     ("pull_threshold_for_topic", -1, 6_553_500),
     ("pull_threshold_bytes_for_topic", -1, 102_400 * 1024 * 1024),
     ("pull_interval_ms", 0, 65535),
+    ("pop_threshold_for_queue", 1, 65535),
     ("consume_thread_count", 1, CONSUME_THREADS_MAX),
     ("consume_thread_min", 0, CONSUME_THREADS_MAX),
     ("key_concurrency", 1, 65535),
@@ -324,7 +330,7 @@ _RANGES = (
         "local_transaction_thread_count", "check_thread_pool_size", "check_request_hold_max",
         "pull_threshold_bytes_for_queue", "pull_timeout_ms", "pull_max_idle_ms", "pull_delay_when_exception_ms",
         "pull_delay_when_suspended_ms", "pull_delay_when_flow_control_ms", "pull_delay_when_broker_flow_control_ms",
-        "consume_timeout_ms",
+        "consume_timeout_ms", "pop_invisible_ms",
         "rebalance_interval_ms", "lock_interval_ms", "lock_timeout_ms", "lock_settle_ms", "consume_continuously_max_ms",
         "persist_consumer_offset_interval_ms", "key_span_max",
     )),

@@ -62,7 +62,7 @@ class SendHooks:
         kind = MessageType.NORMAL
         if half:
             kind = MessageType.HALF
-        elif any(message.delay_level or names.START_DELIVER_TIME in message.properties for message in messages):
+        elif any(message.is_delayed or names.START_DELIVER_TIME in message.properties for message in messages):
             kind = MessageType.DELAY
         context = SendMessageContext(self._group, messages, self._names.bare_queue(queue), address, mode, kind)
         for hook in self._forbidding:

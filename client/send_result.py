@@ -20,13 +20,17 @@ SendStatus = {
 
 
 class SendResult(NamedTuple):
-    """`msg_id` is the producer's UNIQ_KEY, `offset_msg_id` the broker's id. A batch has several, joined by commas."""
+    """`msg_id` is the producer's UNIQ_KEY, `offset_msg_id` the broker's id. A batch has several, joined by commas.
+
+    `recall_handle`: of a message that waits for its time, for `Producer.recall`.
+    """
 
     status: str
     msg_id: str
     queue: MessageQueue
     queue_offset: int
     offset_msg_id: str
+    recall_handle: str | None = None
 
     @property
     def queue_id(self) -> int:

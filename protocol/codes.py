@@ -197,6 +197,7 @@ class RequestCode(IntEnum):
     GET_TOPIC_CONFIG = 351
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361
+    RECALL_MESSAGE = 370
     # POP (wire.md 18).
     QUERY_ASSIGNMENT = 400
     SET_MESSAGE_REQUEST_MODE = 401
@@ -256,6 +257,7 @@ class ResponseCode(IntEnum):
     DELETE_ACL_CONFIG_FAILED = 210
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211
     FLOW_CONTROL = 215
+    ILLEGAL_OPERATION = 604  # RocketMQ 5
     # Lockstep extension: an earlier send of the same sequence was not stored, so this one is refused.
     SEND_OUT_OF_SEQUENCE = 30001
     # Lockstep extensions, only for a request with a lock epoch (docs/fencing.md).

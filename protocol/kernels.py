@@ -62,7 +62,7 @@ _IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _NUMBERS: Final = itemgetter("d", "e", "f", "h")
 _NO_BATCH: Final = ("false", "0")  # "0" is C++'s word for it
 _PIECES_MAX: Final = 17
-_REFUSED_NAMES: Final = frozenset((names.CLUSTER, names.DELAY, names.TRAN_MSG))
+_REFUSED_NAMES: Final = frozenset((names.CLUSTER, names.DELAY, names.TRAN_MSG, *names.TIMERS))
 # A number of so many digits fits 32 bits.
 _DIGITS_MAX: Final = 9
 _TEXTS_ALONE: Final = frozenset((str,))

@@ -21,6 +21,7 @@ __all__ = [
     "REVIVE_LOG_PREFIX",
     "SCHEDULE_TOPIC",
     "SYSTEM_TOPICS",
+    "TIMER_TOPIC",
     "TRACE_TOPIC",
     "TRANSACTION_GIVEN_UP_TOPIC",
     "check_group",
@@ -45,6 +46,7 @@ OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"  # half messages wait here for commit or rollback
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # marks the half messages that were committed or rolled back
 POP_JOURNAL_TOPIC: Final = "rmq_sys_LOCKSTEP_POPS"  # deliveries of fenced groups in order; no topic of the table
+TIMER_TOPIC: Final = "rmq_sys_LOCKSTEP_TIMERS"  # messages for a time, and marks of recalls; no topic of the table
 TRANSACTION_GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP_LENGTH_MAX: Final = 255
 
@@ -133,8 +135,8 @@ def dead_letter_topic(group: str) -> str:
 
 
 def is_journal(topic: str) -> bool:
-    """Whether the broker keeps deliveries of pops there. It is in no list of topics, and nobody may send to it."""
-    return topic == POP_JOURNAL_TOPIC or topic.startswith(REVIVE_LOG_PREFIX)
+    """Whether the broker keeps there what waits. It is in no list of topics, and nobody may send to it."""
+    return topic in (POP_JOURNAL_TOPIC, TIMER_TOPIC) or topic.startswith(REVIVE_LOG_PREFIX)
 
 
 def is_retry_topic(topic: str) -> bool:

@@ -20,7 +20,7 @@ from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.messages.together import decode_commits, decode_sends
-from lockstep.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_retry_topic, popped_topic, retry_topic
+from lockstep.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, is_retry_topic, popped_topic, retry_topic
 
 __all__ = [
     "NAME_SERVER_ADMIN",
@@ -163,7 +163,7 @@ def _topic_of(request: CheckedRequest, offset: int) -> str | None:
     if stored is None:
         return None  # the handler says so
     message = decode_messages(stored, unzip=False)[0]
-    if message.topic in (HALF_TOPIC, SCHEDULE_TOPIC):
+    if message.topic in (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC):
         return message.properties.get(names.REAL_TOPIC, message.topic)
     return message.topic
 
@@ -257,6 +257,7 @@ REQUIRED_PERMISSIONS: Final[Mapping[int, tuple[Requirement, Requirement]]] = {
     _R.SEND_BATCH_MESSAGE: (_SIGNED, _all_of(_send_strict("b"))),
     _R.SEND_TOGETHER: (_SENDS, _SENDS),
     _R.FIND_SENT: (_all_of(_topic("topic", PUB)), _all_of(_topic("topic", PUB))),
+    _R.RECALL_MESSAGE: (_all_of(_topic("topic", PUB)), _all_of(_topic("topic", PUB))),
     _R.SEND_REPLY_MESSAGE: _REPLY,
     _R.SEND_REPLY_MESSAGE_V2: _REPLY_V2,
     _R.PULL_MESSAGE: (_PULL, _PULL),

@@ -8,6 +8,7 @@ from lockstep.broker.core.owner import check_owner
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.core.send_target import SendTarget, Target, send_target
 from lockstep.broker.messages.delays.service import DelayedPlace
+from lockstep.broker.messages.delays.timers import TimerRefused
 from lockstep.broker.messages.send_sequences import SequenceKey
 from lockstep.broker.messages.transactions.half_messages import HalfMessage, half_of
 from lockstep.broker.ownership.claim import Claim, OfMessage
@@ -19,14 +20,16 @@ from lockstep.protocol.filter import tags_code_of
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.batch import BatchRecord, decode_batch
 from lockstep.protocol.messages.properties import decode_properties, encode_properties, find_property
-from lockstep.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
+from lockstep.protocol.names import RETRY_PREFIX, TIMER_TOPIC, is_retry_topic
+from lockstep.protocol.recall import RecallHandle
 from lockstep.protocol.tuples import new_tuple
 from lockstep.store import AppendResult, Record
 
-__all__ = ["IPV4_HOSTS", "Appended", "Send", "append", "append_batch", "check_body", "encoded"]
+__all__ = ["IPV4_HOSTS", "Appended", "Send", "append", "append_batch", "check_body", "encoded", "place_later"]
 
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_UNUSUAL: Final = frozenset((names.DELAY, names.TRAN_MSG, *names.TIMERS))
 IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
@@ -54,11 +57,15 @@ class Send(Target, OfMessage, Protocol):
 
 
 class Appended(NamedTuple):
-    """Where a message is. `queue_id`: the one for which it was sent; a delayed message lies elsewhere first."""
+    """Where a message is. `queue_id`: the one for which it was sent; a delayed message lies elsewhere first.
+
+    `recall_handle`: of one that waits for its time.
+    """
 
     queue_id: int
     commit_log_offset: int
     queue_offset: int
+    recall_handle: str | None
 
 
 # One message ------------------------------------------------------------------------------------------------------
@@ -97,16 +104,16 @@ def _store(broker: Broker, peer: Peer, send: Send, body: bytes, now_ms: int, ret
     topic, queue_id, dead_letter = target
     code, sys_flag = tags_code_of(properties.get(names.TAGS)), send.sys_flag
     place, half = None, False
-    if names.DELAY in properties or names.TRAN_MSG in properties or sys_flag & _PREPARED:
+    if not _UNUSUAL.isdisjoint(properties) or sys_flag & _PREPARED:
         # A half message waits in a topic of its own for the end of its transaction, without a delay (wire.md 11).
         if half := _is_half(broker, sys_flag, properties):
             topic, queue_id = half_of(properties, topic, queue_id)
             sys_flag &= ~_TRANSACTION
         elif dead_letter and broker.config.dead_letter_at_once:
             properties.pop(names.DELAY, None)
-        place = None if half else _delayed_place(broker, properties, target, now_ms)
+        place = None if half else place_later(broker, properties, target.topic, target.queue_id, now_ms)
         if place is not None:
-            topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
+            topic, queue_id, code = place
     text = encoded(encode_properties(properties))
     born_host, born_port = broker.members.born_host(peer)
     record = new_tuple(
@@ -129,11 +136,19 @@ def _store(broker: Broker, peer: Peer, send: Send, body: bytes, now_ms: int, ret
     )
     commit_log_offset, queue_offset = broker.messages.put(record)
     if place is not None:
-        # First stored, then timed: a timer must find the message.
-        broker.messages.delays.waits(place.deliver_at_ms)
+        broker.messages.waits(place, queue_offset)
     elif half:
         broker.messages.halves.began(HalfMessage(queue_offset, commit_log_offset))
-    return new_tuple(Appended, (target.queue_id, commit_log_offset, queue_offset))
+    handle = None if place is None else _recall_handle(broker, target.topic, place, properties)
+    return new_tuple(Appended, (target.queue_id, commit_log_offset, queue_offset, handle))
+
+
+def _recall_handle(broker: Broker, topic: str, place: DelayedPlace, properties: dict[str, str]) -> str | None:
+    """As in RocketMQ none for a delay level, and none for a retry."""
+    message_id = properties.get(names.UNIQ_KEY)
+    if place.topic != TIMER_TOPIC or message_id is None or is_retry_topic(topic):
+        return None
+    return RecallHandle(topic, broker.config.broker_name, place.deliver_at_ms, message_id).encode()
 
 
 def _take_turn(broker: Broker, peer: Peer, send: Send, sequence: int, now_ms: int) -> SequenceKey:
@@ -152,9 +167,14 @@ def _check_dead_letter(broker: Broker, peer: Peer, send: Send, now_ms: int) -> N
     check_owner(broker, peer, claim, Act.DEAD_LETTER, now_ms)
 
 
-def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarget, now_ms: int) -> DelayedPlace | None:
+def place_later(
+    broker: Broker, properties: dict[str, str], topic: str, queue_id: int, now_ms: int
+) -> DelayedPlace | None:
+    """As `Messages.place_later`. Raises Refused."""
     try:
-        return broker.messages.delays.place(properties, target.topic, target.queue_id, now_ms)
+        return broker.messages.place_later(properties, topic, queue_id, now_ms)
+    except TimerRefused as why:
+        raise Refused(Reason.INVALID if why.is_full else Reason.ILLEGAL_MESSAGE, str(why)) from None
     except ValueError as error:
         raise Refused(Reason.INVALID, str(error)) from None
 
@@ -248,6 +268,8 @@ def _check_batch(send: Send, shared: dict[str, str]) -> None:
     delay = shared.get(names.DELAY, "0")
     if delay != "0":
         raise Refused(Reason.ILLEGAL_MESSAGE, f"a batch cannot be delayed, but its DELAY is {short_text(delay)}")
+    if any(name in shared for name in names.TIMERS):
+        raise Refused(Reason.ILLEGAL_MESSAGE, "a batch cannot wait for a time")
     if send.sys_flag & _TRANSACTION:
         raise Refused(Reason.ILLEGAL_MESSAGE, "a batch cannot be part of a transaction")
 

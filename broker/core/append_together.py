@@ -23,7 +23,7 @@ from lockstep.store import AppendResult, Record, StoreFull
 __all__ = ["SentTogether", "append_plain", "append_together"]
 
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
-_ALONE: Final = (names.DELAY, names.START_DELIVER_TIME, names.TRAN_MSG)
+_ALONE: Final = (names.DELAY, names.START_DELIVER_TIME, *names.TIMERS, names.TRAN_MSG)
 _PAIR_END: Final = names.PAIR_END.encode()
 # A pair has four bytes at least.
 _MANY_BYTES: Final = 4 * PROPERTIES_MAX

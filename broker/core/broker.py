@@ -108,6 +108,7 @@ class Broker:
             self.catalog.groups,
             self.catalog.offsets,
             self.messages.delays,
+            self.messages.timers,
             self.messages.halves,
             self.messages.hold,
             self.messages.pops,

@@ -7,7 +7,8 @@ from typing import Final
 from lockstep.broker.catalog.catalog import Catalog
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delay_levels import parse_delay_levels
-from lockstep.broker.messages.delays.service import DelayService
+from lockstep.broker.messages.delays.service import DelayedPlace, DelayService
+from lockstep.broker.messages.delays.timers import TimerPlace, Timers
 from lockstep.broker.messages.dropped_messages import DroppedMessages
 from lockstep.broker.messages.filters import ConsumerFilterManager
 from lockstep.broker.messages.held_pulls import PullHold
@@ -18,7 +19,9 @@ from lockstep.broker.messages.transactions.half_messages import HalfMessages
 from lockstep.broker.ownership.port import Ownership
 from lockstep.broker.sliced_work import SlicedWork
 from lockstep.protocol.kernels import ENTRY, PlainSends
+from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.ids import encode_offset_message_id
+from lockstep.protocol.names import TIMER_TOPIC
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
 from lockstep.store import AppendResult, MessageStore, Record, StoreFull
@@ -76,10 +79,12 @@ class Messages:
         # What was stored before a topic was created is not for it.
         catalog.topics.log_end = lambda: store.max_commit_log_offset
         self.delays = DelayService(store, parse_delay_levels(config.delay_levels))
-        self.delays.on_skipped = self._on_delayed_skipped
-        self.delays.is_gone, self.delays.on_gone = catalog.topics.is_gone, self._on_delayed_gone
+        self.timers = Timers(store, config.timer_delay_max_sec * 1000, config.timer_messages_max)
+        for waiting in (self.delays, self.timers):
+            waiting.on_skipped = self._on_delayed_skipped
+            waiting.is_gone, waiting.on_gone = catalog.topics.is_gone, self._on_delayed_gone
         why = "retention" if config.data_dir else "memory limit"
-        self.dropped = DroppedMessages(catalog.offsets, self.delays, work, log, why)
+        self.dropped = DroppedMessages(catalog.offsets, self.delays, self.timers, work, log, why)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
         self.pops = Pops(config, store, self.put_all, log)
         self._waiting_groups = self.pops.held.groups
@@ -126,14 +131,45 @@ class Messages:
                     self.on_stored(topic, queue_id, queue_offset, code)
         return True
 
+    def place_later(self, properties: dict[str, str], topic: str, queue_id: int, now_ms: int) -> DelayedPlace | None:
+        """Where a message is stored now that asks for a delay or a time; None for all others. Then call `waits`.
+
+        Raises:
+            ValueError: DELAY is no number.
+            TimerRefused: The time cannot be.
+        """
+        place = self.delays.place(properties, topic, queue_id, now_ms)
+        if names.TIMED.isdisjoint(properties):
+            return place
+        if place is None:
+            return self.timers.place(properties, topic, queue_id, now_ms)
+        # A level wins, as in RocketMQ 5, and the message keeps no time.
+        for name in names.TIMERS:
+            properties.pop(name, None)
+        return place
+
+    def waits(self, place: DelayedPlace, queue_offset: int) -> None:
+        """A message that waits was stored. Not before: its timer must find it."""
+        if place.topic == TIMER_TOPIC:
+            self.timers.wait(TimerPlace(place.deliver_at_ms, queue_offset))
+        else:
+            self.delays.waits(place.deliver_at_ms)
+
     def deliver_delayed(self, now_ms: int) -> None:
         """Move due messages to their topics, a bounded number. `delays.next_due_ms` is the time of the next call."""
+        self._deliver(self.delays, now_ms)
+
+    def deliver_timed(self, now_ms: int) -> None:
+        """As `deliver_delayed`, for messages for a time."""
+        self._deliver(self.timers, now_ms)
+
+    def _deliver(self, waiting: DelayService | Timers, now_ms: int) -> None:
         try:
-            for record in self.delays.due(now_ms, _DELIVERED_AT_ONCE_MAX):
+            for record in waiting.due(now_ms, _DELIVERED_AT_ONCE_MAX):
                 self.put(record)
         except StoreFull as why:
             self._log.error("delayed_delivery_failed", reason=str(why))
-            self.delays.next_due_ms = now_ms + _STORE_FULL_WAIT_MS
+            waiting.next_due_ms = now_ms + _STORE_FULL_WAIT_MS
 
     def _on_delayed_skipped(self, delay_level: int, offset: int) -> None:
         self._log.error("delayed_message_skipped", delay_level=delay_level, offset=offset)

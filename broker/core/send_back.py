@@ -2,6 +2,7 @@
 
 from typing import Final, Protocol
 
+from lockstep.broker.core.append import place_later
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.owner import check_owner
 from lockstep.broker.core.query import message_by_offset
@@ -15,7 +16,6 @@ from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, Permission
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt, decode_messages
-from lockstep.protocol.names import SCHEDULE_TOPIC
 
 __all__ = ["Failed", "send_back"]
 
@@ -106,7 +106,7 @@ def _check_writable(topic: TopicConfig) -> None:
 def _store(
     broker: Broker, message: MessageExt, properties: dict[str, str], topic: str, queue_id: int, now_ms: int
 ) -> None:
-    place = broker.messages.delays.place(properties, topic, queue_id, now_ms)
+    place = place_later(broker, properties, topic, queue_id, now_ms)
     record = record_of(message, properties, topic, queue_id, now_ms)
     # The count of retries rises with each incarnation. It stays at the largest number that its field holds.
     record = record._replace(reconsume_times=min(message.reconsume_times, _TIMES_MAX - 1) + 1)
@@ -115,7 +115,7 @@ def _store(
         raise Refused(Reason.INVALID, remark)
     if place is not None:
         # Until it is due, a delayed message lies in the schedule topic, and the tag field has the time (wire.md 10.2).
-        record = record._replace(topic=SCHEDULE_TOPIC, queue_id=place.queue_id, tags_code=place.deliver_at_ms)
-    broker.messages.put(record)
+        record = record._replace(topic=place.topic, queue_id=place.queue_id, tags_code=place.deliver_at_ms)
+    stored = broker.messages.put(record)
     if place is not None:
-        broker.messages.delays.waits(place.deliver_at_ms)
+        broker.messages.waits(place, stored.queue_offset)

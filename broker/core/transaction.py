@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from lockstep.broker.core.append import place_later
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.query import message_by_id, message_by_offset
 from lockstep.broker.core.refused import Reason, Refused
-from lockstep.broker.messages.delays.service import record_of
+from lockstep.broker.messages.delays.service import DelayedPlace, record_of
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
 from lockstep.broker.messages.transactions.recovery import mark_of
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, SysFlag
@@ -41,8 +42,13 @@ def end_transaction(broker: Broker, producer_group: str, half: HalfMessage, is_c
     if not broker.messages.halves.is_open(half.queue_offset):
         return
     mark = mark_of(broker.messages.store, half.queue_offset, now_ms)
-    is_sent = is_committed and not _is_gone(broker, message)
-    _put_all(broker, [_committed(message, now_ms), mark] if is_sent else [mark])
+    if is_committed and not _is_gone(broker, message):
+        record, place = _committed(broker, message, now_ms)
+        stored = _put_all(broker, [record, mark])
+        if place is not None:
+            broker.messages.waits(place, stored[0].queue_offset)
+    else:
+        _put_all(broker, [mark])
     # Only after it is stored: if that fails, the producer may try again.
     broker.messages.halves.ended(half.queue_offset)
     decision = "committed" if is_committed else "rolled back"
@@ -72,12 +78,16 @@ def _is_gone(broker: Broker, message: MessageExt) -> bool:
     return True
 
 
-def _committed(message: MessageExt, now_ms: int) -> Record:
-    """The committed message, for its own topic."""
-    properties = message.properties
-    record = record_of(message, properties, properties[names.REAL_TOPIC], int(properties[names.REAL_QID]), now_ms)
+def _committed(broker: Broker, message: MessageExt, now_ms: int) -> tuple[Record, DelayedPlace | None]:
+    """The committed message, for its own topic; or for where it waits for its time. Raises Refused."""
+    properties = dict(message.properties)
+    topic, queue_id = properties[names.REAL_TOPIC], int(properties[names.REAL_QID])
+    place = place_later(broker, properties, topic, queue_id, now_ms)
+    record = record_of(message, properties, topic, queue_id, now_ms)
+    if place is not None:
+        record = record._replace(topic=place.topic, queue_id=place.queue_id, tags_code=place.deliver_at_ms)
     sys_flag = record.sys_flag & ~_TRANSACTION | _COMMITTED
-    return record._replace(sys_flag=sys_flag, prepared_transaction_offset=message.commit_log_offset)
+    return record._replace(sys_flag=sys_flag, prepared_transaction_offset=message.commit_log_offset), place
 
 
 def _put_all(broker: Broker, records: list[Record]) -> list[HalfMessage]:

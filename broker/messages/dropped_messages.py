@@ -8,8 +8,9 @@ from typing import Final
 
 from lockstep.broker.catalog.offsets import ConsumerOffsetManager
 from lockstep.broker.messages.delays.service import DelayService
+from lockstep.broker.messages.delays.timers import TIMER_QUEUE, Timers
 from lockstep.broker.sliced_work import SlicedWork, Steps
-from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["DroppedMessages"]
@@ -25,11 +26,18 @@ class DroppedMessages:
     """`ahead_count`: messages that a group with committed offsets never got."""
 
     def __init__(
-        self, offsets: ConsumerOffsetManager, delays: DelayService, work: SlicedWork, log: EventLog, why: str
+        self,
+        offsets: ConsumerOffsetManager,
+        delays: DelayService,
+        timers: Timers,
+        work: SlicedWork,
+        log: EventLog,
+        why: str,
     ) -> None:
         """`why` names the limit that drops messages."""
         self._offsets = offsets
         self._delays = delays
+        self._timers = timers
         self._work = work
         self._log = log
         self._why = why
@@ -40,7 +48,10 @@ class DroppedMessages:
     def on_trim(self, topic: str, queue_id: int, min_before: int, min_now: int) -> None:
         """The store dropped the oldest messages of a queue: those from offset `min_before` to `min_now`."""
         if topic == SCHEDULE_TOPIC:
-            self._on_delayed(queue_id + 1, min_before, min_now)
+            level = queue_id + 1
+            self._on_delayed(level, min_now - max(self._delays.offsets.get(level, 0), min_before))
+        elif (topic, queue_id) == (TIMER_TOPIC, TIMER_QUEUE):
+            self._on_delayed(0, self._timers.drop_before(min_now))
         ranges, key = self._ranges, (topic, queue_id)
         is_first, known = not ranges, ranges.get(key)
         ranges[key] = (min_before if known is None else known[0], min_now)
@@ -96,8 +107,8 @@ class DroppedMessages:
             dropped_ahead_total=self.ahead_count,
         )
 
-    def _on_delayed(self, level: int, min_before: int, min_now: int) -> None:
-        lost_count = min_now - max(self._delays.offsets.get(level, 0), min_before)
+    def _on_delayed(self, level: int, lost_count: int) -> None:
+        """`level` 0: of messages for a time."""
         if lost_count > 0:
             self.ahead_count += lost_count
             self._log.warning("delayed_messages_dropped", why=self._why, delay_level=level, count=lost_count)

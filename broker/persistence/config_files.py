@@ -9,6 +9,7 @@ from lockstep.broker.catalog.groups import SubscriptionGroupManager
 from lockstep.broker.catalog.offsets import NO_OFFSET, ConsumerOffsetManager
 from lockstep.broker.catalog.topics import TopicConfigManager
 from lockstep.broker.messages.delays.service import DelayService
+from lockstep.broker.messages.delays.timers import TimerPlace, Timers
 from lockstep.broker.messages.held_pulls import PullHold
 from lockstep.broker.messages.pop.pops import Pops
 from lockstep.broker.messages.transactions.half_messages import HalfMessages
@@ -23,6 +24,7 @@ from lockstep.protocol.bodies.config import (
     LockOffsets,
     StoredTopics,
     SubscriptionGroupWrapper,
+    TimerTable,
     TopicBegin,
     stored_topic,
 )
@@ -42,6 +44,7 @@ TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = "consumerOffset.json"
 DELAYS: Final = "delayOffset.json"
+TIMERS: Final = "timers.json"
 MODES: Final = "messageRequestMode.json"
 DELIVERIES: Final = "consumerOrderInfo.json"
 LOCK_OFFSETS: Final = "lockOffsets.json"
@@ -56,6 +59,7 @@ class BrokerTables(NamedTuple):
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     delays: DelayService
+    timers: Timers
     halves: HalfMessages
     hold: PullHold
     pops: Pops
@@ -70,6 +74,7 @@ class ConfigFiles:
     Attributes:
         topics_are_newest: The newest file of topics was read: not a backup, and not none.
         deliveries_log_offset: The end of the log when deliveries in order were saved; 0 without a file.
+        timers: What timers.json said; None without it.
         delays_log_offset: The end of the log when the offsets of delayed messages were saved; None if unknown.
     """
 
@@ -77,6 +82,7 @@ class ConfigFiles:
         self._tables = tables
         self._store = store
         self._delays = DelayOffsetTable({})
+        self.timers: TimerTable | None = None
         self._offset_copies = -1
         self._offsets_at = 0
         # The offsets that were read are later than the beginning of all epochs up to this one.
@@ -111,6 +117,9 @@ class ConfigFiles:
         if delays is not None:
             tables.delays.restore(delays.offset_table)
             self.delays_log_offset = delays.log_offset
+        self.timers = self._read(TIMERS, TimerTable)
+        if self.timers is not None:
+            tables.timers.delivered = TimerPlace(self.timers.deliver_at_ms, self.timers.queue_offset)
         deliveries = self._read(DELIVERIES, OrderInfoTable)
         modes = self._read(MODES, RequestModesBody)
         if modes is not None:
@@ -183,7 +192,17 @@ class ConfigFiles:
             # Else the older place stays, and the file too.
             self._offset_copies, self._offsets_at = tables.offsets.copy_count, self._store.max_commit_log_offset
         writing = partial(self._write_offsets, offsets, self._offsets_at, lock_epoch)
-        return [writing, partial(self._write, DELAYS, self._delay_offsets()), *self._deliveries()]
+        return [writing, partial(self._write, DELAYS, self._delay_offsets()), *self._timers(), *self._deliveries()]
+
+    def _timers(self) -> list[Writing]:
+        """Nothing for a broker that delivered no message for a time. The older log offset stays valid, as above."""
+        delivered, log_end = self._tables.timers.delivered, self._store.max_commit_log_offset
+        if delivered is None:
+            return []
+        old = self.timers
+        if old is None or old[:2] != delivered or log_end - old.log_offset > _UNSEEN_LOG_BYTES_MAX:
+            self.timers = TimerTable(*delivered, log_end)
+        return [partial(self._write, TIMERS, self.timers)] if self.timers is not None else []
 
     def _deliveries(self) -> list[Writing]:
         """Nothing for a broker of which no group pops."""

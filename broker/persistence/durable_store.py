@@ -7,7 +7,8 @@ from typing import Final
 from lockstep.broker.catalog.topics import QUEUE_NUMS_MAX
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delay_levels import parse_delay_levels
-from lockstep.broker.messages.delays.recovery import count_delivered
+from lockstep.broker.messages.delays.recovery import count_delivered, count_timed
+from lockstep.broker.messages.delays.timers import timer_of
 from lockstep.broker.messages.pop.journal import replay_journal
 from lockstep.broker.messages.pop.revive_log import REVIVE_GROUP, read_revive_log, revive_topic
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
@@ -26,6 +27,7 @@ from lockstep.protocol.names import (
     POP_JOURNAL_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     TRANSACTION_GIVEN_UP_TOPIC,
     check_topic,
 )
@@ -45,10 +47,12 @@ __all__ = ["BrokerTables", "DurableStore", "FileStore", "new_file_store"]
 
 _TAGS = names.TAGS.encode()
 
-_MADE_WHEN_NEEDED: Final = frozenset({HALF_TOPIC, OP_HALF_TOPIC, POP_JOURNAL_TOPIC, TRANSACTION_GIVEN_UP_TOPIC})
+_MADE_WHEN_NEEDED: Final = frozenset(
+    {HALF_TOPIC, OP_HALF_TOPIC, POP_JOURNAL_TOPIC, TIMER_TOPIC, TRANSACTION_GIVEN_UP_TOPIC}
+)
 _REVIVE: Final = revive_topic("")
 # Of these the table has none: nobody reads them from outside.
-_INNER: Final = frozenset({OP_HALF_TOPIC, POP_JOURNAL_TOPIC})
+_INNER: Final = frozenset({OP_HALF_TOPIC, POP_JOURNAL_TOPIC, TIMER_TOPIC})
 
 
 def new_file_store(
@@ -145,12 +149,14 @@ class DurableStore:
                 cut_bytes=recovered.cut_bytes,
                 damaged_places=recovered.damaged,
             )
+        tables.timers.resume()
         if is_whole and not is_of_apache:
             self._drop_deleted()
         else:
             self._bring_back(now_ms)
         tables.delays.cut()
         delivered = count_delivered(store, tables.delays, self.tables.delays_log_offset)
+        delivered += count_timed(store, tables.timers, self.tables.timers.log_offset if self.tables.timers else 0)
         if delivered:
             self._log.info("delayed_already_delivered", count=delivered)
         tables.delays.resume(now_ms)
@@ -205,6 +211,8 @@ class DurableStore:
 
     def tags_code_of(self, record: LogRecord) -> int:
         """The tags code for a message's entry: its tag's hash, or the epoch ms of its delivery."""
+        if record.topic == TIMER_TOPIC:
+            return timer_of(decode_properties(record.properties.decode("utf-8", "replace"))) or 0
         if record.topic != SCHEDULE_TOPIC and _TAGS not in record.properties:
             return 0
         properties = decode_properties(record.properties.decode("utf-8", "replace"))
@@ -244,7 +252,7 @@ class DurableStore:
         nobody deleted these topics must be known to the next start too, so they enter the table.
         """
         tables, topics = self._broker_tables, self._broker_tables.topics
-        waiting = tables.delays.waiting_queues() | undecided_queues(self.store)
+        waiting = tables.delays.waiting_queues() | tables.timers.waiting_queues() | undecided_queues(self.store)
         counts: dict[str, int] = {}
         for topic, queue_id in [*self.store.queues, *filter(_is_lawful, sorted(waiting))]:
             if topics.get(topic) is None and topic not in _INNER and not topic.startswith(_REVIVE):
@@ -271,6 +279,8 @@ class DurableStore:
         self._broker_tables.pops.held.on_stored(topic)
         if topic == SCHEDULE_TOPIC:
             self._broker_tables.delays.waits(code)
+        elif topic == TIMER_TOPIC:
+            self._broker_tables.timers.set_next()
 
 
 def _is_lawful(queue: tuple[str, int]) -> bool:

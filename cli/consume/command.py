@@ -78,6 +78,7 @@ async def _consume_group(options: ConsumeOptions) -> None:
             listener=listener,
             ordering=ORDERING[options.mode],
             fenced=True if options.fenced else None,
+            pop=options.pop,
             trace=options.trace,
             runtime=runtime,
             log=log,

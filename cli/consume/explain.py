@@ -95,7 +95,7 @@ class Explainer:
         """Check until cancelled."""
         last_ms, count = self._runtime.now_ms(), 0
         await asyncio.sleep(_FIRST_LOOK_S)
-        if not self._owned():
+        if not self._owned() and not self._consumer.pop:
             self._said.add(_NO_QUEUE)
             note(await self._why_no_queue())
         while True:
@@ -120,6 +120,9 @@ class Explainer:
         failure = self._log.failure_since(since_ms)
         if failure is not None:
             return failure.partition(" error=")[2] or failure, failure
+        if self._consumer.pop:
+            text = f"{self._topic} has nothing that its group has not consumed, or other members hold it"
+            return ("", "") if self._printed() else ("end", text)
         owned = self._owned()
         if not owned:
             return _NO_QUEUE, await self._why_no_queue()

@@ -27,6 +27,7 @@ _OF_GROUPS: Final = {
     "begin": "--from",
     "lock_live_ms": "--lock-live-ms",
     "fenced": "--fenced",
+    "pop": "--pop",
     "profile": "--profile",
     "mode": "--mode",
     "work": "--work",
@@ -83,6 +84,12 @@ class ConsumeOptions(ServerOptions):
     fenced: Annotated[
         bool, Option("--fenced", help="Own queues under fenced locks; the brokers run with --lock-mode fenced.")
     ] = False
+    pop: Annotated[
+        bool,
+        Option(
+            "--pop", help="Own no queues: get messages for a time, as RocketMQ 5's POP; --mode says in which order."
+        ),
+    ] = False
     profile: Annotated[
         Profile, Option(help="Intervals as RocketMQ 4.9.8 has them, or as the articles give them where they differ.")
     ] = Profile.ROCKETMQ
@@ -129,11 +136,25 @@ class ConsumeOptions(ServerOptions):
             if self.fenced:
                 raise UsageError("--fenced is for --mode orderly and by-key: without order no queue is locked")
 
+        if self.pop:
+            self._check_pop()
+
+    def _check_pop(self) -> None:
+        for option, given in (
+            ("--fenced", self.fenced),
+            ("--lock-live-ms", self.lock_live_ms),
+            ("--trace", self.trace),
+        ):
+            if given:
+                raise UsageError(f"{option} is for queues that a consumer owns; with --pop it owns none")
+
     @classmethod
     def unfit(cls, given: dict[str, Any]) -> tuple[str, ...]:
         """Options that do not fit the others: a context's defaults for them do not count."""
         if given["queue"] is not None:
             return ("group", "fenced", "lock_live_ms")
+        if given["pop"]:
+            return ("fenced", "lock_live_ms")
         return ("fenced",) if given["mode"] is Mode.CONCURRENT else ()
 
     def _check_without_group(self) -> None:

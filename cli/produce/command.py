@@ -24,6 +24,7 @@ from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader, ch
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError, SendError, SendOutcome
 from lockstep.client.producer.producer import Producer
+from lockstep.client.producer.selectors import select_by_group
 from lockstep.client.send_result import SendResult
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.messages.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
@@ -81,6 +82,7 @@ def _line_format(options: ProduceOptions) -> LineFormat:
         tags=options.tags,
         keys=options.keys,
         properties=properties,
+        delay_ms=options.delay_ms,
     )
 
 
@@ -123,7 +125,9 @@ class _Run:
                 message = self._message(line)
                 if message is not None:
                     await self._room.acquire()
-                    task = self._runtime.create_task(self._producer.send(message), name=line.place)
+                    by_group = self._options.message_groups and message.sharding_key is not None
+                    sending = self._producer.send(message, selector=select_by_group if by_group else None)
+                    task = self._runtime.create_task(sending, name=line.place)
                     self._results.put_nowait(_InFlight(line, message, task))
             self._results.put_nowait(None)
         except CliError as error:

@@ -82,6 +82,7 @@ class LineFormat:
     tags: str | None = None
     keys: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    delay_ms: int = 0
 
     def message(self, line: Line) -> Message | None:
         """The message of a line; None for an empty line. Raises BadLine."""
@@ -113,7 +114,15 @@ class LineFormat:
 
     def _made(self, body: bytes, key: str | None) -> Message:
         properties = dict(self.properties)
-        return Message(self.topic, body, tags=self.tags, keys=self.keys, sharding_key=key, properties=properties)
+        return Message(
+            self.topic,
+            body,
+            tags=self.tags,
+            keys=self.keys,
+            sharding_key=key,
+            properties=properties,
+            delay_ms=self.delay_ms,
+        )
 
     def _envelope_message(self, fields: dict[str, Any]) -> Message:
         key = self.key or _word(fields, "key")
@@ -127,6 +136,7 @@ class LineFormat:
             keys=self.keys or _word(fields, "keys"),
             sharding_key=key,
             properties={**properties, **self.properties},
+            delay_ms=self.delay_ms,
         )
 
 

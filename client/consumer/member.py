@@ -298,9 +298,12 @@ class GroupMember(ABC):
         """Run one round; the table holds its result when this returns."""
         async with self._round:
             if self.balances and not self._stopping:
-                await self._rebalance.run()
+                await self._balance()
                 if not self._has_topics and not self.table and not self._left:
                     await self._leave_group()
+
+    async def _balance(self) -> None:
+        await self._rebalance.run()
 
     async def _leave_group(self) -> None:
         """Its queues are given up; without this, the other members would go on to count it for the topics it left."""

@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from lockstep.client.consumer.delivery import Delivery
-from lockstep.client.consumer.delivery_trace import DeliveryTrace
-from lockstep.client.errors import StaleDeliveryError
+from lockstep.client.config import ClientConfig
+from lockstep.client.errors import NoRouteError, StaleDeliveryError
+from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import BodyError
+from lockstep.protocol.errors import BodyError, RemoteProtocolError
 from lockstep.protocol.headers.pop import (
     AckRequestHeader,
     ChangeInvisibleRequestHeader,
@@ -23,21 +24,41 @@ from lockstep.protocol.headers.pop import (
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.pulled import decode_pulled
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import pop_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.receipts import ORDERED, Receipt, SpanOfQueue, TopicKind, parse_spans
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.settings import SettingError
 
-__all__ = ["Delivery", "PopCalls", "PopRequest"]
+__all__ = ["ANY_QUEUE", "CALL_ERRORS", "POP_COUNT_MAX", "Delivery", "PopCalls", "PopRequest", "check_headers"]
 
-_ANY_QUEUE: Final = -1
+ANY_QUEUE: Final = -1
+POP_COUNT_MAX: Final = 32  # docs/wire.md 18.1
+CALL_ERRORS: Final = (NoRouteError, RemotingError, RemoteProtocolError)
 _FROM_FIRST, _FROM_END = 0, 1
 # From the arrival of the call on: no clock of a client is compared with a broker's.
 _BORN_AT_ARRIVAL: Final = 0
 _FULL_PAUSE_MS: Final = 500
-_MS_NS: Final = 1_000_000
-_FENCED_MAX: Final = 256
 _Spans = Mapping[tuple[int, int], SpanOfQueue]  # by kind and queue id
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One delivery of one message.
+
+    Attributes:
+        receipt: Names the delivery to its broker. `change_invisible` gives it another one.
+        times_before: How often the message was delivered before.
+        is_settled: It was acknowledged, or given back at once.
+        turn: Calls of one delivery wait for each other: a change may give it another receipt.
+    """
+
+    message: MessageExt
+    receipt: Receipt
+    times_before: int
+    is_settled: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
 
 class PopRequest(NamedTuple):
@@ -45,7 +66,7 @@ class PopRequest(NamedTuple):
 
     Args:
         wait_ms: How long the broker may wait for a message.
-        attempt_id: Names the call when it is repeated, in a group that reads in order.
+        queue_id: `ANY_QUEUE`, or one.
     """
 
     topic: str
@@ -54,7 +75,13 @@ class PopRequest(NamedTuple):
     count_max: int
     invisible_ms: int
     wait_ms: int
-    attempt_id: str | None = None
+    queue_id: int = ANY_QUEUE
+
+
+def check_headers(config: ClientConfig) -> None:
+    """Raises SettingError."""
+    if config.serialize_type is SerializeType.ROCKETMQ:
+        raise SettingError("serialize_type must not be ROCKETMQ: binary headers cannot carry the codes of POP")
 
 
 class PopCalls:
@@ -64,7 +91,7 @@ class PopCalls:
         from_first: A new group begins at the first message of a queue, not at its end.
         answer_ms: How long an answer may take, besides the time that the broker may wait.
         shown_to: The user's names of topics.
-        trace: None when the consumer writes no trace.
+        hooks: Those that filter take out what they do not want.
     """
 
     def __init__(
@@ -76,7 +103,7 @@ class PopCalls:
         from_first: bool,
         answer_ms: int,
         shown_to: NamesOfTenant,
-        trace: DeliveryTrace | None = None,
+        hooks: ConsumeHooks,
     ) -> None:
         self._instance = instance
         self._group = group
@@ -84,22 +111,39 @@ class PopCalls:
         self._init_mode = _FROM_FIRST if from_first else _FROM_END
         self._answer_ms = answer_ms
         self._shown_to = shown_to
-        self.trace = trace
-        # Fenced deliveries, by the address of their broker. What ended is removed when there are many.
-        self._fenced: dict[str, list[Delivery]] = {}
+        self._hooks = hooks
+        # Attempt ids of calls that may have to be repeated, by topic, broker and queue.
+        self._open_ids: dict[tuple[str, str, int], list[str]] = {}
 
     async def pop(self, request: PopRequest) -> list[Delivery]:
         """Ask for messages; none when the broker has none for this member within the wait time.
+
+        In order, a call has an attempt id until it brought messages: what a lost answer had comes again at once.
 
         Raises:
             NoRouteError: No route names a master of the broker.
             RemotingError: The broker refused, or did not answer.
             RemoteProtocolError: Its answer cannot be read.
         """
+        if not self._in_order:
+            return await self._wanted(await self._ask(request, None), request.subscription)
+        ids = self._open_ids.setdefault((request.topic, request.broker_name, request.queue_id), [])
+        attempt_id = ids.pop() if ids else f"{self._instance.runtime.rng.getrandbits(128):032x}"
+        try:
+            deliveries = await self._ask(request, attempt_id)
+            if not deliveries:
+                ids.append(attempt_id)
+            return await self._wanted(deliveries, request.subscription)
+        except BaseException:
+            # The broker may have delivered: those messages are given to nobody but a call with the same id.
+            ids.append(attempt_id)
+            raise
+
+    async def _ask(self, request: PopRequest, attempt_id: str | None) -> list[Delivery]:
         header = PopRequestHeader(
             self._group,
             request.topic,
-            _ANY_QUEUE,
+            request.queue_id,
             request.count_max,
             request.invisible_ms,
             request.wait_ms,
@@ -108,9 +152,9 @@ class PopCalls:
             request.subscription.expression_type,
             request.subscription.sub_string,
             self._in_order,
-            request.attempt_id,
+            attempt_id,
         )
-        timeout_ms, sent_ns = request.wait_ms + self._answer_ms, self._instance.runtime.monotonic_ns()
+        timeout_ms = request.wait_ms + self._answer_ms
         reply = await self._instance.call(request.broker_name, RequestCode.POP_MESSAGE, header, timeout_ms=timeout_ms)
         if reply.code == PopResponseCode.POLLING_TIMEOUT:
             return []
@@ -119,7 +163,22 @@ class PopCalls:
             await asyncio.sleep(min(request.wait_ms, _FULL_PAUSE_MS) / 1000)
             return []
         self._check(reply, RequestCode.POP_MESSAGE, request.broker_name)
-        return await self._deliveries(request, reply, sent_ns)
+        return await self._deliveries(request, reply)
+
+    async def _wanted(self, deliveries: list[Delivery], subscription: SubscriptionData) -> list[Delivery]:
+        """Filter the messages: the broker compared hashes of tags. RocketMQ acknowledges what is left out, too."""
+        messages = [delivery.message for delivery in deliveries]
+        if subscription.tags_set:
+            messages = [message for message in messages if message.tags in subscription.tags_set]
+        if messages and self._hooks.filtering:
+            queue = MessageQueue(subscription.topic, messages[0].broker_name, messages[0].queue_id)
+            messages = self._hooks.wanted(messages, queue)
+        left = {id(message) for message in messages}
+        for delivery in deliveries:
+            if id(delivery.message) not in left:
+                with suppress(StaleDeliveryError, *CALL_ERRORS):
+                    await self.ack(delivery)
+        return [delivery for delivery in deliveries if id(delivery.message) in left]
 
     async def ack(self, delivery: Delivery) -> None:
         """Say that the message is consumed.
@@ -128,31 +187,25 @@ class PopCalls:
             StaleDeliveryError: The broker says that this delivery has ended.
             NoRouteError, RemotingError: As `pop`.
         """
-        sent_ns = self._instance.runtime.monotonic_ns()
-        await self._settle(RequestCode.ACK_MESSAGE, delivery, AckRequestHeader(*self._head(delivery)))
-        delivery.is_settled = True
-        if self.trace is not None:
-            self.trace.answered("acked", delivery, sent_ns)
+        async with delivery.turn:
+            await self._settle(RequestCode.ACK_MESSAGE, delivery, AckRequestHeader(*self._head(delivery)))
+            delivery.is_settled = True
 
     async def change_invisible(self, delivery: Delivery, invisible_ms: int) -> None:
         """Nobody else gets the message for so long from now on. Raises as `ack`, and RemoteProtocolError."""
-        code, receipt = RequestCode.CHANGE_MESSAGE_INVISIBLETIME, delivery.receipt
-        header = ChangeInvisibleRequestHeader(*self._head(delivery), invisible_ms)
-        sent_ns = self._instance.runtime.monotonic_ns()
-        changed = (await self._settle(code, delivery, header)).decode_header(ChangeInvisibleResponseHeader)
-        if self.trace is not None:
-            self.trace.answered("renewed", delivery, sent_ns, invisible_ms=invisible_ms)
-        if delivery.until_ns is not None:
-            delivery.until_ns = sent_ns + invisible_ms * _MS_NS
-        in_order = receipt.revive_queue_id == ORDERED
-        delivery.receipt = receipt._replace(
-            # Without order this begins a delivery of the one message.
-            start_offset=receipt.start_offset if in_order else receipt.queue_offset,
-            pop_ms=changed.pop_time,
-            invisible_ms=changed.invisible_time,
-            revive_queue_id=changed.revive_qid,
-        )
-        delivery.is_settled = invisible_ms == 0
+        async with delivery.turn:
+            code, receipt = RequestCode.CHANGE_MESSAGE_INVISIBLETIME, delivery.receipt
+            header = ChangeInvisibleRequestHeader(*self._head(delivery), invisible_ms)
+            changed = (await self._settle(code, delivery, header)).decode_header(ChangeInvisibleResponseHeader)
+            in_order = receipt.revive_queue_id == ORDERED
+            delivery.receipt = receipt._replace(
+                # Without order this begins a delivery of the one message.
+                start_offset=receipt.start_offset if in_order else receipt.queue_offset,
+                pop_ms=changed.pop_time,
+                invisible_ms=changed.invisible_time,
+                revive_queue_id=changed.revive_qid,
+            )
+            delivery.is_settled = invisible_ms == 0
 
     def _head(self, delivery: Delivery) -> tuple[str, str, int, str, int]:
         receipt, topic = delivery.receipt, self._shown_to.wrap(delivery.message.topic)
@@ -162,11 +215,9 @@ class PopCalls:
         return self._group, topic, receipt.queue_id, receipt.encode(), receipt.queue_offset
 
     async def _settle(self, code: int, delivery: Delivery, header: tuple[Any, ...]) -> RemotingCommand:
-        broker_name, sent_ns = delivery.receipt.broker_name, self._instance.runtime.monotonic_ns()
+        broker_name = delivery.receipt.broker_name
         reply = await self._instance.call(broker_name, code, header)
         if reply.code == ResponseCode.NO_MESSAGE:
-            if self.trace is not None:
-                self.trace.answered("refused", delivery, sent_ns)
             raise StaleDeliveryError(f"message {delivery.message.msg_id} is no longer this client's: {reply.remark}")
         self._check(reply, code, broker_name)
         return reply
@@ -177,7 +228,7 @@ class PopCalls:
 
     # Answers -------------------------------------------------------------------------------------------------
 
-    async def _deliveries(self, request: PopRequest, reply: RemotingCommand, sent_ns: int) -> list[Delivery]:
+    async def _deliveries(self, request: PopRequest, reply: RemotingCommand) -> list[Delivery]:
         header = reply.decode_header(PopResponseHeader)
         texts = (header.start_offset_info, header.msg_offset_info, header.order_count_info)
         spans = {(span.topic_kind, span.queue_id): span for span in parse_spans(*(text or "" for text in texts))}
@@ -188,28 +239,7 @@ class PopCalls:
         deliveries = [self._delivery(message, spans, header) for message in await self._instance.unpack_all(pulled)]
         for delivery in deliveries:
             delivery.message.topic = self._shown_to.bare(request.topic)
-        if header.waited_ms is not None:
-            self._fence(deliveries, request.broker_name, sent_ns + (header.waited_ms + header.invisible_time) * _MS_NS)
-        if self.trace is not None:
-            self.trace.delivered(deliveries, sent_ns)
         return deliveries
-
-    def _fence(self, deliveries: list[Delivery], broker_name: str, until_ns: int) -> None:
-        """The invisible time began no earlier than this client sent the call, and the broker let it wait."""
-        known = self._fenced.setdefault(self._instance.address_of(broker_name), [])
-        if len(known) > _FENCED_MAX:
-            now_ns = self._instance.runtime.monotonic_ns()
-            known[:] = [one for one in known if not one.is_settled and not one.has_ended(now_ns)]
-        for delivery in deliveries:
-            delivery.until_ns = until_ns
-            known.append(delivery)
-
-    def connection_ended(self, address: str) -> None:
-        """The broker gives to others what it had delivered over this connection."""
-        now_ns = self._instance.runtime.monotonic_ns()
-        for delivery in self._fenced.pop(address, ()):
-            if not delivery.has_ended(now_ns):
-                delivery.until_ns = now_ns
 
     def _delivery(self, message: MessageExt, spans: _Spans, header: PopResponseHeader) -> Delivery:
         offset = message.queue_offset

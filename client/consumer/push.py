@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from lockstep.client.callables import check_function
-from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
+from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig, Fenced
 from lockstep.client.consumer.cache.key_queues import MessageKey, key_function
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
@@ -17,6 +17,8 @@ from lockstep.client.consumer.ownership.allocation.average import AllocateMessag
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.user_calls import OnAcquired, OnLost
 from lockstep.client.consumer.ownership.ways import OwnershipWish, fenced_of
+from lockstep.client.consumer.pop.member import PopConsumption, PopMember
+from lockstep.client.consumer.pop_calls import check_headers
 from lockstep.client.consumer.push_member import Consumption, PushMember
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hooks import ConsumeMessageHook
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["PushConsumer"]
 
 
-class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
+class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
     """RocketMQ's DefaultMQPushConsumer: subscribe, register a listener, then `start()`, or use `async with`.
 
     The listener is `listener(messages, context) -> status`. It is an `async def`, or a plain function that runs on the
@@ -57,6 +59,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         on_lost: with fenced locks, `on_lost(queue, epoch, why)` is called once when a period ends: after the last call
             if the queue is given away, and at once if the lock is lost.
         on_lock_lost: "cancel" the running calls of an `async def` listener, or let them "finish"; None: the setting's.
+        pop: no queue is owned, the broker delivers messages for a time: RocketMQ 5's POP mode. RocketMQ then keeps the
+            order of each queue, and Lockstep with `--lock-mode fenced` that of each sharding key.
         trace: a file that gets a JSON line for each event that matters to order.
         metrics: a registry of prometheus_client that gets the metrics of this consumer while it runs (docs/metrics.md).
 
@@ -86,18 +90,13 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         on_acquired: OnAcquired | None = None,
         on_lost: OnLost | None = None,
         on_lock_lost: Literal["cancel", "finish"] | None = None,
+        pop: bool = False,
         trace: str | None = None,
         metrics: "CollectorRegistry | None" = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
-        for what, function, *parameters in (
-            ("listener", listener, *LISTENER_PARAMETERS),
-            ("on_acquired", on_acquired, "queue", "epoch"),
-            ("on_lost", on_lost, "queue", "epoch", "why"),
-        ):
-            if function is not None:
-                check_function(str(what), function, *map(str, parameters))
+        _check_functions(listener, on_acquired, on_lost)
         if ordering not in ORDERINGS:
             raise ConsumerError(f"ordering must be one of {', '.join(map(repr, ORDERINGS))}, not {ordering!r}")
         if key is not None and ordering != "key":
@@ -122,11 +121,21 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         self._ownership = OwnershipWish(self.fenced, on_acquired, on_lost)
         broadcasting = self.message_model is MessageModel.BROADCASTING
         self._ownership.check(ordering, needs_lock=ORDERINGS[ordering].needs_lock, broadcasting=broadcasting)
+        self.pop = pop
+        if pop:
+            self._check_pop(owns=bool(on_acquired or on_lost or trace))
         self._listener = listener
         self._key_of = key_function(key, self._log)
         self._trace_path = trace
         self._metrics = metrics
         self._end_metrics: Callable[[], None] = lambda: None
+
+    def _check_pop(self, *, owns: bool) -> None:
+        check_headers(self.config)
+        if self.message_model is MessageModel.BROADCASTING:
+            raise ConsumerError("pop is for clustering: a broadcasting consumer reads everything by itself")
+        if self.fenced is not Fenced.NO or owns:
+            raise ConsumerError("pop owns no queues: fenced, on_acquired, on_lost and trace are for pulls")
 
     # Subscriptions -------------------------------------------------------------------------------------------
 
@@ -175,8 +184,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             raise ConsumerError("no subscription: call subscribe(topic) before start()")
 
     async def _start(self) -> None:
-        if self.message_model is MessageModel.CLUSTERING:
-            # A broadcasting consumer sends nothing back.
+        if self.message_model is MessageModel.CLUSTERING and not self.pop:
+            # A broadcasting consumer sends nothing back; pops bring the messages of the retry topic by themselves.
             retry = retry_topic(self.group)
             self._subscriptions[retry] = SubscriptionData.parse(retry, "*")
         await super()._start()
@@ -191,8 +200,10 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         self._end_metrics()
         await super()._shutdown()
 
-    def _new_member(self, settings: MemberSettings) -> PushMember:
+    def _new_member(self, settings: MemberSettings) -> PushMember | PopMember:
         assert self._listener is not None
+        if self.pop:
+            return PopMember(settings, self._subscriptions, PopConsumption(self._listener, self.ordering, self._key_of))
         ordering = ORDERINGS[self.ordering]
         consumption = Consumption(self._listener, ordering, self._key_of, self._trace_path, self._ownership)
         return PushMember(settings, self._subscriptions, consumption)
@@ -246,3 +257,14 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             return {}
         table, offsets = self._member.table, self._member.offsets
         return {queue: table[queue].info(offsets.in_memory(queue)) for queue in sorted(table)}
+
+
+def _check_functions(listener: AnyListener | None, on_acquired: OnAcquired | None, on_lost: OnLost | None) -> None:
+    """Raises ConsumerError."""
+    for what, function, *parameters in (
+        ("listener", listener, *LISTENER_PARAMETERS),
+        ("on_acquired", on_acquired, "queue", "epoch"),
+        ("on_lost", on_lost, "queue", "epoch", "why"),
+    ):
+        if function is not None:
+            check_function(str(what), function, *map(str, parameters))

@@ -1,40 +1,29 @@
 """SimpleConsumer: its user asks for messages, and acknowledges each of them; no queue is owned (docs/wire.md 18)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
 from typing import Final
 
 from lockstep.client.consumer.consumer import GroupConsumer
-from lockstep.client.consumer.delivery_trace import DeliveryTrace
-from lockstep.client.consumer.listener import ConsumeOrderlyStatus
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-from lockstep.client.consumer.pop_calls import Delivery, PopCalls, PopRequest
-from lockstep.client.errors import ConsumerError, NoRouteError, StaleDeliveryError, TopicNotFoundError
+from lockstep.client.consumer.pop_calls import CALL_ERRORS, POP_COUNT_MAX, Delivery, PopCalls, PopRequest, check_headers
+from lockstep.client.errors import ConsumerError, StaleDeliveryError, TopicNotFoundError
 from lockstep.client.lifecycle import ServiceState
 from lockstep.client.message_selector import Expression
 from lockstep.client.pull_config import PullConsumerConfig
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumerData, SubscriptionData
-from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.errors import RemoteProtocolError
-from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.settings import SettingError
 from lockstep.remoting.tls.options import TlsOptions
 
 __all__ = ["SimpleConsumer"]
 
-_COUNT_MAX: Final = 32  # of one pop (docs/wire.md 18.1)
 # With several brokers, one of them may wait so long before the next one is asked.
 _TURN_MS: Final = 1000
 _AGAIN_MS: Final = 1000
-_CALL_ERRORS: Final = (NoRouteError, RemotingError, RemoteProtocolError)
-_SUCCESS: Final = ConsumeOrderlyStatus.SUCCESS.name
-_FAILED: Final = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT.name
 _Place = tuple[str, str]  # topic, broker name
 
 
@@ -52,9 +41,8 @@ class _SimpleMember(GroupMember):
         where: ConsumeFromWhere,
         *,
         in_order: bool,
-        trace_path: str | None,
     ) -> None:
-        super().__init__(settings, subscriptions, trace_path)
+        super().__init__(settings, subscriptions)
         self.balances = False
         self._where = where
         assert isinstance(settings.config, PullConsumerConfig)
@@ -65,17 +53,8 @@ class _SimpleMember(GroupMember):
             from_first=where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
             answer_ms=settings.config.consumer_pull_timeout_ms,
             shown_to=settings.tenant,
-            trace=DeliveryTrace(writer, settings.group) if (writer := self.membership.trace) is not None else None,
+            hooks=settings.hooks,
         )
-
-    async def stop(self) -> list[ProcessQueue]:
-        stuck = await super().stop()
-        if self.calls.trace is not None:
-            self.calls.trace.close()
-        return stuck
-
-    def _connection_ended(self, address: str) -> None:
-        self.calls.connection_ended(address)
 
     def _consumer_data(self) -> ConsumerData | None:
         data = super()._consumer_data()
@@ -110,7 +89,6 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         in_order: The group reads in order: messages wait until earlier ones are acknowledged.
         invisible_ms: The invisible time, unless a call says another one.
         consume_from_where: Where a new group begins: CONSUME_FROM_FIRST_OFFSET, or else the end of a queue.
-        trace: A file that gets a JSON line for each event that matters to order. It needs `in_order`.
 
     Raises:
         ConsumerError: By calls while the consumer does not run.
@@ -132,7 +110,6 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         config: PullConsumerConfig | None = None,
         credentials: Credentials | None = None,
         tls: TlsOptions | bool | None = None,
-        trace: str | None = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
@@ -146,17 +123,12 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
             runtime=runtime,
             log=log,
         )
-        if self.config.serialize_type is SerializeType.ROCKETMQ:
-            raise SettingError("serialize_type must not be ROCKETMQ: binary headers cannot carry the codes of POP")
+        check_headers(self.config)
         _check_invisible(invisible_ms, 1)
-        if trace is not None and not in_order:
-            raise ConsumerError("a trace is judged for order: it needs in_order=True")
-        self._trace_path = trace
         self._in_order = in_order
         self._invisible_ms = invisible_ms
         self._where = consume_from_where
         self._turn = 0
-        self._lost: dict[_Place, list[str]] = {}  # attempt ids of calls without an answer
 
     def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Receive messages of a topic.
@@ -182,8 +154,8 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
             TopicNotFoundError: No subscribed topic has a queue to read.
             RemoteProtocolError: An answer cannot be read. Its messages come again after their invisible time.
         """
-        if not 1 <= max_messages <= _COUNT_MAX:
-            raise ConsumerError(f"max_messages must be from 1 to {_COUNT_MAX}, not {max_messages}")
+        if not 1 <= max_messages <= POP_COUNT_MAX:
+            raise ConsumerError(f"max_messages must be from 1 to {POP_COUNT_MAX}, not {max_messages}")
         invisible_ms = self._invisible_ms if invisible_ms is None else invisible_ms
         _check_invisible(invisible_ms, 1)
         member = self._running()
@@ -196,8 +168,13 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         while (left_ms := deadline_ms - member.runtime.now_ms()) > 0:
             wait_ms = left_ms if len(places) == 1 else min(left_ms, _TURN_MS)
             place, self._turn = places[self._turn % len(places)], self._turn + 1
+            topic, broker_name = place
+            subscription = self._subscriptions.get(topic) or SubscriptionData(topic)  # it may have gone meanwhile
+            if looks > 0:
+                wait_ms = 0
+            request = PopRequest(topic, broker_name, subscription, max_messages, invisible_ms, wait_ms)
             try:
-                found = await self._pop(member, place, max_messages, invisible_ms, 0 if looks > 0 else wait_ms)
+                found = await member.calls.pop(request)
             except RemotingError:
                 if self.state is ServiceState.RUNNING:
                     raise
@@ -207,63 +184,6 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
             looks -= 1
         return []
 
-    async def _pop(
-        self, member: _SimpleMember, place: _Place, count_max: int, invisible_ms: int, wait_ms: int
-    ) -> list[Delivery]:
-        topic, broker_name = place
-        subscription = self._subscriptions.get(topic) or SubscriptionData(topic)  # it may have gone meanwhile
-        request = PopRequest(topic, broker_name, subscription, count_max, invisible_ms, wait_ms)
-        if not self._in_order:
-            return await self._wanted(member, await member.calls.pop(request), subscription)
-        lost = self._lost.setdefault(place, [])
-        attempt_id = lost.pop() if lost else f"{member.runtime.rng.getrandbits(128):032x}"
-        try:
-            deliveries = await member.calls.pop(request._replace(attempt_id=attempt_id))
-            return await self._wanted(member, deliveries, subscription)
-        except BaseException:
-            # The broker may have delivered: those messages are given to nobody but a call with the same id.
-            lost.append(attempt_id)
-            raise
-
-    async def _wanted(
-        self, member: _SimpleMember, deliveries: list[Delivery], subscription: SubscriptionData
-    ) -> list[Delivery]:
-        """Filter the messages: the broker compared hashes of tags. RocketMQ acknowledges what is left out, too."""
-        messages = [delivery.message for delivery in deliveries]
-        if subscription.tags_set:
-            messages = [message for message in messages if message.tags in subscription.tags_set]
-        if messages and self._hooks.filtering:
-            queue = MessageQueue(subscription.topic, messages[0].broker_name, messages[0].queue_id)
-            messages = self._hooks.wanted(messages, queue)
-        left = {id(message) for message in messages}
-        for delivery in deliveries:
-            if id(delivery.message) not in left:
-                with suppress(StaleDeliveryError, *_CALL_ERRORS):
-                    await member.calls.ack(delivery)
-        return [delivery for delivery in deliveries if id(delivery.message) in left]
-
-    @contextmanager
-    def handling(self, delivery: Delivery) -> Iterator[None]:
-        """Handle the message in the body: the trace has this call. It ends with the body, or with an acknowledgement.
-
-        After an exception, and when the message is given back, it counts as failed. A message that is acknowledged
-        without this counts as handled in that moment.
-
-        Raises:
-            StaleDeliveryError: The delivery is fenced, and may be over: another client may have the message.
-        """
-        trace, runtime = self._running().calls.trace, self._running().runtime
-        if delivery.has_ended(runtime.monotonic_ns()):
-            raise StaleDeliveryError(f"the time for message {delivery.message.msg_id} is over")
-        delivery.began, status = (runtime.now_ms(), runtime.monotonic_ns()), _FAILED
-        try:
-            yield
-            status = _SUCCESS
-        finally:
-            if trace is not None and delivery.began is not None:
-                trace.handled([delivery], status, delivery.began)
-            delivery.began, delivery.is_recorded = None, status is _SUCCESS
-
     async def ack(self, delivery: Delivery) -> None:
         """Say that the message is consumed.
 
@@ -271,21 +191,12 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
             StaleDeliveryError: The broker says that this delivery has ended; another client may have the message.
                 RocketMQ, and Lockstep without fenced locks, ignore such an acknowledgement.
         """
-        calls = self._running().calls
-        if calls.trace is not None and (delivery.began is not None or not delivery.is_recorded):
-            # First the record: after a crash it is a repeat, and no loss.
-            calls.trace.handled([delivery], _SUCCESS, delivery.began or calls.trace.now())
-            delivery.began, delivery.is_recorded = None, True
-        await calls.ack(delivery)
+        await self._running().calls.ack(delivery)
 
     async def change_invisible(self, delivery: Delivery, invisible_ms: int) -> None:
         """Nobody else gets the message for so long from now on; with 0 it may come again at once. Raises as `ack`."""
         _check_invisible(invisible_ms, 0)
-        calls = self._running().calls
-        if calls.trace is not None and delivery.began is not None and not invisible_ms:
-            calls.trace.handled([delivery], _FAILED, delivery.began)
-            delivery.began = None
-        await calls.change_invisible(delivery, invisible_ms)
+        await self._running().calls.change_invisible(delivery, invisible_ms)
 
     # Iteration -----------------------------------------------------------------------------------------------
 
@@ -301,33 +212,25 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         while self.state is ServiceState.RUNNING:
             try:
                 deliveries = await self.receive(1)
-            except _CALL_ERRORS as error:
+            except CALL_ERRORS as error:
                 self._log.warning("pop_call_failed", call="receive", error=str(error))
                 await asyncio.sleep(_AGAIN_MS / 1000)
                 continue
             for delivery in deliveries:
-                if self._is_over(delivery):
-                    continue
-                with self.handling(delivery):
-                    yield delivery
+                yield delivery
                 if self.state is ServiceState.RUNNING and not delivery.is_settled:
                     await self._ack_or_log(delivery)
-
-    def _is_over(self, delivery: Delivery) -> bool:
-        return self.state is not ServiceState.RUNNING or delivery.has_ended(self._running().runtime.monotonic_ns())
 
     async def _ack_or_log(self, delivery: Delivery) -> None:
         try:
             await self.ack(delivery)
-        except (StaleDeliveryError, *_CALL_ERRORS) as error:
+        except (StaleDeliveryError, *CALL_ERRORS) as error:
             self._log.warning("pop_call_failed", call="ack", error=str(error))
 
     # Life ----------------------------------------------------------------------------------------------------
 
     def _new_member(self, settings: MemberSettings) -> _SimpleMember:
-        return _SimpleMember(
-            settings, self._subscriptions, self._where, in_order=self._in_order, trace_path=self._trace_path
-        )
+        return _SimpleMember(settings, self._subscriptions, self._where, in_order=self._in_order)
 
 
 def _check_invisible(invisible_ms: int, low: int) -> None:

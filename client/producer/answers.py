@@ -49,4 +49,4 @@ def read_send_reply(reply: RemotingCommand | SendResult, queue: MessageQueue, ou
         raise SendError(f"the broker's answer: {error}", SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
     if header.queue_id != queue.queue_id:
         queue = queue._replace(queue_id=header.queue_id)
-    return SendResult(status, outgoing.msg_id, queue, header.queue_offset, header.msg_id)
+    return SendResult(status, outgoing.msg_id, queue, header.queue_offset, header.msg_id, header.recall_handle)

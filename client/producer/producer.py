@@ -27,15 +27,19 @@ from lockstep.client.producer.wrong_types import check_timeout, wrong_type
 from lockstep.client.send_result import SendResult
 from lockstep.client.tls import with_tls
 from lockstep.order.traces.trace import TraceWriter
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.headers.messaging import RecallMessageRequestHeader, RecallMessageResponseHeader
 from lockstep.protocol.messages.ids import UniqueKeyMaker, pack_host
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.to_send import Message
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.recall import RecallHandle
 from lockstep.protocol.selector import queue_of_hash
 from lockstep.protocol.signature import Credentials
+from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog, client_log
 from lockstep.remoting.tls.options import TlsOptions
@@ -381,6 +385,29 @@ class Producer(Lifecycle):
             return await parts.replies.answer(answer, message.topic, deadline_ms - runtime.now_ms(), timeout_ms)
         finally:
             parts.replies.forget(correlation_id)
+
+    async def recall(self, handle: str) -> str:
+        """Recall a message that waits for its time: consumers will not get it. Returns its id.
+
+        As in RocketMQ, it is no error if the broker does not have the message.
+
+        Args:
+            handle: `recall_handle` of the result of its send.
+
+        Raises:
+            RequestRefused: it is too late, or the broker allows no recalls, as Apache's by default.
+            NoRouteError: the topic has no queue.
+            LocalProtocolError: this is no handle.
+        """
+        parts, named = self._started(), RecallHandle.decode(handle)
+        # Asked for the address of the broker.
+        await parts.queues.find(named.topic)
+        code, header = RequestCode.RECALL_MESSAGE, RecallMessageRequestHeader(named.topic, handle, self.group)
+        reply = await parts.instance.call(named.broker_name, code, header)
+        if reply.code != ResponseCode.SUCCESS:
+            address = parts.instance.address_of(named.broker_name)
+            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
+        return reply.decode_header(RecallMessageResponseHeader).msg_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the writable queues of a topic, sorted. Raises NoRouteError when it has none."""

@@ -149,7 +149,7 @@ class SendRequests:
                     body, sys_flag = self._compress(body, sys_flag)
                 else:
                     large = True
-            special = half or code != _SEND or message.delay_level > 0 or topic[0] == "%"
+            special = half or code != _SEND or topic[0] == "%" or (own != "" and message.is_delayed)
             if not special and message.properties and not names.TIMED.isdisjoint(message.properties):
                 special = True
             fields = (code, topic, body, flag, text, msg_id, sharding_key, now_ms, 0, None, sys_flag, large,
@@ -196,7 +196,7 @@ class SendRequests:
             if type(message) is ReplyMessage:
                 raise LocalProtocolError("a reply cannot be part of a batch; send it by itself")
             single = self.outgoing(message, sharding_key, alone=False)
-            if message.delay_level:
+            if message.is_delayed:
                 raise LocalProtocolError("a message of a batch cannot be delayed; send it by itself")
             records.append(BatchRecord(single.flag, single.body, single.properties))
             ids.append(single.msg_id)
@@ -364,15 +364,18 @@ def _check_properties(text: str, alone: bool) -> None:
 def _own_properties(message: Message, sharding_key: str | None) -> str:
     """Return the encoded properties of the message, ready to be continued. Raises LocalProtocolError."""
     plain = type(message) is Message  # another kind has more properties
-    if plain and not (message.properties or message.tags or message.keys or message.delay_level):
+    delays = message.delay_level, message.delay_ms, message.deliver_at_ms
+    if plain and not (message.properties or message.tags or message.keys or any(delays)):
         if sharding_key is None:
             return ""
         if sharding_key and names.NAME_END not in sharding_key and names.PAIR_END not in sharding_key:
             return f"{names.SHARDING_KEY}{names.NAME_END}{sharding_key}{names.PAIR_END}"
     if message.properties:
         check_user_properties(message.properties)
-    if message.delay_level < 0:
-        raise LocalProtocolError(f"a delay level must be 0 or above, not {message.delay_level}")
+    if min(delays) < 0:
+        raise LocalProtocolError(f"delay_level, delay_ms and deliver_at_ms must be 0 or above, not {min(delays)}")
+    if delays.count(0) < len(delays) - 1:
+        raise LocalProtocolError("a message has one of delay_level, delay_ms and deliver_at_ms")
     own = message.wire_properties()
     if sharding_key is not None:
         if sharding_key == "":

@@ -7,9 +7,9 @@ from typing import Any
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.messages.to_send import Message
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.selector import queue_of_hash
+from lockstep.protocol.selector import queue_of_group, queue_of_hash
 
-__all__ = ["MessageQueueSelector", "select_by_hash", "select_by_machine_room", "select_by_random"]
+__all__ = ["MessageQueueSelector", "select_by_group", "select_by_hash", "select_by_machine_room", "select_by_random"]
 
 MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
 """`(queues, message, arg) -> queue`: returns one of the topic's writable queues, which are sorted."""
@@ -22,6 +22,20 @@ def select_by_hash(queues: Sequence[MessageQueue], _message: Message | None, arg
         arg: a text, hashed as Java's String, or a number, hashed as Java's Integer or Long.
     """
     return queue_of_hash(queues, arg)
+
+
+def select_by_group(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
+    """The queue that RocketMQ 5's proxy chooses for a message group: clients over gRPC send the group's messages there.
+
+    Args:
+        arg: the message group: the sharding key, if the caller gave no `arg`.
+
+    Raises:
+        LocalProtocolError: the message has none.
+    """
+    if not isinstance(arg, str) or not arg:
+        raise LocalProtocolError(f"a message of topic {message.topic!r} has no message group: give a sharding key")
+    return queues[queue_of_group(arg, len(queues))]
 
 
 def select_by_random(rng: random.Random) -> MessageQueueSelector:

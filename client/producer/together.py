@@ -335,7 +335,7 @@ class _Frame:
                 continue
             if code == _SUCCESS:
                 offset_msg_id = f"{prefix}{commit_log_offset:016X}"
-                fields = (SEND_OK, outgoing.msg_id, queue, queue_offset, offset_msg_id)
+                fields = (SEND_OK, outgoing.msg_id, queue, queue_offset, offset_msg_id, None)
                 future.set_result(new_tuple(SendResult, fields))
             else:
                 future.set_exception(new_send_error(code, remark, outgoing))

@@ -179,7 +179,7 @@ class TransactionProducer(Producer):
             decision = _Decision(_State.ROLLBACK_MESSAGE)
         await self._end(parts, sent, half, decision)
         queue = self._tenant.bare_queue(sent.queue)
-        return TransactionSendResult(*sent._replace(queue=queue), half.transaction_id, decision.state)
+        return TransactionSendResult(*sent._replace(queue=queue)[:5], half.transaction_id, decision.state)
 
     async def _end(self, parts: ProducerParts, sent: SendResult, half: HalfMessage, decision: _Decision) -> None:
         """Send the end of the transaction one-way, as RocketMQ does: if it gets lost, the broker checks."""

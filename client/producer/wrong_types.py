@@ -33,7 +33,12 @@ def wrong_type(message: Any, sharding_key: Any) -> LocalProtocolError | None:
     for what, value in texts:
         if not isinstance(value, str) and (value is not None or "propert" in what or what == "a topic"):
             return LocalProtocolError(f"{what} must be a str, not {_shown(value)}")
-    numbers: tuple[tuple[str, Any], ...] = (("a delay level", message.delay_level), ("a flag", message.flag))
+    numbers: tuple[tuple[str, Any], ...] = (
+        ("a delay level", message.delay_level),
+        ("a delay", message.delay_ms),
+        ("a time of delivery", message.deliver_at_ms),
+        ("a flag", message.flag),
+    )
     for what, number in numbers:
         if not isinstance(number, int):
             return LocalProtocolError(f"{what} must be an int, not {_shown(number)}")

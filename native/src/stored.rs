@@ -7,6 +7,14 @@ const OVERHEAD_BYTES: usize = 91;
 const V6_HOSTS: i32 = 0x30;
 pub const PROPERTIES_BYTES_MAX: usize = 32767;
 const PIECES_MAX: usize = 17;
+const REFUSED_NAMES: [&str; 6] = [
+    "DELAY",
+    "TRAN_MSG",
+    "CLUSTER",
+    "TIMER_DELAY_SEC",
+    "TIMER_DELAY_MS",
+    "TIMER_DELIVER_MS",
+];
 
 /// What the messages of one call have in common.
 pub struct Places<'a> {
@@ -101,7 +109,7 @@ pub fn stored_properties(given: &str, cluster_pair: &str, into: &mut Vec<u8>) ->
         if name.is_empty() || value.is_empty() {
             continue;
         }
-        if matches!(name, "DELAY" | "TRAN_MSG" | "CLUSTER") || names[..index].contains(&name) {
+        if REFUSED_NAMES.contains(&name) || names[..index].contains(&name) {
             return None;
         }
         names[index] = name;

@@ -18,6 +18,7 @@ __all__ = [
     "QueueOffsets",
     "StoredTopics",
     "SubscriptionGroupWrapper",
+    "TimerTable",
     "TopicBegin",
     "TopicConfigWrapper",
     "stored_topic",
@@ -192,6 +193,25 @@ class DelayOffsetTable(NamedTuple):
             _by_number(wire.get("offsetTable"), "offsetTable"),
             None if log_offset is None else as_int(log_offset, "logOffset"),
         )
+
+
+class TimerTable(NamedTuple):
+    """timers.json, only of Lockstep: the last message for a time that was delivered, in the order of delivery.
+
+    `log_offset`: the end of the log when the table was copied.
+    """
+
+    deliver_at_ms: int
+    queue_offset: int
+    log_offset: int
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"deliverMs": self.deliver_at_ms, "queueOffset": self.queue_offset, "logOffset": self.log_offset}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "timers")
+        return cls(*[as_int(wire.get(name), name) for name in ("deliverMs", "queueOffset", "logOffset")])
 
 
 class LockOffsets(NamedTuple):

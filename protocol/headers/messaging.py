@@ -33,6 +33,8 @@ __all__ = [
     "QueryConsumerOffsetRequestHeader",
     "QueryDataVersionResponseHeader",
     "QueueRequestHeader",
+    "RecallMessageRequestHeader",
+    "RecallMessageResponseHeader",
     "RegisterBrokerRequestHeader",
     "RegisterBrokerResponseHeader",
     "ResetOwnOffsetRequestHeader",
@@ -89,12 +91,28 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader):
 
 
 class SendMessageResponseHeader(NamedTuple):
+    """`recall_handle`: of a message that waits for its time (docs/wire.md 18.7)."""
+
     msg_id: str
     queue_id: Int32
     queue_offset: int
     transaction_id: str | None = None
     msg_region: str | None = None
     trace_on: str | None = None
+    recall_handle: str | None = None
+
+
+class RecallMessageRequestHeader(NamedTuple):
+    """RECALL_MESSAGE (370)."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+class RecallMessageResponseHeader(NamedTuple):
+    msg_id: str
+    msg_region: str | None = None
 
 
 class PullMessageRequestHeader(NamedTuple):
@@ -331,12 +349,14 @@ rename_on_wire(
     ),
 )
 rename_on_wire(SendMessageResponseHeader, {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"})
+rename_on_wire(RecallMessageResponseHeader, {"msg_region": "MSG_REGION"})
 rename_on_wire(UnregisterClientRequestHeader, {"client_id": "clientID"})
 # For a missing field Java has null: it ignores it, or writes "null" into a name. tests/differential compares this.
 _NOBODY: Final = {"producer_group": "", "topic": "", "default_topic": "", "default_topic_queue_nums": 4}
 stand_in(SendMessageRequestHeader, _NOBODY)
 stand_in(SendMessageRequestHeaderV2, _NOBODY, exact=True)
 stand_in(PullMessageRequestHeader, {"commit_offset": 0, "suspend_timeout_millis": 0, "sub_version": 0}, exact=True)
+stand_in(RecallMessageRequestHeader, {"recall_handle": ""})
 stand_in(QueryConsumerOffsetRequestHeader, {"consumer_group": "null"})
 stand_in(UpdateConsumerOffsetRequestHeader, {"consumer_group": "null", "topic": "null"})
 stand_in(UnregisterClientRequestHeader, {"client_id": ""})
@@ -370,6 +390,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.CHECK_TRANSACTION_STATE: CheckTransactionStateRequestHeader,
     _R.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
     _R.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
+    _R.RECALL_MESSAGE: RecallMessageRequestHeader,
     _R.QUERY_DATA_VERSION: UnregisterBrokerRequestHeader,
     _R.LIST_LOCKS: ListLocksRequestHeader,
     _R.LIST_LOCK_CHANGES: ListLockChangesRequestHeader,
@@ -393,6 +414,7 @@ RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.REGISTER_BROKER: RegisterBrokerResponseHeader,
     _R.SEND_MESSAGE_V2: SendMessageResponseHeader,
     _R.SEND_BATCH_MESSAGE: SendMessageResponseHeader,
+    _R.RECALL_MESSAGE: RecallMessageResponseHeader,
     _R.QUERY_DATA_VERSION: QueryDataVersionResponseHeader,
     _R.RESET_OWN_OFFSET: ResetOwnOffsetResponseHeader,
     _R.FIND_SENT: SendMessageResponseHeader,

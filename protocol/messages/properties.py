@@ -38,6 +38,12 @@ __all__ = [
     "START_DELIVER_TIME",
     "TAGS",
     "TIMED",
+    "TIMERS",
+    "TIMER_DELAY_MS",
+    "TIMER_DELAY_SEC",
+    "TIMER_DELIVER_MS",
+    "TIMER_DEL_UNIQKEY",
+    "TIMER_OUT_MS",
     "TRANSACTION_CHECK_TIMES",
     "TRAN_MSG",
     "TTL",
@@ -83,8 +89,14 @@ ORIGIN_GROUP: Final = "ORIGIN_GROUP"
 POP_CK: Final = "POP_CK"  # the receipt, in a message that a group without order gets again
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
-# A message with one of these is delivered later, if the broker knows it: the last three are RocketMQ 5's (wire.md 13).
-TIMED: Final = frozenset((START_DELIVER_TIME, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"))
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+# RocketMQ 5 delivers a message with one of these later (docs/wire.md 18.7); the first that is there counts.
+TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"  # the time of delivery, of the broker
+TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"  # of a mark: the message with this id is recalled
+TIMED: Final = frozenset((START_DELIVER_TIME, *TIMERS))
 SHARDING_KEY: Final = "__SHARDINGKEY"  # the name in Java 5.x, ONS and the 5.x clients
 # The names in order of preference. The second is Go's; the last is in stores of earlier Lockstep versions.
 SHARDING_KEY_NAMES: Final = (SHARDING_KEY, "SHARDING_KEY", "__SHARDING_KEY")

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from lockstep.protocol.bodies.config import StoredTopics
 from lockstep.protocol.errors import ProtocolError
-from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
+from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.remoting.host.storage import Storage
 from lockstep.store.check.files import CONFIG_BODIES, Damage, file_damage, lock_table_damage, read_config, scan_log
 from lockstep.store.check.index import IndexCheck
@@ -42,7 +42,7 @@ _PRE_BLANK: Final = ENTRY.unpack(PRE_BLANK)
 _PREPARED = 0x4
 _ROLLBACK = 0xC
 _TRANSACTION_MASK = 0xC
-_NEVER_DELETED: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC})
+_NEVER_DELETED: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC, TRANSACTION_GIVEN_UP_TOPIC})
 # The end of the year 9999.
 _DATE_MS_MAX: Final = 253_402_300_799_999
 

@@ -48,8 +48,8 @@ KEPT: Final = (
         edited(
             CONFIG_FILES,
             "ConfigFiles.writings",
-            "[writing, partial(self._write, DELAYS, self._delay_offsets()), *self._deliveries()]",
-            "[partial(self._write, DELAYS, self._delay_offsets()), *self._deliveries()]",
+            "[writing, partial(",
+            "[partial(",
         ),
         ("tests/broker/persistence/test_restart_trace.py",),
     ),

@@ -51,7 +51,7 @@ SENDING: Final = (
     Protection(
         "mutex-between-generations-by-key",
         "By key, a new generation begins while calls of the old one run.",
-        edited(QUEUE_MUTEX, "QueueMutex.is_free_for", "self.user is process_queue or self.user is None", "True"),
+        edited(QUEUE_MUTEX, "QueueMutex.is_free_for", "self.user is user or self.user is None", "True"),
         ("tests/client/dispatch/test_queue_mutex.py", *KEYS, "tests/scenarios/consumers/test_key_order.py"),
     ),
     Protection(

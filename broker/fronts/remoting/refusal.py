@@ -28,6 +28,7 @@ _CODES: Final[Mapping[Reason, ResponseCode]] = {
     Reason.ILLEGAL_MESSAGE: ResponseCode.MESSAGE_ILLEGAL,
     Reason.NO_MESSAGE: ResponseCode.NO_MESSAGE,
     Reason.INVALID_PARAMETER: ResponseCode.INVALID_PARAMETER,
+    Reason.ILLEGAL_OPERATION: ResponseCode.ILLEGAL_OPERATION,
     Reason.OUT_OF_SEQUENCE: ResponseCode.SEND_OUT_OF_SEQUENCE,
     Reason.NO_SUBSCRIPTION: ResponseCode.SUBSCRIPTION_NOT_EXIST,
     Reason.OLD_SUBSCRIPTION: ResponseCode.SUBSCRIPTION_NOT_LATEST,

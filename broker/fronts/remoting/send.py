@@ -50,13 +50,15 @@ def send_message(broker: Broker, connection: Connection, command: RemotingComman
         if command.code == _BATCH or header.batch or _is_cpp_batch(broker, command):
             queue_id, stored = append_batch(broker, connection, header, body, now_ms, retries_max)
             return After(command.reply(_SUCCESS, batch_response(broker, queue_id, stored)), _LOG)
-        queue_id, commit_log_offset, queue_offset = append(broker, connection, header, body, now_ms, retries_max)
+        queue_id, commit_log_offset, queue_offset, handle = append(
+            broker, connection, header, body, now_ms, retries_max
+        )
     except Refused as why:
         return _refuse(broker, connection, command, header, code_of(why), str(why))
     except StoreFull as why:
         return _refuse(broker, connection, command, header, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
     message_id = f"{broker.messages.message_id_prefix}{commit_log_offset:016X}"
-    answer = (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON)
+    answer = (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON, handle)
     reply = command.reply(_SUCCESS, new_tuple(SendMessageResponseHeader, answer))
     return new_tuple(After, (reply, _LOG))
 

@@ -16,17 +16,18 @@ from lockstep.protocol.messages.properties import encode_properties
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.store import GetStatus, MessageStore, Record
 
-__all__ = ["DelayService", "DelayedPlace", "record_of"]
+__all__ = ["DAMAGED_RETRY_MS", "DelayService", "DelayedPlace", "delivered_record", "java_number", "record_of"]
 
 _INT_DIGITS_MAX: Final = 10
-_DAMAGED_RETRY_MS: Final = 100
+DAMAGED_RETRY_MS: Final = 100
 _TOPIC_BYTES_MAX: Final = 255  # of a stored message
 _QUEUE_ID_MAX: Final = (1 << 31) - 1
 
 
 class DelayedPlace(NamedTuple):
-    """A queue of the schedule topic, and the due time in epoch ms, stored as the tag hash of the index entry."""
+    """Where a message waits, and its due time in epoch ms, stored as the tag hash of the index entry."""
 
+    topic: str
     queue_id: int
     deliver_at_ms: int
 
@@ -129,7 +130,7 @@ class DelayService:
             properties[names.DELAY] = str(level)
         properties[names.REAL_TOPIC] = topic
         properties[names.REAL_QID] = str(queue_id)
-        return DelayedPlace(level - 1, now_ms + self._levels_ms[level - 1])
+        return DelayedPlace(SCHEDULE_TOPIC, level - 1, now_ms + self._levels_ms[level - 1])
 
     def waits(self, deliver_at_ms: int) -> None:
         """A message was stored in the schedule topic."""
@@ -167,7 +168,7 @@ class DelayService:
                 self._offsets[level] = offset + 1
         self.next_due_ms = self._next_due_ms(now_ms)
         if is_damaged and self.next_due_ms is not None:
-            self.next_due_ms = max(self.next_due_ms, now_ms + _DAMAGED_RETRY_MS)
+            self.next_due_ms = max(self.next_due_ms, now_ms + DAMAGED_RETRY_MS)
 
     def _log_offset_of(self, level: int, offset: int) -> int:
         (entry,) = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, 1)
@@ -215,13 +216,14 @@ class DelayService:
 
 
 def _delivered(body: bytes, now_ms: int) -> Record | None:
-    """A message of the schedule topic as a record for its own topic; None when it has no valid one, or is too large.
+    return delivered_record(decode_messages(body, unzip=False)[0], now_ms) if body else None
+
+
+def delivered_record(message: MessageExt, now_ms: int) -> Record | None:
+    """A message that waits as a record for its own topic; None when it has no valid one, or is too large.
 
     Another broker may have stored it. Properties that are not UTF-8 grow when they are written again.
     """
-    if not body:
-        return None
-    message = decode_messages(body, unzip=False)[0]
     topic = message.properties.get(names.REAL_TOPIC, "")
     try:
         queue_id = _java_int(message.properties.get(names.REAL_QID, ""))
@@ -242,10 +244,14 @@ def _level_of(message: MessageExt) -> int:
 
 
 def _java_int(text: str) -> int:
-    """Parse a 32-bit number as Java's Integer.parseInt: ASCII digits, perhaps a sign. Raises ValueError."""
+    return java_number(names.DELAY, text, _INT_DIGITS_MAX)
+
+
+def java_number(name: str, text: str, digits_max: int) -> int:
+    """Parse a property as Java's parseInt and parseLong do: ASCII digits, perhaps a sign. Raises ValueError."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _INT_DIGITS_MAX):
-        raise ValueError(f"DELAY must be a number, not {short_text(text)}")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= digits_max):
+        raise ValueError(f"{name} must be a number, not {short_text(text)}")
     return int(text)
 
 

@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
-from lockstep.client.consumer.ownership.process_queue import ProcessQueue
-
 __all__ = ["QueueMutex"]
 
 T = TypeVar("T")
@@ -22,15 +20,15 @@ class QueueMutex(Generic[T]):
     __slots__ = ("_released", "_start", "_turn", "reserved", "user", "waiting")
 
     def __init__(self, start: Callable[[T], None]) -> None:
-        self.user: ProcessQueue | None = None
+        self.user: object | None = None  # a process queue, or a service without any
         self.reserved = 0  # number of administrators' messages that hold the mutex or wait for it
         self.waiting: list[T] = []
         self._start = start
         self._turn = asyncio.Lock()  # between administrators' messages
         self._released: asyncio.Future[None] | None = None
 
-    def is_free_for(self, process_queue: ProcessQueue) -> bool:
-        return not self.reserved and (self.user is process_queue or self.user is None)
+    def is_free_for(self, user: object) -> bool:
+        return not self.reserved and (self.user is user or self.user is None)
 
     def release(self) -> None:
         self.user = None

@@ -129,7 +129,8 @@ class ConsumerStatsManager:
         self.longest_wait_ms = 0  # the longest wait of a listener call for a thread, if it was long
         self.calls_not_begun = 0  # when their thread was free, they were not allowed any more
         self.calls_outlived = 0  # they ran on when the lease of their fenced lock had ended, or the lock was lost
-        self.calls_cancelled = 0  # because their fenced lock was lost
+        self.calls_cancelled = 0  # because their fenced lock was lost, or their delivery had ended
+        self.deliveries_lost = 0  # of pops: they had ended before they were answered
         self._topics: dict[str, _Windows] = {}
         self._times = SampleTimes(now_ms)
 

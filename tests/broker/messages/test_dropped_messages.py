@@ -6,6 +6,7 @@ from collections.abc import Callable
 from lockstep.broker.catalog.offsets import ConsumerOffsetManager
 from lockstep.broker.delay_levels import parse_delay_levels
 from lockstep.broker.messages.delays.service import DelayService
+from lockstep.broker.messages.delays.timers import Timers
 from lockstep.broker.messages.dropped_messages import DroppedMessages
 from lockstep.broker.sliced_work import SlicedWork
 from tests.broker.helpers import RecordingLog
@@ -23,7 +24,8 @@ class Told:
         self.turns: list[Callable[[], None]] = []
         work.soon = self.turns.append
         delays = DelayService(memory_store(), parse_delay_levels("1s"))
-        self.dropped = DroppedMessages(self.offsets, delays, work, self.log, "memory limit")
+        timers = Timers(memory_store(), 1000, 1)
+        self.dropped = DroppedMessages(self.offsets, delays, timers, work, self.log, "memory limit")
 
     def run(self) -> int:
         count = 0

@@ -1,16 +1,12 @@
 """SimpleConsumer (docs/wire.md 18) at real brokers on virtual time: receive and acknowledge, with and without order."""
 
 import asyncio
-import functools
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from lockstep.client import (
-    ConsumeFromWhere,
     ConsumerError,
-    Delivery,
     Message,
     MessageQueue,
     PullConsumerConfig,
@@ -20,93 +16,17 @@ from lockstep.client import (
     TopicNotFoundError,
 )
 from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode
-from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.headers.pop import PopRequestHeader, PopResponseHeader
-from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
+from lockstep.protocol.headers.pop import PopResponseHeader
 from lockstep.remoting.errors import RemotingError, RequestRefused, RequestTimeout
 from lockstep.remoting.settings import SettingError
-from lockstep.simulation import World, simulate
-from lockstep.simulation.lab.cluster import BROKER, Cluster
-from lockstep.simulation.lab.setup import LockMode, Setup
+from lockstep.simulation.lab.cluster import BROKER
 from tests.client.messages import stored_bytes
+from tests.client.pulls.pop_stage import WAIT_MS, Pops, on_pops, texts
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
 from tests.rows import by_row
 
 R = RequestCode
-T = TypeVar("T")
-WAIT_MS = 5000
-
-
-class Tap:
-    """Sees each pop before a broker handles it; the answers to the next `deaf` ones are lost."""
-
-    def __init__(self) -> None:
-        self.pops: list[PopRequestHeader] = []
-        self.deaf = 0
-
-    def intercept(self, on_request: RequestHandler) -> RequestHandler:
-        def handle(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
-            if command.code != R.POP_MESSAGE:
-                return on_request(endpoint, command)
-            self.pops.append(command.decode_header(PopRequestHeader))
-            reply = on_request(endpoint, command)
-            if not self.deaf:
-                return reply
-            self.deaf -= 1
-            return None
-
-        return handle
-
-    def delay(self, factory: Callable[[], Endpoint]) -> Callable[[], Any]:
-        return factory
-
-
-class Pops(Cluster):
-    """A cluster, what its brokers saw, and its simple consumers."""
-
-    def __init__(self, world: World, *, fenced: bool, tenant: str = "") -> None:
-        self.tap = Tap()
-        setup = Setup(lock_mode=LockMode.FENCED if fenced else LockMode.FAITHFUL)
-        super().__init__(world, setup, topic=f"{tenant}orders", group=f"{tenant}shop", tap=lambda _: self.tap)
-
-    async def simple(self, name: str = "c1", tags: str = "*", **arguments: Any) -> SimpleConsumer:
-        """Started, on a host of its own."""
-        config = PullConsumerConfig(pull_suspend_ms=WAIT_MS, **arguments.pop("config", {}))
-        log, runtime = self.log_of(name), self.world.host(name)
-        arguments.setdefault("consume_from_where", ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-        consumer = SimpleConsumer(
-            self.consumer_group, name_server=self.name_server, config=config, runtime=runtime, log=log, **arguments
-        )
-        consumer.subscribe(self.topic, tags)
-        await runtime.run(consumer.start())
-        return consumer
-
-    async def on(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        return await self.world.host(name).run(work)
-
-
-def texts(deliveries: list[Delivery]) -> list[str]:
-    return [delivery.message.body.decode() for delivery in deliveries]
-
-
-def on_pops(
-    *, fenced: bool = False, tenant: str = ""
-) -> Callable[[Callable[[Pops], Awaitable[None]]], Callable[[], None]]:
-    def decorate(story: Callable[[Pops], Awaitable[None]]) -> Callable[[], None]:
-        @functools.wraps(story)
-        def test() -> None:
-            async def main(world: World) -> None:
-                pops = Pops(world, fenced=fenced, tenant=tenant)
-                await story(pops)
-                await pops.shut_down()
-
-            simulate(main)
-
-        del test.__wrapped__  # pytest would look for a fixture named "pops"
-        return test
-
-    return decorate
 
 
 @on_pops()
@@ -191,7 +111,7 @@ def test_a_lost_answer_is_asked_for_again(cancelled: bool) -> None:
         await pops.producer()
         await pops.send(2)
         consumer = await pops.simple(in_order=True, invisible_ms=600_000)
-        pops.tap.deaf = 1
+        pops.tap.deaf[R.POP_MESSAGE] = 1
 
         async def fail() -> None:
             async with asyncio.timeout(1 if cancelled else None):

@@ -12,7 +12,7 @@ from lockstep.client import ClientError, Message, MessageQueue, Producer
 from lockstep.order import OrderReport, check_files
 from lockstep.protocol.bodies.config import ConsumerOffsetTable
 from lockstep.protocol.messages.message import decode_messages
-from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.clocks import boot_ns
 from lockstep.remoting.host.os_storage import OsStorage
@@ -150,7 +150,10 @@ class Crashes:
             self._count += 1
             text, delayed = f"m{self._count}", self._count % 50 == 0
             body = text.encode().ljust(self.rng.randrange(2000))
-            message = Message(LATER, body, delay_level=1) if delayed else Message(TOPIC, body, keys=text)
+            message = Message(TOPIC, body, keys=text)
+            if delayed:
+                delay_ms = 0 if self._count % 100 else self.rng.randrange(1, 3000)
+                message = Message(LATER, body, delay_level=0 if delay_ms else 1, delay_ms=delay_ms)
             try:
                 key = None if delayed else f"key{self._count % KEYS}"
                 result = await (clock if delayed else producer).send(message, sharding_key=key)
@@ -190,6 +193,6 @@ class Crashes:
         assert not wrong, f"acknowledged, and not there: {wrong[:10]}"
         missing = [text for text in self.later if text not in delivered]
         assert not missing, f"acknowledged with a delay, and never delivered: {missing[:10]}"
-        waited = Counter(text for topic, text, _ in self._log() if topic == SCHEDULE_TOPIC)
+        waited = Counter(text for topic, text, _ in self._log() if topic in (SCHEDULE_TOPIC, TIMER_TOPIC))
         came = Counter(text for topic, text, _ in self._log() if topic == LATER)
         assert came == waited, f"delivered again over a kill: {(came - waited).most_common(10)}"

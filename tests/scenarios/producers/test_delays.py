@@ -1,6 +1,9 @@
 """Delayed messages and retries on virtual time: they are delivered when they are due (wire.md 10)."""
 
+import pytest
+
 from lockstep.client import Message, MessageQueue, Producer
+from lockstep.remoting.errors import RequestRefused
 from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
@@ -40,3 +43,43 @@ async def test_what_is_not_delayed_does_not_wait(cluster: Cluster) -> None:
     await cluster.all_seen()
     await cluster.world.until(lambda: "late" in cluster.seen.texts())
     assert cluster.seen.texts() == [*"01234", "late"]
+
+
+@scenario(INSTANT)
+async def test_messages_for_a_time_come_then(cluster: Cluster) -> None:
+    """To the millisecond, after any delay or at any time, in the order of their times."""
+    await cluster.broker(queues=1)
+    producer, host = await cluster.own_producer(PRODUCER, "timers"), cluster.world.host(PRODUCER)
+    await cluster.consumer("c1")
+    await cluster.at(20_000)
+    began_ms, queue = cluster.world.elapsed_ms, MessageQueue(TOPIC, BROKER, 0)
+    late_ms = 3 * 3_600_000
+    at_ms = host.now_ms() + 1234
+    for message in (
+        Message(TOPIC, b"late", delay_ms=late_ms),
+        Message(TOPIC, b"soon", delay_ms=777),
+        Message(TOPIC, b"then", deliver_at_ms=at_ms),
+    ):
+        await host.run(producer.send(message, queue=queue))
+    await cluster.world.until(lambda: len(cluster.seen.all) == 3, timeout_ms=late_ms + 10_000, poll_ms=60_000)
+    came_ms = {call.text: call.begin_ms - began_ms for call in cluster.seen.all}
+    assert came_ms == {"soon": 777, "then": 1234, "late": late_ms}
+    assert cluster.seen.texts() == ["soon", "then", "late"]
+
+
+@scenario(INSTANT)
+async def test_a_message_is_recalled_until_its_time(cluster: Cluster) -> None:
+    """After that the broker refuses."""
+    await cluster.broker(queues=1)
+    producer, host = await cluster.own_producer(PRODUCER, "recalls"), cluster.world.host(PRODUCER)
+    await cluster.consumer("c1")
+    await cluster.at(20_000)
+    sent = [await host.run(producer.send(Message(TOPIC, text, delay_ms=5000))) for text in (b"recalled", b"kept")]
+    assert sent[0].recall_handle is not None
+    assert sent[1].recall_handle is not None
+    assert await host.run(producer.recall(sent[0].recall_handle)) == sent[0].msg_id
+    await cluster.world.until(lambda: cluster.seen.all, timeout_ms=10_000)
+    await cluster.at(40_000)
+    assert cluster.seen.texts() == ["kept"]
+    with pytest.raises(RequestRefused, match="timestamp invalid"):
+        await host.run(producer.recall(sent[1].recall_handle))

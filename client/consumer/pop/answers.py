@@ -1,0 +1,158 @@
+"""The answers of a consumer in POP mode: acknowledged, given back, tried again later, or a dead letter."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.pop.held import Held, HeldMessages
+from lockstep.client.consumer.pop_calls import CALL_ERRORS, Delivery, PopCalls
+from lockstep.client.errors import StaleDeliveryError
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
+from lockstep.remoting.errors import RequestRefused
+
+__all__ = ["EXPIRED", "Answers", "OnLost"]
+
+OnLost = Callable[[Held, str], None]
+_AGAIN_MS: Final = 1000
+_DEAD_LETTER_TIMEOUT_MS: Final = 5000
+_DEAD_LETTER: Final = -1  # as a delay level (wire.md 10.1)
+_ENDED: Final = "the broker says that its delivery has ended"
+EXPIRED: Final = "its invisible time has ended"
+
+
+class Answers:
+    """Tells the brokers what became of deliveries.
+
+    Args:
+        on_lost: Called when a delivery has ended, and another client may have its message.
+    """
+
+    def __init__(self, member: Membership, calls: PopCalls, held: HeldMessages, on_lost: OnLost) -> None:
+        self._member = member
+        self._runtime = member.runtime
+        self._log = member.log
+        self._calls = calls
+        self._held = held
+        self._lost = on_lost
+        self.closed = False  # an acknowledgement is not repeated any more
+
+    async def ack(self, held: Held) -> bool:
+        """Say that a message is consumed, again and again while its delivery lasts. Returns whether a broker took it.
+
+        An acknowledgement whose answer is lost may be repeated.
+        """
+        held.is_handled, said = True, False
+        while True:
+            delivery = held.delivery
+            try:
+                await self._calls.ack(delivery)
+            except StaleDeliveryError:
+                if held.delivery is not delivery:
+                    # Delivered to this client again meanwhile.
+                    continue
+                self._lost(held, _ENDED)
+                return False
+            except CALL_ERRORS as error:
+                if self.closed or self._runtime.now_ms() >= held.until_ms:
+                    self._lost(held, EXPIRED)
+                    return False
+                if not said:
+                    said = True
+                    self._say("ack", held, error)
+                await asyncio.sleep(_AGAIN_MS / 1000)
+            else:
+                if held.delivery is delivery:
+                    self._held.forget(held)
+                    return True
+
+    async def try_later(self, held: Held, delay_ms: int) -> None:
+        """The broker delivers it again then. If it does not get this, it does so at the end of the invisible time."""
+        held.is_handled = True
+        try:
+            await self._calls.change_invisible(held.delivery, delay_ms)
+        except StaleDeliveryError:
+            self._lost(held, _ENDED)
+            return
+        except CALL_ERRORS as error:
+            self._say("change_invisible", held, error)
+        self._held.forget(held)
+
+    async def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Others may have these at once."""
+        await asyncio.gather(*[self._free(delivery) for delivery in deliveries])
+
+    async def _free(self, delivery: Delivery) -> None:
+        with suppress(StaleDeliveryError, *CALL_ERRORS):
+            await self._calls.change_invisible(delivery, 0)
+
+    async def dead_letter(self, held: Held, limit: int) -> bool:
+        """Make a dead letter of a message, and acknowledge it. Returns whether the broker made one.
+
+        Args:
+            limit: The attempts after the first one.
+        """
+        message, broker_name = held.delivery.message, held.queue.broker_name
+        header = SendMessageBackRequestHeader(
+            message.commit_log_offset,
+            self._member.group,
+            _DEAD_LETTER,
+            message.msg_id,
+            held.queue.topic,
+            self._member.config.unit_mode,
+            limit,
+        )
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        try:
+            reply = await self._member.instance.call(broker_name, code, header, timeout_ms=_DEAD_LETTER_TIMEOUT_MS)
+            if reply.code != ResponseCode.SUCCESS:
+                raise RequestRefused(broker_name, request_name(code), reply.code, reply.remark)
+        except CALL_ERRORS as error:
+            self._log.warning("dead_letter_not_sent", queue=str(held.queue), error=str(error))
+            return False
+        self._log.warning(
+            "dead_lettered",
+            queue=str(held.queue),
+            offset=message.queue_offset,
+            msg_id=message.msg_id,
+            reconsume_times=held.message.reconsume_times,
+        )
+        # First the dead letter, then the acknowledgement: between them the message is twice there, never lost.
+        await self.ack(held)
+        return True
+
+    # Renewal -------------------------------------------------------------------------------------------------
+
+    async def renew_forever(self, invisible_ms: int) -> None:
+        """Renew what is held when half of its invisible time is over; the rest is for further tries."""
+        while True:
+            await asyncio.sleep(invisible_ms / 8000)
+            now_ms = self._runtime.now_ms()
+            open_ones = [held for held in self._held if not held.is_handled and not held.is_lost]
+            for held in open_ones:
+                if now_ms >= held.until_ms and not held.is_lost:
+                    self._lost(held, EXPIRED)
+            due = [held for held in open_ones if not held.is_lost and held.until_ms - now_ms <= invisible_ms // 2]
+            await asyncio.gather(*[self._renew(held, invisible_ms) for held in due])
+
+    async def _renew(self, held: Held, invisible_ms: int) -> None:
+        delivery, began_ms = held.delivery, self._runtime.now_ms()
+        try:
+            await self._calls.change_invisible(delivery, invisible_ms)
+        except StaleDeliveryError:
+            # A newer delivery may have come to this client meanwhile.
+            if held.delivery is delivery and not held.is_lost:
+                self._lost(held, _ENDED)
+        except CALL_ERRORS as error:
+            self._say("change_invisible", held, error)
+        else:
+            if held.delivery is delivery:
+                # From before the call: the broker counts from a later moment on.
+                held.until_ms = began_ms + invisible_ms
+
+    def _say(self, call: str, held: Held, error: Exception) -> None:
+        self._log.warning(
+            "pop_call_failed", call=call, queue=str(held.queue), offset=held.message.queue_offset, error=str(error)
+        )

@@ -1,0 +1,368 @@
+"""PopService: calls the listener with delivered messages, and answers for them.
+
+With order a failed call is made again by this client, which holds the message until then: if the broker delivered it
+again, each message behind it in its key would count as tried once more. Without order the broker delivers it again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from lockstep.client.callables import log_or_raise
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.dispatch.base import YIELD_AFTER
+from lockstep.client.consumer.dispatch.call_start import LONG_WAIT_MS
+from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
+from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
+from lockstep.client.consumer.dispatch.table import OrderingName
+from lockstep.client.consumer.dispatch.workers import Workers
+from lockstep.client.consumer.listener import (
+    ConsumeConcurrentlyContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    ListenerCall,
+    ListenerContext,
+    Outcome,
+)
+from lockstep.client.consumer.ownership.membership import Membership
+from lockstep.client.consumer.pop.answers import EXPIRED, Answers
+from lockstep.client.consumer.pop.held import Held, HeldMessages, Lane, Place
+from lockstep.client.consumer.pop_calls import Delivery, PopCalls
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.selector import KeyOf
+from lockstep.remoting.host.runtime import WorkerPool
+
+__all__ = ["PopService"]
+
+# RocketMQ 5's times between attempts. Without order its clients begin with the third.
+_BACK_OFF_MS: Final = tuple(
+    1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
+_FIRST_WITHOUT_ORDER: Final = 2
+# The bounds of a listener's own suspend time (wire.md 12.7).
+_SUSPEND_MIN_MS, _SUSPEND_MAX_MS = 10, 30_000
+_DONE: Final = (
+    ConsumeOrderlyStatus.SUCCESS,
+    ConsumeOrderlyStatus.COMMIT,
+    ConsumeConcurrentlyStatus.CONSUME_SUCCESS,
+)
+
+
+class PopService:
+    """Handles the messages of one consumer.
+
+    Attributes:
+        cancels: A running call is cancelled when its delivery has ended.
+        limit: The attempts after the first one, before a message becomes a dead letter; None: the broker decides.
+    """
+
+    def __init__(
+        self,
+        member: Membership,
+        calls: PopCalls,
+        call: ListenerCall[Any],
+        pool: WorkerPool,
+        stats: ConsumerStatsManager,
+        ordering: OrderingName,
+        key_of: KeyOf,
+    ) -> None:
+        self._runtime = member.runtime
+        self.now_ms = member.runtime.now_ms
+        self.cancels = call.is_async and member.config.on_lock_lost == "cancel"
+        self._log = member.log
+        self._config: ConsumerConfig = member.config
+        self._call = call
+        self._pool = pool
+        self._stats = stats
+        self._in_order = ordering != "none"
+        self.held = HeldMessages(ordering, key_of, self._config.consume_message_batch_max_size)
+        self.answers = Answers(member, calls, self.held, self._lost)
+        by_key = ordering == "key" and call.is_async
+        concurrency = self._config.key_concurrency if by_key else self._config.consume_threads
+        self._has_threads = not by_key
+        self._workers = Workers[Lane](self._runtime, "consume pops", concurrency, self._work)
+        self._mutexes: dict[MessageQueue, QueueMutex[Lane]] = {}
+        self._running: dict[_Start, Lane] = {}
+        self._in_queue: Counter[MessageQueue] = Counter()  # calls
+        self._idle: asyncio.Future[None] | None = None
+        self._calls = 0
+        self.stopped = False
+        self.gave_back = False  # something, when it stopped
+        self.limit: int | None = None
+
+    async def take(self, place: Place, deliveries: Sequence[Delivery], until_ms: int) -> None:
+        """Take what a pop brought.
+
+        Args:
+            until_ms: So long the deliveries last for sure.
+        """
+        if self.stopped:
+            await self.answers.give_back(deliveries)
+            return
+        for lane in self.held.take(place, deliveries, until_ms):
+            self._workers.start(lane)
+
+    def set_consume_thread_count(self, count: int) -> None:
+        self._pool.resize(count)
+        if self._has_threads:
+            self._workers.set_limit(count)
+
+    def between_runs(self, queue: MessageQueue) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the listener may get an administrator's message of `queue`."""
+        return self._mutex(queue).exclusive()
+
+    def _mutex(self, queue: MessageQueue) -> QueueMutex[Lane]:
+        mutex = self._mutexes.get(queue)
+        if mutex is None:
+            mutex = self._mutexes[queue] = QueueMutex(self._workers.start)
+        return mutex
+
+    async def stop(self, timeout_ms: int) -> list[MessageQueue]:
+        """Begin no call any more, and give back at once what no listener has.
+
+        Returns:
+            The queues whose listener did not return within `timeout_ms`.
+        """
+        self.stopped = True
+        self._workers.stop()
+        running = {id(held) for lane in self._running.values() for held in lane.running}
+        waiting = [held for held in self.held if id(held) not in running]
+        for held in waiting:
+            self.held.forget(held)
+        self.gave_back = bool(waiting)
+        await self.answers.give_back([held.delivery for held in waiting])
+        if self._running:
+            self._idle = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._idle
+            except TimeoutError:
+                pass
+        self.answers.closed = True
+        return [lane.running[0].queue for lane in self._running.values() if lane.running]
+
+    # Deliveries that have ended -------------------------------------------------------------------------------
+
+    def _lost(self, held: Held, why: str) -> None:
+        """Another client may have the message: its call is cancelled, and what is behind it in its lane goes, too."""
+        held.is_lost = True
+        self._stats.deliveries_lost += 1
+        self._log.warning("delivery_lost", queue=str(held.queue), offset=held.message.queue_offset, why=why)
+        lane = held.lane
+        assert lane is not None
+        if held not in lane.running or held.is_handled:
+            self.held.forget(held)
+        behind = [one for one in self.held.clear(lane) if not one.is_lost] if self._in_order else []
+        if behind:
+            for one in behind:
+                one.is_lost = True
+            giving = self.answers.give_back([one.delivery for one in behind])
+            self._runtime.create_task(giving, name="give back deliveries")
+        for start, of in list(self._running.items()):
+            if of is lane and held in lane.running:
+                start.cancel()
+
+    # Workers -------------------------------------------------------------------------------------------------
+
+    async def _work(self, first: Lane) -> None:
+        """Run one worker: handle one lane after the other."""
+        workers = self._workers
+        lane: Lane | None = first
+        try:
+            while lane is not None:
+                try:
+                    await self._consume(lane)
+                except BaseException as error:
+                    log_or_raise(self._log, "consume_failed", error, consequence="tried again later")
+                    self._again_later(lane, self._config.suspend_current_queue_time_ms)
+                lane = workers.next_now() or await workers.rest()
+        finally:
+            workers.left()
+
+    async def _consume(self, lane: Lane) -> None:
+        """Make one call after the other until the lane is empty, or must wait, or others wait for a worker."""
+        while lane.waiting and not self.stopped:
+            mutex = self._mutex(lane.waiting[0].queue)
+            if not mutex.is_free_for(self):
+                mutex.waiting.append(lane)
+                return
+            wait_ms = await self._call_once(lane)
+            self._calls += 1
+            if self._calls % YIELD_AFTER == 0:
+                await asyncio.sleep(0)
+            if wait_ms:
+                self._again_later(lane, wait_ms)
+                return
+            if self._workers.crowded and lane.waiting:
+                self._workers.start(lane)
+                return
+        self.held.rest(lane)
+
+    def _again_later(self, lane: Lane, delay_ms: int) -> None:
+        self._runtime.call_later_ms(delay_ms, self._workers.start, lane)
+
+    async def _call_once(self, lane: Lane) -> int:
+        """Take a batch, call the listener, and answer. Returns how long the lane waits then, in ms."""
+        batch = list(lane.take(self._config.consume_message_batch_max_size))
+        start, queue = _Start(self, batch), batch[0].queue
+        self._running[start] = lane
+        self._in_queue[queue] += 1
+        self._mutex(queue).user = self
+        try:
+            return await self._handle(lane, batch, start)
+        except BaseException:
+            lane.put_back([held for held in batch if not held.is_handled and not held.is_lost])
+            raise
+        finally:
+            lane.running.clear()
+            del self._running[start]
+            self._in_queue[queue] -= 1
+            if not self._in_queue[queue]:
+                self._mutex(queue).release()
+            if not self._running and self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    async def _handle(self, lane: Lane, batch: list[Held], start: "_Start") -> int:
+        if await self._too_often(batch):
+            return await self._not_begun(lane, batch)
+        context = self._call.contract.new_context(batch[0].queue)
+        asked_ms = self._runtime.now_ms()
+        # A new list, because a listener may empty it.
+        outcome = await self._call([held.message for held in batch], context, start)
+        if start.end():
+            self._stats.calls_cancelled += 1
+        elif outcome.begun:
+            self._count(batch, outcome, start, asked_ms)
+        if start.cancelled or not outcome.begun:
+            return await self._not_begun(lane, batch)
+        left = self._open(batch)
+        if self._in_order:
+            return await self._answer_in_order(lane, left, outcome, context)
+        assert isinstance(context, ConsumeConcurrentlyContext)
+        await self._answer(left, batch, outcome, context)
+        return 0
+
+    def _open(self, batch: Sequence[Held]) -> list[Held]:
+        """Those that can be answered still; the others are forgotten."""
+        for held in batch:
+            if held.is_lost:
+                self.held.forget(held)
+        return [held for held in batch if not held.is_lost and not held.is_handled]
+
+    def _count(self, batch: Sequence[Held], outcome: Outcome[Any], start: "_Start", asked_ms: int) -> None:
+        now_ms, totals = self._runtime.now_ms(), self._stats.of(batch[0].queue.topic)
+        totals.consumed(len(batch), now_ms - start.began_ms, outcome.status not in _DONE)
+        if start.began_ms - asked_ms >= LONG_WAIT_MS:
+            self._stats.waited(start.began_ms - asked_ms, begun=True)
+
+    async def _not_begun(self, lane: Lane, batch: Sequence[Held]) -> int:
+        """The call was not made, or it was cancelled: a delivery has ended, or this consumer stops."""
+        now_ms = self._runtime.now_ms()
+        for held in batch:
+            if now_ms >= held.until_ms and not held.is_lost and not held.is_handled:
+                self._lost(held, EXPIRED)
+        left = self._open(batch)
+        # What is behind a lost message in its key waits for it: with its next holder.
+        if self.stopped or (self._in_order and any(held.is_lost for held in batch)):
+            await self._release(left)
+        else:
+            lane.put_back(left)
+        return 0
+
+    async def _release(self, left: list[Held]) -> None:
+        for held in left:
+            self.held.forget(held)
+        await self.answers.give_back([held.delivery for held in left])
+
+    async def _too_often(self, batch: Sequence[Held]) -> bool:
+        """Make dead letters of messages that were delivered too often without an answer: clients ended at them.
+
+        Returns whether there was one.
+        """
+        limit = self.limit
+        if limit is None or not self._in_order:
+            return False
+        found = [held for held in batch if held.message.reconsume_times > limit]
+        return any([await self.answers.dead_letter(held, limit) for held in found])
+
+    # Results -------------------------------------------------------------------------------------------------
+
+    async def _answer_in_order(
+        self, lane: Lane, left: list[Held], outcome: Outcome[Any], context: ListenerContext
+    ) -> int:
+        if outcome.status in _DONE:
+            # The next message of the key waits for the answers: else a message whose acknowledgement is lost would
+            # come again after it.
+            await asyncio.gather(*[self.answers.ack(held) for held in left])
+            return 0
+        if self.stopped:
+            await self._release(left)
+            return 0
+        again = list[Held]()
+        tried = min((held.message.reconsume_times for held in left), default=0)
+        for held in left:
+            at_limit = self.limit is not None and held.message.reconsume_times >= self.limit
+            if not (at_limit and await self.answers.dead_letter(held, self.limit or 0)):
+                held.message.reconsume_times += 1
+                again.append(held)
+        lane.put_back([held for held in again if not held.is_lost])
+        wanted_ms = getattr(context, "suspend_current_queue_time_ms", -1)
+        if wanted_ms < 0:
+            return _BACK_OFF_MS[min(tried, len(_BACK_OFF_MS) - 1)] if again else 0
+        return min(max(wanted_ms, _SUSPEND_MIN_MS), _SUSPEND_MAX_MS) if again else 0
+
+    async def _answer(
+        self, left: list[Held], batch: Sequence[Held], outcome: Outcome[Any], context: ConsumeConcurrentlyContext
+    ) -> None:
+        good = batch[: max(context.ack_index + 1, 0)] if outcome.status in _DONE else ()
+        level, limit = context.delay_level_when_next_consume, self._config.max_reconsume_times
+        answers = list[Awaitable[object]]()
+        for held in left:
+            times = held.message.reconsume_times
+            if held in good:
+                answers.append(self.answers.ack(held))
+            elif level < 0 or 0 <= limit <= times:
+                answers.append(self._give_up(held, max(limit, 0)))
+            else:
+                place = level - 1 if level else times + _FIRST_WITHOUT_ORDER
+                delay_ms = 0 if self.stopped else _BACK_OFF_MS[min(place, len(_BACK_OFF_MS) - 1)]
+                answers.append(self.answers.try_later(held, delay_ms))
+        await asyncio.gather(*answers)
+
+    async def _give_up(self, held: Held, limit: int) -> None:
+        if not await self.answers.dead_letter(held, limit):
+            await self.answers.try_later(held, _BACK_OFF_MS[_FIRST_WITHOUT_ORDER])
+
+
+class _Start:
+    """Asked right before a call, on the listener's thread, whether it may begin; and cancels it."""
+
+    def __init__(self, service: PopService, batch: Sequence[Held]) -> None:
+        self._service = service
+        self._batch = batch
+        self._task: asyncio.Task[Any] | None = None  # of a call that may be cancelled
+        self.began_ms = service.now_ms()
+        self.cancelled = False
+
+    def may_begin(self) -> bool:
+        service = self._service
+        self.began_ms = now_ms = service.now_ms()
+        if service.stopped or any(held.is_lost or now_ms >= held.until_ms for held in self._batch):
+            return False
+        if service.cancels:
+            self._task = asyncio.current_task()
+        return True
+
+    def cancel(self) -> None:
+        if self._task is not None and not self.cancelled:
+            self.cancelled = True
+            self._task.cancel("its delivery has ended")
+
+    def end(self) -> bool:
+        """The call has ended. Returns whether it was cancelled."""
+        if self.cancelled and self._task is not None:
+            self._task.uncancel()
+        self._task = None
+        return self.cancelled

@@ -1,0 +1,241 @@
+"""PushConsumer in POP mode (docs/wire.md 18) at real brokers on virtual time."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lockstep.client import (
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    ConsumerError,
+)
+from lockstep.protocol.codes import RequestCode
+from tests.client.pulls.pop_stage import INVISIBLE_MS, Pops, on_pops
+
+R = RequestCode
+Listener = Callable[[list[Any], Any], Awaitable[Any]]
+
+
+class Seen:
+    """What listeners got: (host, body, reconsume_times, elapsed ms) in the order of their calls."""
+
+    def __init__(self, pops: Pops) -> None:
+        self._pops = pops
+        self.calls: list[tuple[str, str, int, int]] = []
+        self.handled: list[str] = []
+        self.running: defaultdict[str, int] = defaultdict(int)
+        self.overlaps: list[str] = []
+        self.fails: dict[str, int] = {}
+        self.takes_ms: dict[str, int] = {}
+
+    @property
+    def bodies(self) -> list[str]:
+        return [body for _, body, _, _ in self.calls]
+
+    def times(self, body: str) -> list[int]:
+        """When the calls for a message began."""
+        return [at for _, one, _, at in self.calls if one == body]
+
+    def listener(self, host: str) -> Listener:
+        async def listen(messages: list[Any], context: Any) -> Any:
+            (message,) = messages
+            body, key = message.body.decode(), message.sharding_key
+            self.calls.append((host, body, message.reconsume_times, self._pops.world.elapsed_ms))
+            self.running[key] += 1
+            if self.running[key] > 1:
+                self.overlaps.append(body)
+            try:
+                await asyncio.sleep(self.takes_ms.get(body, 0) / 1000)
+            finally:
+                self.running[key] -= 1
+            if self.fails.get(body, 0) > message.reconsume_times:
+                return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+            self.handled.append(body)
+            return None
+
+        return listen
+
+
+async def a_group(
+    pops: Pops,
+    *names: str,
+    sent: int,
+    keys: int = 1,
+    takes_ms: dict[str, int] | None = None,
+    fails: dict[str, int] | None = None,
+    **arguments: Any,
+) -> Seen:
+    """A broker with one queue and messages in it, so that a pop brings several; consumers."""
+    await pops.broker(queues=1)
+    await pops.producer()
+    await pops.send(sent, keys=keys)
+    seen = Seen(pops)
+    seen.takes_ms, seen.fails = takes_ms or {}, fails or {}
+    for name in names:
+        await pops.push(name, seen.listener(name), **arguments)
+    return seen
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_the_order_of_each_key(fenced: bool) -> None:
+    """Two members share the messages; each is handled once, and a key has one call at a time."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        takes_ms = {str(number): 5 for number in range(64)}
+        seen = await a_group(pops, "c1", "c2", sent=64, keys=4, takes_ms=takes_ms)
+        await pops.world.until(lambda: pops.committed() == 64)
+        assert seen.overlaps == []
+        assert sorted(seen.handled, key=int) == [str(number) for number in range(64)]
+        for key in range(4):
+            of_key = [int(body) for body in seen.handled if int(body) % 4 == key]
+            assert of_key == sorted(of_key)
+
+    story()
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_killed_member(fenced: bool) -> None:
+    """What it had comes to the other one: at the end of its invisible time, under fenced mode a grace later."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 600_000})
+        await pops.world.until(lambda: seen.calls)
+        await pops.push("c2", seen.listener("c2"))
+        seen.takes_ms.clear()
+        await pops.run_for(1000)
+        killed_ms = pops.world.elapsed_ms
+        pops.crash("c1")
+        await pops.world.until(lambda: pops.committed() == 2)
+        assert [call[:3] for call in seen.calls] == [("c1", "0", 0), ("c2", "0", 1), ("c2", "1", 1)]
+        grace_ms = pops.core().config.pop_grace_ms if fenced else INVISIBLE_MS - 1500
+        assert 0 <= seen.times("0")[1] - killed_ms - grace_ms < 1600
+
+    story()
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_slow_listener(fenced: bool) -> None:
+    """Its delivery is renewed, and the one behind it; nobody else gets them."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, "c1", "c2", sent=2, takes_ms={"0": 10 * INVISIBLE_MS})
+        await pops.world.until(lambda: pops.committed() == 2, timeout_ms=20 * INVISIBLE_MS)
+        assert [call[1:3] for call in seen.calls] == [("0", 0), ("1", 0)]
+
+    story()
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_failing_listener(fenced: bool) -> None:
+    """Its key is tried again after 1 s, then 5 s, then it is a dead letter, and the next of its key comes."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, "c1", sent=4, keys=2, fails={"0": 100}, config={"max_reconsume_times": 2})
+        await pops.world.until(lambda: pops.committed() == 4)
+        assert [call[1:3] for call in seen.calls] == [("0", 0), ("1", 0), ("3", 0), ("0", 1), ("0", 2), ("2", 0)]
+        first, second, third = seen.times("0")
+        assert (second - first, third - second) == (1000, 5000)
+        assert pops.dead_letters() == 1
+
+    story()
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_lost_answer_to_an_acknowledgement(fenced: bool) -> None:
+    """It is repeated, and the next message of the key waits for it."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        pops.tap.deaf[R.ACK_MESSAGE] = 1
+        seen = await a_group(pops, "c1", sent=2, config={"request_timeout_ms": 1000})
+        await pops.world.until(lambda: pops.committed() == 2)
+        assert seen.bodies == ["0", "1"]
+        assert seen.times("1")[0] - seen.times("0")[0] >= 1000
+        assert pops.tap.seen[R.ACK_MESSAGE] == 3
+
+    story()
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_member_that_the_broker_does_not_hear(fenced: bool) -> None:
+    """When its invisible time is over, its call is cancelled, and what is behind it is not handled there."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 3 * INVISIBLE_MS})
+        await pops.world.until(lambda: seen.calls)
+        consumer = await pops.push("c2", seen.listener("c2"))
+        seen.takes_ms.clear()
+        await pops.fault(f"partition c1-broker+{2 * INVISIBLE_MS}ms")
+        await pops.world.until(lambda: pops.committed() == 2)
+        await pops.run_for(3 * INVISIBLE_MS)
+        assert [call[:2] for call in seen.calls] == [("c1", "0"), ("c2", "0"), ("c2", "1")]
+        assert seen.handled == ["0", "1"]
+        assert seen.overlaps == []
+        assert consumer.state.name == "RUNNING"
+        lost = [line.fields["offset"] for line in pops.log if line.event == "delivery_lost"]
+        assert lost == [0]
+
+    story()
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_clean_stop(fenced: bool) -> None:
+    """The running call ends and is acknowledged; what waited comes to another member at once."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, "c1", sent=3, takes_ms={"0": 2000})
+        await pops.world.until(lambda: seen.calls)
+        await pops.push("c2", seen.listener("c2"))
+        began_ms = pops.world.elapsed_ms
+        await pops.leave("c1")
+        await pops.world.until(lambda: pops.committed() == 3)
+        assert [call[:2] for call in seen.calls] == [("c1", "0"), ("c2", "1"), ("c2", "2")]
+        assert pops.world.elapsed_ms - began_ms < 2100
+
+    story()
+
+
+@on_pops()
+async def test_without_order(pops: Pops) -> None:
+    """What failed comes again from the broker after its delay, and becomes a dead letter when the group wants it."""
+    await pops.broker(queues=1)
+    await pops.producer()
+    calls: list[tuple[str, int, int]] = []
+
+    async def listen(messages: list[Any], context: Any) -> ConsumeConcurrentlyStatus:
+        calls.append((messages[0].body.decode(), messages[0].reconsume_times, pops.world.elapsed_ms))
+        if messages[0].body == b"1" and messages[0].reconsume_times < 2:
+            context.delay_level_when_next_consume = 1 if messages[0].reconsume_times else 0
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER
+        if messages[0].body == b"2":
+            context.delay_level_when_next_consume = -1
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    await pops.push("c1", listen, ordering="none")
+    await pops.send(3)
+    await pops.run_for(20_000)
+    at = [when for body, _, when in calls if body == "1"]
+    assert sorted(call[:2] for call in calls) == [("0", 0), ("1", 0), ("1", 1), ("1", 2), ("2", 0)]
+    assert 10_000 <= at[1] - at[0] < 11_500
+    assert 1000 <= at[2] - at[1] < 2500
+    assert pops.dead_letters() == 1
+
+
+@on_pops()
+async def test_a_group_in_order_is_not_read_without(pops: Pops) -> None:
+    await pops.broker(queues=1)
+    group = pops.core().catalog.groups.find(pops.consumer_group, 0)
+    assert group is not None
+    pops.core().catalog.groups.put(group._replace(consume_message_orderly=True), 0)
+    with pytest.raises(ConsumerError, match="read in order"):
+        await pops.push("c1", Seen(pops).listener("c1"), ordering="none")
