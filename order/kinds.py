@@ -47,6 +47,7 @@ class Cause(StrEnum):
     TAKEOVER = "takeover"
     SUSPEND = "suspend"
     RESET = "reset"
+    REDELIVERED = "redelivered"  # to a group that pops, although it was acknowledged
     PRODUCER_RETRY = "producer retry"
     UNEXPLAINED = "unexplained"  # part of a repeat that is reported as a violation
 

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from lockstep.client.config import ClientConfig
+from lockstep.client.consumer.delivery import Delivery
+from lockstep.client.consumer.delivery_trace import DeliveryTrace
 from lockstep.client.errors import NoRouteError, StaleDeliveryError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
@@ -40,25 +41,9 @@ _FROM_FIRST, _FROM_END = 0, 1
 # From the arrival of the call on: no clock of a client is compared with a broker's.
 _BORN_AT_ARRIVAL: Final = 0
 _FULL_PAUSE_MS: Final = 500
+_MS_NS: Final = 1_000_000
+_FENCED_MAX: Final = 256
 _Spans = Mapping[tuple[int, int], SpanOfQueue]  # by kind and queue id
-
-
-@dataclass(slots=True, eq=False)
-class Delivery:
-    """One delivery of one message.
-
-    Attributes:
-        receipt: Names the delivery to its broker. `change_invisible` gives it another one.
-        times_before: How often the message was delivered before.
-        is_settled: It was acknowledged, or given back at once.
-        turn: Calls of one delivery wait for each other: a change may give it another receipt.
-    """
-
-    message: MessageExt
-    receipt: Receipt
-    times_before: int
-    is_settled: bool = False
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
 
 class PopRequest(NamedTuple):
@@ -92,6 +77,7 @@ class PopCalls:
         answer_ms: How long an answer may take, besides the time that the broker may wait.
         shown_to: The user's names of topics.
         hooks: Those that filter take out what they do not want.
+        trace: None when the consumer writes no trace.
     """
 
     def __init__(
@@ -104,6 +90,7 @@ class PopCalls:
         answer_ms: int,
         shown_to: NamesOfTenant,
         hooks: ConsumeHooks,
+        trace: DeliveryTrace | None = None,
     ) -> None:
         self._instance = instance
         self._group = group
@@ -114,6 +101,9 @@ class PopCalls:
         self._hooks = hooks
         # Attempt ids of calls that may have to be repeated, by topic, broker and queue.
         self._open_ids: dict[tuple[str, str, int], list[str]] = {}
+        self.trace = trace
+        # Fenced deliveries, by the address of their broker. What ended is removed when there are many.
+        self._fenced: dict[str, list[Delivery]] = {}
 
     async def pop(self, request: PopRequest) -> list[Delivery]:
         """Ask for messages; none when the broker has none for this member within the wait time.
@@ -154,7 +144,7 @@ class PopCalls:
             self._in_order,
             attempt_id,
         )
-        timeout_ms = request.wait_ms + self._answer_ms
+        timeout_ms, sent_ns = request.wait_ms + self._answer_ms, self._instance.runtime.monotonic_ns()
         reply = await self._instance.call(request.broker_name, RequestCode.POP_MESSAGE, header, timeout_ms=timeout_ms)
         if reply.code == PopResponseCode.POLLING_TIMEOUT:
             return []
@@ -163,7 +153,7 @@ class PopCalls:
             await asyncio.sleep(min(request.wait_ms, _FULL_PAUSE_MS) / 1000)
             return []
         self._check(reply, RequestCode.POP_MESSAGE, request.broker_name)
-        return await self._deliveries(request, reply)
+        return await self._deliveries(request, reply, sent_ns)
 
     async def _wanted(self, deliveries: list[Delivery], subscription: SubscriptionData) -> list[Delivery]:
         """Filter the messages: the broker compared hashes of tags. RocketMQ acknowledges what is left out, too."""
@@ -188,15 +178,23 @@ class PopCalls:
             NoRouteError, RemotingError: As `pop`.
         """
         async with delivery.turn:
+            sent_ns = self._instance.runtime.monotonic_ns()
             await self._settle(RequestCode.ACK_MESSAGE, delivery, AckRequestHeader(*self._head(delivery)))
             delivery.is_settled = True
+            if self.trace is not None:
+                self.trace.answered("acked", delivery, sent_ns)
 
     async def change_invisible(self, delivery: Delivery, invisible_ms: int) -> None:
         """Nobody else gets the message for so long from now on. Raises as `ack`, and RemoteProtocolError."""
         async with delivery.turn:
             code, receipt = RequestCode.CHANGE_MESSAGE_INVISIBLETIME, delivery.receipt
             header = ChangeInvisibleRequestHeader(*self._head(delivery), invisible_ms)
+            sent_ns = self._instance.runtime.monotonic_ns()
             changed = (await self._settle(code, delivery, header)).decode_header(ChangeInvisibleResponseHeader)
+            if self.trace is not None:
+                self.trace.answered("renewed", delivery, sent_ns, invisible_ms=invisible_ms)
+            if delivery.until_ns is not None:
+                delivery.until_ns = sent_ns + invisible_ms * _MS_NS
             in_order = receipt.revive_queue_id == ORDERED
             delivery.receipt = receipt._replace(
                 # Without order this begins a delivery of the one message.
@@ -215,9 +213,11 @@ class PopCalls:
         return self._group, topic, receipt.queue_id, receipt.encode(), receipt.queue_offset
 
     async def _settle(self, code: int, delivery: Delivery, header: tuple[Any, ...]) -> RemotingCommand:
-        broker_name = delivery.receipt.broker_name
+        broker_name, sent_ns = delivery.receipt.broker_name, self._instance.runtime.monotonic_ns()
         reply = await self._instance.call(broker_name, code, header)
         if reply.code == ResponseCode.NO_MESSAGE:
+            if self.trace is not None:
+                self.trace.answered("refused", delivery, sent_ns)
             raise StaleDeliveryError(f"message {delivery.message.msg_id} is no longer this client's: {reply.remark}")
         self._check(reply, code, broker_name)
         return reply
@@ -228,7 +228,7 @@ class PopCalls:
 
     # Answers -------------------------------------------------------------------------------------------------
 
-    async def _deliveries(self, request: PopRequest, reply: RemotingCommand) -> list[Delivery]:
+    async def _deliveries(self, request: PopRequest, reply: RemotingCommand, sent_ns: int) -> list[Delivery]:
         header = reply.decode_header(PopResponseHeader)
         texts = (header.start_offset_info, header.msg_offset_info, header.order_count_info)
         spans = {(span.topic_kind, span.queue_id): span for span in parse_spans(*(text or "" for text in texts))}
@@ -239,7 +239,28 @@ class PopCalls:
         deliveries = [self._delivery(message, spans, header) for message in await self._instance.unpack_all(pulled)]
         for delivery in deliveries:
             delivery.message.topic = self._shown_to.bare(request.topic)
+        if header.waited_ms is not None:
+            self._fence(deliveries, request.broker_name, sent_ns + (header.waited_ms + header.invisible_time) * _MS_NS)
+        if self.trace is not None:
+            self.trace.delivered(deliveries, sent_ns)
         return deliveries
+
+    def _fence(self, deliveries: list[Delivery], broker_name: str, until_ns: int) -> None:
+        """The invisible time began no earlier than this client sent the call, and the broker let it wait."""
+        known = self._fenced.setdefault(self._instance.address_of(broker_name), [])
+        if len(known) > _FENCED_MAX:
+            now_ns = self._instance.runtime.monotonic_ns()
+            known[:] = [one for one in known if not one.is_settled and not one.has_ended(now_ns)]
+        for delivery in deliveries:
+            delivery.until_ns = until_ns
+            known.append(delivery)
+
+    def connection_ended(self, address: str) -> None:
+        """The broker gives to others what it had delivered over this connection."""
+        now_ns = self._instance.runtime.monotonic_ns()
+        for delivery in self._fenced.pop(address, ()):
+            if not delivery.has_ended(now_ns):
+                delivery.until_ns = now_ns
 
     def _delivery(self, message: MessageExt, spans: _Spans, header: PopResponseHeader) -> Delivery:
         offset = message.queue_offset

@@ -1,10 +1,13 @@
 """SimpleConsumer: its user asks for messages, and acknowledges each of them; no queue is owned (docs/wire.md 18)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from lockstep.client.consumer.consumer import GroupConsumer
+from lockstep.client.consumer.delivery_trace import DeliveryTrace
+from lockstep.client.consumer.listener import ConsumeOrderlyStatus
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.pop_calls import CALL_ERRORS, POP_COUNT_MAX, Delivery, PopCalls, PopRequest, check_headers
@@ -24,6 +27,8 @@ __all__ = ["SimpleConsumer"]
 # With several brokers, one of them may wait so long before the next one is asked.
 _TURN_MS: Final = 1000
 _AGAIN_MS: Final = 1000
+_SUCCESS: Final = ConsumeOrderlyStatus.SUCCESS.name
+_FAILED: Final = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT.name
 _Place = tuple[str, str]  # topic, broker name
 
 
@@ -41,8 +46,9 @@ class _SimpleMember(GroupMember):
         where: ConsumeFromWhere,
         *,
         in_order: bool,
+        trace_path: str | None,
     ) -> None:
-        super().__init__(settings, subscriptions)
+        super().__init__(settings, subscriptions, trace_path)
         self.balances = False
         self._where = where
         assert isinstance(settings.config, PullConsumerConfig)
@@ -54,7 +60,17 @@ class _SimpleMember(GroupMember):
             answer_ms=settings.config.consumer_pull_timeout_ms,
             shown_to=settings.tenant,
             hooks=settings.hooks,
+            trace=DeliveryTrace(writer, settings.group) if (writer := self.membership.trace) is not None else None,
         )
+
+    async def stop(self) -> list[ProcessQueue]:
+        stuck = await super().stop()
+        if self.calls.trace is not None:
+            self.calls.trace.close()
+        return stuck
+
+    def _connection_ended(self, address: str) -> None:
+        self.calls.connection_ended(address)
 
     def _consumer_data(self) -> ConsumerData | None:
         data = super()._consumer_data()
@@ -89,6 +105,7 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         in_order: The group reads in order: messages wait until earlier ones are acknowledged.
         invisible_ms: The invisible time, unless a call says another one.
         consume_from_where: Where a new group begins: CONSUME_FROM_FIRST_OFFSET, or else the end of a queue.
+        trace: A file that gets a JSON line for each event that matters to order. It needs `in_order`.
 
     Raises:
         ConsumerError: By calls while the consumer does not run.
@@ -110,6 +127,7 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         config: PullConsumerConfig | None = None,
         credentials: Credentials | None = None,
         tls: TlsOptions | bool | None = None,
+        trace: str | None = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
@@ -125,6 +143,9 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         )
         check_headers(self.config)
         _check_invisible(invisible_ms, 1)
+        if trace is not None and not in_order:
+            raise ConsumerError("a trace is judged for order: it needs in_order=True")
+        self._trace_path = trace
         self._in_order = in_order
         self._invisible_ms = invisible_ms
         self._where = consume_from_where
@@ -184,6 +205,28 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
             looks -= 1
         return []
 
+    @contextmanager
+    def handling(self, delivery: Delivery) -> Iterator[None]:
+        """Handle the message in the body: the trace has this call. It ends with the body, or with an acknowledgement.
+
+        After an exception, and when the message is given back, it counts as failed. A message that is acknowledged
+        without this counts as handled in that moment.
+
+        Raises:
+            StaleDeliveryError: The delivery is fenced, and may be over: another client may have the message.
+        """
+        trace, runtime = self._running().calls.trace, self._running().runtime
+        if delivery.has_ended(runtime.monotonic_ns()):
+            raise StaleDeliveryError(f"the time for message {delivery.message.msg_id} is over")
+        delivery.began, status = (runtime.now_ms(), runtime.monotonic_ns()), _FAILED
+        try:
+            yield
+            status = _SUCCESS
+        finally:
+            if trace is not None and delivery.began is not None:
+                trace.handled([delivery], status, delivery.began)
+            delivery.began, delivery.is_recorded = None, status is _SUCCESS
+
     async def ack(self, delivery: Delivery) -> None:
         """Say that the message is consumed.
 
@@ -191,12 +234,21 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
             StaleDeliveryError: The broker says that this delivery has ended; another client may have the message.
                 RocketMQ, and Lockstep without fenced locks, ignore such an acknowledgement.
         """
-        await self._running().calls.ack(delivery)
+        calls = self._running().calls
+        if calls.trace is not None and (delivery.began is not None or not delivery.is_recorded):
+            # First the record: after a crash it is a repeat, and no loss.
+            calls.trace.handled([delivery], _SUCCESS, delivery.began or calls.trace.now())
+            delivery.began, delivery.is_recorded = None, True
+        await calls.ack(delivery)
 
     async def change_invisible(self, delivery: Delivery, invisible_ms: int) -> None:
         """Nobody else gets the message for so long from now on; with 0 it may come again at once. Raises as `ack`."""
         _check_invisible(invisible_ms, 0)
-        await self._running().calls.change_invisible(delivery, invisible_ms)
+        calls = self._running().calls
+        if calls.trace is not None and delivery.began is not None and not invisible_ms:
+            calls.trace.handled([delivery], _FAILED, delivery.began)
+            delivery.began = None
+        await calls.change_invisible(delivery, invisible_ms)
 
     # Iteration -----------------------------------------------------------------------------------------------
 
@@ -217,9 +269,15 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
                 await asyncio.sleep(_AGAIN_MS / 1000)
                 continue
             for delivery in deliveries:
-                yield delivery
+                if self._is_over(delivery):
+                    continue
+                with self.handling(delivery):
+                    yield delivery
                 if self.state is ServiceState.RUNNING and not delivery.is_settled:
                     await self._ack_or_log(delivery)
+
+    def _is_over(self, delivery: Delivery) -> bool:
+        return self.state is not ServiceState.RUNNING or delivery.has_ended(self._running().runtime.monotonic_ns())
 
     async def _ack_or_log(self, delivery: Delivery) -> None:
         try:
@@ -230,7 +288,9 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
     # Life ----------------------------------------------------------------------------------------------------
 
     def _new_member(self, settings: MemberSettings) -> _SimpleMember:
-        return _SimpleMember(settings, self._subscriptions, self._where, in_order=self._in_order)
+        return _SimpleMember(
+            settings, self._subscriptions, self._where, in_order=self._in_order, trace_path=self._trace_path
+        )
 
 
 def _check_invisible(invisible_ms: int, low: int) -> None:

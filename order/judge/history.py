@@ -20,7 +20,7 @@ from lockstep.order.offset_set import OffsetSet
 from lockstep.order.report import Findings, Handover
 from lockstep.order.traces.reader import Record
 
-__all__ = ["QueueHistory"]
+__all__ = ["FAILED", "QueueHistory"]
 
 FAILED = ("SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER")
 

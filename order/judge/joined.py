@@ -113,8 +113,8 @@ def _say_unseen(facts: Facts, results: Sequence[QueueResult], events: Mapping[st
     outlived = sum(one.outlived for one in results)
     if outlived:
         unseen.append(
-            f"{outlived} calls ran on beyond the lease of their fenced lock: the broker refuses their commits, and "
-            "these traces cannot show whether a database refused their effects"
+            f"{outlived} calls ran on beyond the lease of their fenced lock, or their delivery: the broker refuses "
+            "their commits, and these traces cannot show whether a database refused their effects"
         )
     unclosed = facts.members.unclosed()
     if unclosed:

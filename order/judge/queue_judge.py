@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from lockstep.order.judge.across import FirstHandled, QueueSeen
+from lockstep.order.judge.deliveries import DeliveredHistory
 from lockstep.order.judge.history import QueueHistory
 from lockstep.order.judge.period import Period
 from lockstep.order.judge.sent import SentQueue, UnsentMessages
@@ -33,6 +34,16 @@ _ON_EVENT: dict[str, Callable[[QueueHistory, Record, int, int], None]] = {
     "dropped": QueueHistory.ended,
     "dead_lettered": QueueHistory.taken_care_of,
     "sent_back": QueueHistory.taken_care_of,
+}
+_ON_DELIVERY: dict[str, Callable[[DeliveredHistory, Record, int, int], None]] = {
+    "delivered": DeliveredHistory.delivered,
+    "handled": DeliveredHistory.handled,
+    "acked": DeliveredHistory.acked,
+    "refused": DeliveredHistory.refused,
+    "renewed": DeliveredHistory.renewed,
+    "stored": DeliveredHistory.stored,
+    "reset": DeliveredHistory.reset,
+    "dead_lettered": DeliveredHistory.taken_care_of,
 }
 
 
@@ -140,12 +151,14 @@ class QueueJudge:
         if time_ns >= self._next_restart_ns:
             self._restart(time_ns, source)
         event = record["event"]
-        handle = _ON_EVENT.get(event)
-        if handle is None:
+        if event == "sent":
             self._sent_queue().sent(record)
             return
         group = record["group"]
         period = record.get("period")
+        if period is None and self._restarts_ns:
+            # A delivery of the old store stays in its history. There are many: without a restart none is kept.
+            period = record.get("pop_ms")
         home = self._homes.get((group, record.get("client_id", ""), period)) if period is not None else None
         if home is None:
             home = self._present(group, record)
@@ -154,7 +167,11 @@ class QueueJudge:
         findings = home.findings
         findings.at_ns = time_ns
         findings.source = source
-        handle(home, record, time_ns, clock)
+        if isinstance(home, DeliveredHistory):
+            if (take := _ON_DELIVERY.get(event)) is not None:
+                take(home, record, time_ns, clock)
+        elif (handle := _ON_EVENT.get(event)) is not None:
+            handle(home, record, time_ns, clock)
         if event == "reset":
             # The current broker answered it, even if the period is older.
             present = self._present(group, record)
@@ -184,7 +201,8 @@ class QueueJudge:
             result = self._groups.setdefault(group, GroupResult())
             seen = QueueSeen(group, self._queue, self._generation, first_wall_ms)
             result.seen.append(seen)
-            history = self._histories[name] = QueueHistory(
+            kind = DeliveredHistory if group in self._facts.popped else QueueHistory
+            history = self._histories[name] = kind(
                 seen, self._sent_queue(), self._facts, result.findings, self._across(seen)
             )
         return history

@@ -68,6 +68,7 @@ class TraceSurvey:
         self.members: dict[tuple[str, str, int], Member] = {}  # client, group, stretch
         self.grants: dict[tuple[str, str], int] = {}  # group, client: the lowest granted period
         self.unordered: set[str] = set()
+        self.popped: set[str] = set()
         self.took_part: set[tuple[str, str]] = set()
         self.sent_topics: set[str] = set()
         self.restarts: list[tuple[int, int, str | None]] = []  # stretch, time, broker
@@ -117,6 +118,10 @@ class TraceSurvey:
         if record["event"] == "acquired":
             period = record.get("period", 0)
             self.grants[group, client_id] = min(period, self.grants.get((group, client_id), period))
+        elif record["event"] == "delivered":
+            # A delivery is the grant of one message.
+            self.grants.setdefault((group, client_id), 0)
+            self.popped.add(group)
         elif record.get("ordering") == "none":
             self.unordered.add(group)
         member = self.members.get((client_id, group, stretch))
@@ -172,6 +177,7 @@ class Facts:
     Attributes:
         grants: The lowest granted period of each client, by group.
         unordered: The groups with concurrent consumption.
+        popped: The groups that pop: they are judged by deliveries.
         took_part: (group, topic) of the clients' records: only these are judged.
         sent_topics: The topics whose messages are known.
         restarts: When brokers came back with empty stores, in the order of time.
@@ -182,6 +188,7 @@ class Facts:
     activity: Activity = field(default_factory=Activity)
     grants: defaultdict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     unordered: set[str] = field(default_factory=set)
+    popped: set[str] = field(default_factory=set)
     took_part: set[tuple[str, str]] = field(default_factory=set)
     sent_topics: set[str] = field(default_factory=set)
     restarts: list[Restart] = field(default_factory=list)
@@ -239,6 +246,7 @@ def gather(
         for (group, client_id), period in one.grants.items():
             facts.grants[group][client_id] = min(period, facts.grants[group].get(client_id, period))
         facts.unordered |= one.unordered
+        facts.popped |= one.popped
         facts.took_part |= one.took_part
         facts.sent_topics |= one.sent_topics
         facts.restarts += [Restart(now_ns + axes[stretch], source, broker) for stretch, now_ns, broker in one.restarts]

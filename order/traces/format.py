@@ -67,6 +67,8 @@ FIELDS: Final = (
     Field("ordering", "text", "-", "the consumer's mode", "absent: queue order; `key`: order by key; `none`: concurrent"),
     Field("epoch", "integer or text", "-", "the broker's grant (fenced lock)", "grows with every period of a queue; text is `boot-counter`", 2),
     Field("outlived_ms", "integer", "ms", "the client's lease (fenced lock)", "a call that ran on so long beyond its lease, or after its lock was lost; at least 1", 2),
+    Field("pop_ms", "integer", "ms since 1970", "the broker's clock", "the time of the pop; names the delivery, with offset and client", 2),
+    Field("invisible_ms", "integer", "ms", "the pop, or the request that changed it", "how long nobody else gets the message; 0 in `renewed`: it was given back", 2),
     Field("why", "text", "-", "the writer", "the reason, as text for people"),
     Field("strategy", "text", "-", "the consumer's configuration", "which strategy shares the queues among the members", 2),
     Field("members", "list", "-", "a broker", "client ids of the group, sorted; empty for a broadcasting consumer", 2),
@@ -84,7 +86,11 @@ COMMON: Final = ("mono_ns", "v", "machine", "boot", "host", "client_id")
 EVENTS: Final = (
     Event("acquired", (*_QUEUE, "client_id"), ("period", "epoch", "ordering"), "the lock was granted: an ownership period begins"),
     Event("positioned", (*_QUEUE, "client_id", "offset"), ("period", "epoch"), "the first offset that will be pulled, as the broker stored it"),
-    Event("handled", (*_QUEUE, "client_id", "offset", "status"), ("period", "key", "msg_id", "begin_wall_ms", "begin_mono_ns", "reconsume_times", "ordering", "epoch", "outlived_ms"), "a listener call returned; one record a message, all of one call with the same begin"),
+    Event("handled", (*_QUEUE, "client_id", "offset", "status"), ("period", "key", "msg_id", "begin_wall_ms", "begin_mono_ns", "reconsume_times", "ordering", "epoch", "outlived_ms", "pop_ms"), "a listener call returned; one record a message, all of one call with the same begin"),
+    Event("delivered", (*_QUEUE, "client_id", "offset", "pop_ms", "invisible_ms"), ("key", "msg_id", "reconsume_times", "begin_mono_ns", "epoch"), "the answer of a pop has the message (groups of RocketMQ 5); `begin_mono_ns`: the pop was sent; `epoch`: the broker refuses answers to all but the newest delivery"),
+    Event("acked", (*_QUEUE, "client_id", "offset", "pop_ms"), ("begin_mono_ns",), "the broker answered that the message of a delivery is consumed"),
+    Event("refused", (*_QUEUE, "client_id", "offset", "pop_ms"), ("begin_mono_ns",), "the broker answered that the delivery has ended"),
+    Event("renewed", (*_QUEUE, "client_id", "offset", "pop_ms", "invisible_ms"), ("begin_mono_ns",), "the broker answered that the invisible time begins anew"),
     Event("committed", (*_QUEUE, "client_id", "offset"), ("period", "epoch", "begin_mono_ns"), "an offset is about to be sent to the broker; with `begin_mono_ns` (fenced lock): it was sent then, and the broker took it"),
     Event("stored", (*_QUEUE, "offset"), ("period", "epoch"), "the broker has stored a committed offset"),
     Event("reset", (*_QUEUE, "offset"), ("period", "epoch"), "the offset was moved on purpose, or because it was illegal; without `client_id`: a broker came back from a crash, and this offset of the group is left"),
@@ -101,7 +107,7 @@ EVENTS: Final = (
 
 QUEUE_EVENTS: Final = frozenset({
     "acquired", "positioned", "handled", "committed", "stored", "reset", "lock_lost", "dropped", "dead_lettered",
-    "sent_back",
+    "sent_back", "delivered", "acked", "refused", "renewed",
 })  # fmt: skip
 """The events of a consumer group and a queue: the judge of a queue takes them."""
 
@@ -120,6 +126,8 @@ _MOST: Final = {
     "mono_ns": TIME_MOST_NS,
     "begin_mono_ns": TIME_MOST_NS,
     "offset": 1 << 62,
+    "pop_ms": (1 << 62) // 1_000_000,
+    "invisible_ms": (1 << 62) // 1_000_000,
 }
 # Type combinations of each event whose result is cached.
 _TYPES_KEPT: Final = 1000

@@ -49,6 +49,8 @@ class PopRequestHeader(NamedTuple):
 
 
 class PopResponseHeader(NamedTuple):
+    """`waited_ms`: with fenced locks, how long the call waited at the broker, at least; RocketMQ has no such field."""
+
     pop_time: int
     invisible_time: int
     revive_qid: Int32
@@ -56,6 +58,7 @@ class PopResponseHeader(NamedTuple):
     start_offset_info: str | None = None
     msg_offset_info: str | None = None
     order_count_info: str | None = None
+    waited_ms: int | None = None
 
 
 class AckRequestHeader(NamedTuple):

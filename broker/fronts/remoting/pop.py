@@ -109,9 +109,9 @@ def pop_message(broker: Broker, connection: Connection, command: RemotingCommand
     )
     popped = pop(broker, connection, asked, now_ms)
     if popped.spans or header.poll_time <= 0 or command.is_one_way:
-        return After(_popped(command, asked, popped), What.LOG)
+        return After(_popped(broker, command, asked, popped), What.LOG)
     _forget_fields(command)
-    call = _PopCall(broker, connection, command, asked)
+    call = _PopCall(broker, connection, command, asked, now_ms)
     wants = (asked.wanted, asked.count_max > 0, asked.in_order)
     held = HeldCall(connection, asked.topic, asked.consumer_group, asked.queue_id, deadline_ms, wants, call.answer)
     if broker.messages.pops.held.park(held, now_ms):
@@ -121,12 +121,13 @@ def pop_message(broker: Broker, connection: Connection, command: RemotingCommand
 
 
 class _PopCall(NamedTuple):
-    """A pop that waits."""
+    """A pop that waits. `came_ms`: since then."""
 
     broker: Broker
     connection: Connection
     command: RemotingCommand
     asked: Pop
+    came_ms: int
 
     def answer(self, now_ms: int, is_over: bool) -> bool:
         try:
@@ -137,7 +138,9 @@ class _PopCall(NamedTuple):
             self.connection.reply(self.command.reply(code_of(why), _NOT_POPPED, remark=str(why)))
             return True
         if popped.spans or is_over:
-            self._leave(_popped(self.command, self.asked, popped))
+            # Both times are rounded down.
+            waited_ms = max(0, now_ms - self.came_ms - 1)
+            self._leave(_popped(self.broker, self.command, self.asked, popped, waited_ms))
             return True
         return False
 
@@ -156,13 +159,18 @@ class _PopCall(NamedTuple):
         self.connection.reply(reply)
 
 
-def _popped(command: RemotingCommand, asked: Pop, popped: Popped) -> RemotingCommand:
+def _popped(
+    broker: Broker, command: RemotingCommand, asked: Pop, popped: Popped, waited_ms: int = 0
+) -> RemotingCommand:
     if popped.spans:
-        return _reply(command, asked, popped, ResponseCode.SUCCESS, _FOUND)
+        fenced_ms = waited_ms if asked.in_order and broker.messages.pops.fenced else None
+        return _reply(command, asked, popped, ResponseCode.SUCCESS, _FOUND, fenced_ms)
     return _reply(command, asked, popped, PopResponseCode.POLLING_TIMEOUT, _NOTHING)
 
 
-def _reply(command: RemotingCommand, asked: Pop, popped: Popped, code: int, remark: str) -> RemotingCommand:
+def _reply(
+    command: RemotingCommand, asked: Pop, popped: Popped, code: int, remark: str, waited_ms: int | None = None
+) -> RemotingCommand:
     spans = popped.spans
     header = PopResponseHeader(
         popped.pop_ms,
@@ -172,6 +180,7 @@ def _reply(command: RemotingCommand, asked: Pop, popped: Popped, code: int, rema
         encode_starts(spans),
         encode_offsets(spans),
         encode_counts(spans) if asked.in_order else None,
+        waited_ms,
     )
     return command.reply(code, header, popped.body, remark=remark)
 

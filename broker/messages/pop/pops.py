@@ -28,6 +28,7 @@ class Pops:
         revive_log: Keeps these.
         modes: Which groups pop, when the broker shares the queues out.
         held: Calls that wait.
+        fenced: Deliveries in order are of the fenced way.
         journals: Whether a delivery in order is in the log before its answer leaves: the fenced way, with files.
         in_use: A client has popped, or waited for messages, since the start or before.
         revived: (topic, group) -> messages that were stored again because nobody acknowledged them in time.
@@ -46,7 +47,8 @@ class Pops:
     ) -> None:
         self._log = log
         self._window_max = config.pop_window_max if config.lock_mode == "fenced" else None
-        self.journals = self._window_max is not None and bool(config.data_dir)
+        self.fenced = self._window_max is not None
+        self.journals = self.fenced and bool(config.data_dir)
         self.in_use = False
         self.fifo = FifoQueues(self._new_queue)
         self.checkpoints = Checkpoints()

@@ -79,7 +79,7 @@ def test_the_answer_names_queues_offsets_and_counts(peer: Peer) -> None:
     peer.send_many(3)
     reply, popped = pop(peer)
     assert (reply.code, reply.remark, bodies(reply)) == (C.SUCCESS, "FOUND", [b"0", b"1", b"2"])
-    assert popped == (NOW_MS, 10_000, 999, 0, "0 0 0", "0 0 0,1,2", "0 0 0")
+    assert popped == (NOW_MS, 10_000, 999, 0, "0 0 0", "0 0 0,1,2", "0 0 0", None)
     # The invisible time is over: all come again, for the second time, with one that is new.
     peer.now_ms += 10_000
     peer.send()
