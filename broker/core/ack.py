@@ -1,6 +1,6 @@
 """Acknowledge: a delivered message is consumed, or shall be invisible for longer (docs/wire.md 18)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple
@@ -17,7 +17,9 @@ from lockstep.protocol.receipts import ORDERED, Receipt, TopicKind
 
 __all__ = ["Delivery", "ack", "ack_all", "change_invisible"]
 
-_LATE: Final = (Answered.LATE, Answered.STALE)
+# Looked up once: in an enum it costs as much as a call.
+_DONE: Final = Answered.DONE
+_LATE: Final = Answered.LATE
 
 
 class Delivery(NamedTuple):
@@ -70,9 +72,12 @@ def ack_all(
     low, high = _bounds(broker, peer, delivery)
     legal = [offset for offset in queue_offsets if low <= offset <= high]
     settle = _ack_in_order if delivery.in_order else _ack_any
-    answers = dict(zip(legal, settle(broker, peer, delivery, legal, now_ms), strict=True)) if legal else {}
-    _count(broker, delivery, answers)
-    return [answers.get(offset) or _illegal(delivery, offset, low, high) for offset in queue_offsets]
+    answers = settle(broker, peer, delivery, legal, now_ms) if legal else []
+    _count(broker, delivery, legal, answers)
+    if len(legal) == len(queue_offsets):
+        return answers
+    answer_of = dict(zip(legal, answers, strict=True))
+    return [answer_of.get(offset) or _illegal(delivery, offset, low, high) for offset in queue_offsets]
 
 
 def change_invisible(
@@ -104,7 +109,7 @@ def change_invisible(
         _wake(broker, delivery)
     else:
         answered, changed = _begin_again(broker, delivery, invisible_ms, now_ms)
-    _count(broker, delivery, {receipt.queue_offset: answered})
+    _count(broker, delivery, [receipt.queue_offset], [answered])
     return answered, changed
 
 
@@ -164,12 +169,13 @@ def _ack_any(
     if checkpoint is None:
         return [Answered.LATE] * len(queue_offsets)
     bits = list(map(checkpoint.bit_of, queue_offsets))
-    known = [offset for offset, bit in zip(queue_offsets, bits, strict=True) if bit]
     # First the log: what a restart does not know would be stored again.
-    pops.revive_log.end(checkpoint, known, now_ms)
-    pops.checkpoints.settle(checkpoint, reduce(or_, bits, 0))
+    if checkpoint.saved_at is not None:
+        known = [offset for offset, bit in zip(queue_offsets, bits, strict=True) if bit]
+        pops.revive_log.end(checkpoint, known, now_ms)
+    pops.checkpoints.settle(checkpoint, reduce(or_, bits))
     commit_settled(broker, *_queue_of(delivery))
-    return [Answered.DONE if bit else Answered.LATE for bit in bits]
+    return [_DONE if bit else _LATE for bit in bits]
 
 
 def _begin_again(broker: Broker, delivery: Delivery, invisible_ms: int, now_ms: int) -> tuple[Answered, Receipt]:
@@ -196,12 +202,19 @@ def _queue_of(delivery: Delivery) -> tuple[str, str, int]:
     return delivery.consumer_group, delivery.topic_of_queue, delivery.receipt.queue_id
 
 
-def _count(broker: Broker, delivery: Delivery, answers: Mapping[int, Answered | Refused]) -> None:
-    for offset, answered in answers.items():
-        if isinstance(answered, Refused):
+def _count(
+    broker: Broker, delivery: Delivery, queue_offsets: Sequence[int], answers: Sequence[Answered | Refused]
+) -> None:
+    done_count = answers.count(_DONE)
+    if done_count:
+        broker.messages.pops.answers["done"] += done_count
+    if done_count == len(answers):
+        return
+    for offset, answered in zip(queue_offsets, answers, strict=True):
+        if answered is _DONE or isinstance(answered, Refused):
             continue
         broker.messages.pops.answers[answered.name.lower()] += 1
-        if answered in _LATE:
+        if answered is not Answered.UNKNOWN:
             broker.log.info(
                 "pop_answer_late",
                 group=delivery.consumer_group,

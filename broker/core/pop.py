@@ -10,8 +10,8 @@ from lockstep.broker.messages.delays.service import record_of
 from lockstep.broker.messages.filters import Wanted
 from lockstep.broker.messages.pop.checkpoints import Checkpoint, CheckpointKey
 from lockstep.broker.messages.pop.journal import Journaled, record_of_delivery
-from lockstep.broker.messages.pop.port import Found, Order, Taken
-from lockstep.broker.messages.pop.reader import StoreReader
+from lockstep.broker.messages.pop.port import Order
+from lockstep.broker.messages.pop.reader import StoreReader, split
 from lockstep.broker.ownership.claim import QueueOfGroup
 from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -155,8 +155,7 @@ def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped
     spans, bodies, rest = list[SpanOfQueue](), list[bytes](), 0
     left = asked.count_max
     for queue_id, queue in queues.items():
-        committed = offsets_of[queue_id]
-        max_offset = messages.store.max_offset(topic, queue_id)
+        committed, max_offset = offsets_of[queue_id]
         if left <= 0:
             rest += max_offset - committed
             continue
@@ -167,15 +166,15 @@ def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped
         if given is None:
             continue
         _commit(broker, group, topic, queue_id, given.commit_offset)
-        if given.messages:
-            offsets = [message.queue_offset for message in given.messages]
+        if given.offsets:
+            offsets = given.offsets
             if messages.pops.journals:
                 made = (pop_ms, asked.invisible_ms, asked.client, asked.attempt_id, offsets)
                 consumed = (given.commit_offset, given.acked)
                 journaled = Journaled(topic, group, queue_id, *made, *consumed)
                 messages.put(record_of_delivery(messages.store, journaled, now_ms))
             spans.append(SpanOfQueue(TopicKind.TOPIC, queue_id, given.start_offset, offsets, given.times_before))
-            bodies += [message.body for message in given.messages]
+            bodies.append(given.body)
             left -= len(offsets)
             rest += max_offset - offsets[-1] - 1
             messages.pops.held.wake_at(topic, group, pop_ms + asked.invisible_ms)
@@ -196,44 +195,40 @@ def _pop_any(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped:
     left = asked.count_max
     # First all offsets, of which one may be refused, then deliveries.
     places = [
-        (kind, topic, queue_id, _committed(broker, peer, asked, topic, queue_id, now_ms))
+        (kind, topic, queue_id, *_committed(broker, peer, asked, topic, queue_id, now_ms))
         for kind, topic, queue_ids in parts
         for queue_id in _queue_ids(broker, topic, queue_ids)
     ]
-    for kind, topic, queue_id, committed in places:
-        position = broker.messages.pops.checkpoints.position(topic, asked.consumer_group, queue_id, committed)
-        found = _read_on(broker, asked, (topic, queue_id, position), left) if left > 0 else Found((), position)
-        rest += broker.messages.store.max_offset(topic, queue_id) - found.next_offset
-        if found.messages:
-            offsets = [message.queue_offset for message in found.messages]
-            read = [message.body for message in found.messages]
+    store, checkpoints, group = broker.messages.store, broker.messages.pops.checkpoints, asked.consumer_group
+    for kind, topic, queue_id, committed, max_offset in places:
+        position = checkpoints.position(topic, group, queue_id, committed)
+        if left <= 0:
+            rest += max_offset - position
+            continue
+        offsets, body, next_offset = StoreReader(store, topic, queue_id, *asked.wanted).read(position, left)
+        # What does not pass the filter is read, too.
+        checkpoints.read_to(topic, group, queue_id, next_offset)
+        rest += max_offset - next_offset
+        if offsets:
             if kind != TopicKind.TOPIC:
                 name = broker.config.broker_name
                 receipt = Receipt(offsets[0], now_ms, asked.invisible_ms, revive_queue_id, kind, name, queue_id, 0)
-                read = [_as_first_sent(message, asked.topic, receipt) for message in found.messages]
+                body = b"".join(_as_first_sent(offset, one, asked.topic, receipt) for offset, one in split(body))
             # Only now: what cannot be given is no delivery.
-            key = CheckpointKey(topic, asked.consumer_group, queue_id, offsets[0], now_ms)
-            broker.messages.pops.checkpoints.add(Checkpoint(key, offsets, asked.invisible_ms, revive_queue_id))
-            bodies += read
+            key = CheckpointKey(topic, group, queue_id, offsets[0], now_ms)
+            checkpoints.add(Checkpoint(key, offsets, asked.invisible_ms, revive_queue_id))
+            bodies.append(body)
             spans.append(SpanOfQueue(kind, queue_id, offsets[0], offsets, {}))
             left -= len(offsets)
-        commit_settled(broker, asked.consumer_group, topic, queue_id)
+        commit_settled(broker, group, topic, queue_id)
     return Popped(now_ms, revive_queue_id, rest, spans, b"".join(bodies))
 
 
-def _read_on(broker: Broker, asked: Pop, place: tuple[str, int, int], count: int) -> Found:
-    """The next messages of a queue from an offset on. What does not pass the filter is read, too."""
-    topic, queue_id, offset = place
-    found = StoreReader(broker.messages.store, topic, queue_id, *asked.wanted).read(offset, count)
-    broker.messages.pops.checkpoints.read_to(topic, asked.consumer_group, queue_id, found.next_offset)
-    return found
-
-
-def _as_first_sent(taken: Taken, topic: str, receipt: Receipt) -> bytes:
+def _as_first_sent(offset: int, stored: bytes, topic: str, receipt: Receipt) -> bytes:
     """A message of the retry topic, as of its first topic. Its receipt is in it: the answer's fields are of topics."""
-    (message,) = decode_messages(taken.body, unzip=False)
+    (message,) = decode_messages(stored, unzip=False)
     properties = dict(message.properties)
-    properties[names.POP_CK] = receipt._replace(queue_offset=taken.queue_offset).encode()
+    properties[names.POP_CK] = receipt._replace(queue_offset=offset).encode()
     record = record_of(message, properties, topic, message.queue_id, message.store_timestamp)
     if len(record.properties) > PROPERTIES_BYTES_MAX:
         # There is no room for the receipt: the client builds it from the answer's fields.
@@ -246,9 +241,10 @@ def _as_first_sent(taken: Taken, topic: str, receipt: Receipt) -> bytes:
 def commit_settled(broker: Broker, consumer_group: str, topic: str, queue_id: int) -> None:
     """The group's offset goes on to the first message of which the log does not know that it was delivered."""
     offset = broker.messages.pops.checkpoints.commit_offset(topic, consumer_group, queue_id)
+    offsets = broker.catalog.offsets
     # Not back: a delivery that begins anew for one message is of messages that were delivered before.
-    if offset is not None and offset > broker.catalog.offsets.query(consumer_group, topic, queue_id):
-        _commit(broker, consumer_group, topic, queue_id, offset)
+    if offset is not None and offset > offsets.query(consumer_group, topic, queue_id):
+        offsets.commit(consumer_group, topic, queue_id, offset)
 
 
 # Looking, without a delivery --------------------------------------------------------------------------------------
@@ -326,8 +322,8 @@ def forsake(broker: Broker, peer: Peer, now_ms: int) -> None:
 # Offsets ---------------------------------------------------------------------------------------------------------
 
 
-def _committed(broker: Broker, peer: Peer, asked: Pop, topic: str, queue_id: int, now_ms: int) -> int:
-    """The group's offset of a queue, within the bounds of the queue."""
+def _committed(broker: Broker, peer: Peer, asked: Pop, topic: str, queue_id: int, now_ms: int) -> tuple[int, int]:
+    """The group's offset of a queue, within the bounds of the queue; and the end of the queue."""
     group, store = asked.consumer_group, broker.messages.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     offset = broker.catalog.offsets.query(group, topic, queue_id)
@@ -337,7 +333,7 @@ def _committed(broker: Broker, peer: Peer, asked: Pop, topic: str, queue_id: int
         # last message is the first one of a new group.
         offset = low if not asked.from_end or low <= 0 else max(0, high - 1)
         _commit(broker, group, topic, queue_id, offset)
-    return min(max(offset, low), high)
+    return min(max(offset, low), high), high
 
 
 def _commit(broker: Broker, consumer_group: str, topic: str, queue_id: int, offset: int) -> None:

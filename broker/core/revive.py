@@ -63,11 +63,11 @@ def _revive(broker: Broker, checkpoint: Checkpoint, now_ms: int) -> None:
     key = checkpoint.key
     reader = StoreReader(broker.messages.store, key.topic, key.queue_id, None)
     for offset in checkpoint.left:
-        found = reader.at([offset])
-        if not found and offset >= broker.messages.store.min_offset(key.topic, key.queue_id):
+        message = reader.at(offset)
+        if not message and offset >= broker.messages.store.min_offset(key.topic, key.queue_id):
             raise StoreFull(f"the message at {key.topic}:{key.queue_id}:{offset} cannot be read now")
-        for message in found:
-            broker.messages.put(_again(broker, checkpoint, message.body, now_ms))
+        if message:
+            broker.messages.put(_again(broker, checkpoint, message, now_ms))
             broker.messages.pops.revived[key.topic, key.consumer_group] += 1
         broker.messages.pops.revive_log.end(checkpoint, [offset], now_ms)
         broker.messages.pops.checkpoints.ack(key, offset)

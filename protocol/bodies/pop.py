@@ -190,7 +190,7 @@ class BatchAck(NamedTuple):
             take(wire, "rq", int, 0),
             take(wire, "pt", int),
             take(wire, "it", int, 0),
-            tuple(place for place in range(bits.bit_length()) if bits >> place & 1),
+            tuple(place for place, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"),
         )
 
 

@@ -282,7 +282,7 @@ def _forget_fields(command: RemotingCommand) -> None:
 def ack_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """A message is consumed. A late acknowledgement is answered with success, too; in fenced mode it is refused."""
     header = command.decode_header(AckRequestHeader)
-    receipt = Receipt.parse(header.extra_info)._replace(queue_id=header.queue_id, queue_offset=header.offset)
+    receipt = _receipt(header)
     return _answered(command, ack(broker, connection, Delivery(header.consumer_group, header.topic, receipt), now_ms))
 
 
@@ -322,7 +322,7 @@ def ack_batch(broker: Broker, connection: Connection, command: RemotingCommand, 
 @_with_fields(ChangeInvisibleResponseHeader(0, 0, 0))
 def change_invisible_time(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> Answer:
     header = command.decode_header(ChangeInvisibleRequestHeader)
-    receipt = Receipt.parse(header.extra_info)._replace(queue_id=header.queue_id, queue_offset=header.offset)
+    receipt = _receipt(header)
     delivery = Delivery(header.consumer_group, header.topic, receipt)
     try:
         answered, changed = change_invisible(broker, connection, delivery, _invisible(header.invisible_time), now_ms)
@@ -335,6 +335,13 @@ def change_invisible_time(broker: Broker, connection: Connection, command: Remot
     response = ChangeInvisibleResponseHeader(changed.pop_ms, changed.invisible_ms, changed.revive_queue_id)
     reply = command.reply(ResponseCode.SUCCESS, response, remark=_NO_REMARK)
     return After(reply, What.LOG) if broker.messages.pops.journals else reply
+
+
+def _receipt(header: AckRequestHeader | ChangeInvisibleRequestHeader) -> Receipt:
+    receipt = Receipt.parse(header.extra_info)
+    place = (header.queue_id, header.offset)
+    # What the receipt says of them does not count, as in RocketMQ.
+    return receipt if receipt[-2:] == place else receipt._replace(queue_id=place[0], queue_offset=place[1])
 
 
 def _answered(command: RemotingCommand, answered: Answered) -> RemotingCommand:

@@ -5,9 +5,10 @@ group's offset goes on at once, and one message holds up no other.
 """
 
 import heapq
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
+
+from lockstep.broker.messages.pop.ack_bits import bit_of
 
 __all__ = ["REVIVE_QUEUES", "Checkpoint", "CheckpointKey", "Checkpoints"]
 
@@ -53,8 +54,7 @@ class Checkpoint:
 
     def bit_of(self, queue_offset: int) -> int:
         """Of a message in `acked`; 0: it is not of this delivery."""
-        place = bisect_left(self.offsets, queue_offset)
-        return 1 << place if place < len(self.offsets) and self.offsets[place] == queue_offset else 0
+        return bit_of(queue_offset, self.offsets)
 
     @property
     def left(self) -> list[int]:

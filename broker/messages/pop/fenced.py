@@ -10,9 +10,8 @@ from itertools import takewhile
 from typing import Final
 from zlib import crc32
 
-from sortedcontainers import SortedDict
-
-from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Replayed, Taken, UnderWay
+from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Replayed, UnderWay
+from lockstep.broker.messages.pop.reader import split
 from lockstep.broker.messages.pop.rocketmq import OFFSETS_MAX
 from lockstep.protocol.bodies.order_info import OrderInfo, WaitingMessage
 from lockstep.protocol.messages.message import decode_messages
@@ -22,6 +21,9 @@ __all__ = ["FencedQueue", "Waiting"]
 
 # Of messages that were answered: a zombie that answers later still learns that it is one.
 _ANSWERED_MAX: Final = 256
+# Looked up once: in an enum it costs as much as a call.
+_DONE: Final = Answered.DONE
+_Taken = tuple[int, bytes]  # a message for a delivery: its queue offset, and its stored bytes
 
 
 class Waiting:
@@ -70,7 +72,7 @@ class FencedQueue:
 
     def __init__(self, window_max: int) -> None:
         self._window_max = window_max
-        self.waiting: SortedDict[int, Waiting] = SortedDict()
+        self.waiting: OrderedDict[int, Waiting] = OrderedDict()  # by queue offset, ascending
         self._end: int | None = None  # behind the last message that was read
         self._answered: OrderedDict[int, int] = OrderedDict()  # queue offset -> pop_ms
         self._last_pop_ms = 0
@@ -87,14 +89,15 @@ class FencedQueue:
         taken += self._read_on(order.count_max - len(taken), held, reader)
         self._forget_consumed()
         times: dict[int, int] = {}
+        offsets = [offset for offset, _ in taken]
         if taken:
-            offsets = [offset for offset, _ in taken]
             self._deliver_all(offsets, order, now_ms)
             times = {offset: count for offset in offsets if (count := self.waiting[offset].times_before)}
         elif self.waiting:
             return None
         acked = [offset for offset, one in self.waiting.items() if one.is_acked]
-        return Delivered(self.next_offset, taken, times, self.next_offset, acked)
+        body = b"".join(message for _, message in taken)
+        return Delivered(self.next_offset, offsets, body, times, self.next_offset, acked)
 
     def _begin_at(self, committed: int) -> None:
         """The first delivery since the start; the store dropped messages; or somebody set the group's offset back."""
@@ -102,70 +105,67 @@ class FencedQueue:
             self.waiting.clear()
             self._end = committed
         while self.waiting and self.next_offset < committed:
-            self.waiting.popitem(0)
+            self.waiting.popitem(last=False)
         self._end = max(self._end, committed)
 
     @property
     def next_offset(self) -> int:
         """Of the first message that is not consumed."""
-        if self.waiting:
-            return int(self.waiting.peekitem(0)[0])
-        return self._end or 0
+        return next(iter(self.waiting), self._end or 0)
 
-    def _read_again(self, count: int, held: set[int], reader: QueueReader) -> list[Taken]:
+    def _read_again(self, count: int, held: set[int], reader: QueueReader) -> list[_Taken]:
         """Messages that were read before, and are free. What this filter hides waits for a member with another one."""
-        taken: list[Taken] = []
+        taken = list[_Taken]()
         for offset, one in self.waiting.items():
             if len(taken) == count:
                 break
-            if not one.is_acked and one.key not in held:
-                taken += reader.at([offset])
+            if not one.is_acked and one.key not in held and (message := reader.at(offset)):
+                taken.append((offset, message))
         return taken
 
-    def _read_on(self, count: int, held: set[int], reader: QueueReader) -> list[Taken]:
+    def _read_on(self, count: int, held: set[int], reader: QueueReader) -> list[_Taken]:
         """New messages whose keys are not held."""
-        taken: list[Taken] = []
+        taken = list[_Taken]()
         while len(taken) < count and (room := self._window_max - len(self.waiting)) > 0:
             assert self._end is not None
-            messages, next_offset = reader.read(self._end, min(room, count))
-            for message in messages:
+            _, body, next_offset = reader.read(self._end, min(room, count))
+            for offset, message in split(body):
                 if len(taken) == count:
                     # Read again by the next pop.
-                    next_offset = message.queue_offset
+                    next_offset = offset
                     break
-                one = self.waiting[message.queue_offset] = Waiting(_key_of(message.body))
+                one = self.waiting[offset] = Waiting(_key_of(message))
                 if one.key not in held:
-                    taken.append(message)
+                    taken.append((offset, message))
             if next_offset <= self._end:
                 break
             self._end = next_offset
         return taken
 
     def _forget_consumed(self) -> None:
-        while self.waiting and self.waiting.peekitem(0)[1].is_acked:
-            offset, one = self.waiting.popitem(0)
+        while self.waiting and self.waiting[next(iter(self.waiting))].is_acked:
+            offset, one = self.waiting.popitem(last=False)
             self._answered[offset] = one.pop_ms
             if len(self._answered) > _ANSWERED_MAX:
                 self._answered.popitem(last=False)
 
     def ack(self, queue_offset: int, pop_ms: int, committed: int) -> tuple[Answered, int]:
-        answered = self._judged(queue_offset, pop_ms)
-        if answered is not Answered.DONE:
-            return answered, -1
         one = self.waiting.get(queue_offset)
+        answered = self._judged(queue_offset, one, pop_ms)
+        if answered is not _DONE:
+            return answered, -1
         if one is not None:
             one.is_acked = True
             self._forget_consumed()
         return answered, self.next_offset
 
-    def _judged(self, queue_offset: int, pop_ms: int) -> Answered:
-        """Whether a delivery may answer: only the newest of its message."""
-        one = self.waiting.get(queue_offset)
+    def _judged(self, queue_offset: int, one: Waiting | None, pop_ms: int) -> Answered:
+        """Whether a delivery may answer: only the newest of its message. None: that is consumed, or not known."""
         newest_ms = self._answered.get(queue_offset) if one is None else one.pop_ms
         if one is not None and self._is_behind_lost(queue_offset, one):
             return Answered.STALE
         if newest_ms is not None:
-            return Answered.DONE if pop_ms == newest_ms != 0 else Answered.STALE
+            return _DONE if pop_ms == newest_ms != 0 else Answered.STALE
         if self._end is None:
             return Answered.STALE
         return Answered.LATE if queue_offset < self.next_offset else Answered.UNKNOWN
@@ -174,16 +174,17 @@ class FencedQueue:
         """Whether an earlier message of the key may come again although its acknowledgement was answered."""
         if one.is_acked or one.pop_ms > self._in_doubt_ms:
             return False
-        earlier = map(self.waiting.__getitem__, self.waiting.irange(maximum=queue_offset, inclusive=(True, False)))
-        return any(other.key == one.key and not other.is_acked for other in earlier)
+        earlier = takewhile(lambda offset: offset < queue_offset, self.waiting)
+        others = map(self.waiting.__getitem__, earlier)
+        return any(other.key == one.key and not other.is_acked for other in others)
 
     def crashed(self) -> None:
         self._in_doubt_ms = self._last_pop_ms
 
     def change(self, queue_offset: int, pop_ms: int, visible_ms: int) -> Answered:
-        answered = self._judged(queue_offset, pop_ms)
         one = self.waiting.get(queue_offset)
-        if answered is not Answered.DONE:
+        answered = self._judged(queue_offset, one, pop_ms)
+        if answered is not _DONE:
             return answered
         if one is None or one.is_acked:
             return Answered.LATE
@@ -218,10 +219,10 @@ class FencedQueue:
             self._end = offsets[0]
         while self._end <= last:
             # Also what the delivery passed over: those keys were held.
-            messages, next_offset = reader.read(self._end, last + 1 - self._end)
-            for message in messages:
-                if message.queue_offset <= last:
-                    self.waiting[message.queue_offset] = Waiting(_key_of(message.body))
+            _, body, next_offset = reader.read(self._end, last + 1 - self._end)
+            for offset, message in split(body):
+                if offset <= last:
+                    self.waiting[offset] = Waiting(_key_of(message))
             if next_offset <= self._end:
                 break
             self._end = min(next_offset, last + 1)
@@ -243,9 +244,10 @@ class FencedQueue:
             first_of.setdefault(one.key, offset)
             self._deliver(one, order, now_ms)
         self._last_pop_ms = order.pop_ms
+        if len(self.waiting) == len(offsets):
+            return
         # When a message comes again, what follows it comes again behind it: no older delivery of that may answer.
-        for offset in self.waiting.irange(offsets[0]):
-            one = self.waiting[offset]
+        for offset, one in self.waiting.items():
             if one.pop_ms not in (0, order.pop_ms) and not one.is_acked and first_of.get(one.key, offset) < offset:
                 one.end()
 
@@ -281,7 +283,7 @@ class FencedQueue:
             queue._restore_rocketmq(info)
             return queue
         queue._end, queue._last_pop_ms, queue._in_doubt_ms = info.end, info.pop_ms, info.in_doubt_ms
-        for row in info.waiting:
+        for row in sorted(info.waiting, key=lambda row: row.queue_offset):
             one = queue.waiting[row.queue_offset] = Waiting(row.key)
             one.pop_ms, one.visible_ms, one.times_before = row.pop_ms, row.visible_ms, row.times_before
             one.is_acked, one.client, one.attempt_id = row.is_acked, row.client, row.attempt_id
@@ -291,7 +293,7 @@ class FencedQueue:
         """The record of a broker that knew no keys: its messages have one key, until they are consumed."""
         if info.offsets:
             self._end, self._last_pop_ms = info.offsets[-1] + 1, info.pop_ms
-        for place, offset in enumerate(info.offsets):
+        for offset, place in sorted((offset, place) for place, offset in enumerate(info.offsets)):
             one = self.waiting[offset] = Waiting(0)
             one.pop_ms, one.times_before = info.pop_ms, info.times_before.get(offset, 0)
             one.visible_ms = info.visible_ms.get(offset, info.pop_ms + info.invisible_ms)

@@ -9,20 +9,18 @@ from typing import NamedTuple, Protocol
 
 from lockstep.protocol.bodies.order_info import OrderInfo
 
-__all__ = ["Answered", "Delivered", "FifoQueue", "Found", "Order", "QueueReader", "Replayed", "Taken", "UnderWay"]
-
-
-class Taken(NamedTuple):
-    """A message for a delivery. `body`: in the stored layout."""
-
-    queue_offset: int
-    body: bytes
+__all__ = ["Answered", "Delivered", "FifoQueue", "Found", "Order", "QueueReader", "Replayed", "UnderWay"]
 
 
 class Found(NamedTuple):
-    """The result of a read: messages that pass the filter, and where the next read begins."""
+    """The result of a read: messages that pass the filter, and where the next read begins.
 
-    messages: Sequence[Taken]
+    Args:
+        body: All of them, one after the other, in the stored layout.
+    """
+
+    offsets: Sequence[int]
+    body: bytes
     next_offset: int
 
 
@@ -32,8 +30,8 @@ class QueueReader(Protocol):
     def read(self, queue_offset: int, count_max: int) -> Found:
         """Messages from an offset on."""
 
-    def at(self, queue_offsets: Sequence[int]) -> list[Taken]:
-        """These messages, as far as they exist and pass the filter."""
+    def at(self, queue_offset: int) -> bytes:
+        """This message; b"": it does not exist, or does not pass the filter."""
 
 
 class Order(NamedTuple):
@@ -58,13 +56,15 @@ class Delivered(NamedTuple):
 
     Args:
         start_offset: Of the first message that could be given.
+        body: The messages, in the stored layout.
         times_before: How often a message was delivered before, by queue offset; without those that are new.
         commit_offset: The group has consumed everything before it.
         acked: What the group has consumed behind it.
     """
 
     start_offset: int
-    messages: Sequence[Taken]
+    offsets: Sequence[int]
+    body: bytes
     times_before: dict[int, int]
     commit_offset: int
     acked: Sequence[int] = ()

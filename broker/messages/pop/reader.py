@@ -1,14 +1,14 @@
 """Reads a queue of the store for a pop, with the pop's filter."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
-from lockstep.broker.messages.pop.port import Found, Taken
+from lockstep.broker.messages.pop.port import Found
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.store import GetResult, GetStatus, MessageStore, Passes
 
-__all__ = ["StoreReader"]
+__all__ = ["StoreReader", "split"]
 
 _SIZE_AND_OFFSET: Final = struct.Struct(">i16xq")  # of a stored message: its size, its queue offset
 # Offsets that the queue does not have: the store names the nearest that it has.
@@ -35,23 +35,27 @@ class StoreReader:
     def read(self, queue_offset: int, count_max: int) -> Found:
         result = self._get(queue_offset, count_max)
         if result.status in _MISPLACED:
-            result = self._get(result.next_begin_offset, count_max)
-        return Found(list(_split(result.body)), result.next_begin_offset)
+            queue_offset = result.next_begin_offset
+            result = self._get(queue_offset, count_max)
+        next_offset, body = result.next_begin_offset, result.body
+        # Mostly there is no filter, and no look at the messages is needed.
+        are_all = result.message_count == next_offset - queue_offset
+        offsets = list(range(queue_offset, next_offset)) if are_all else [offset for offset, _ in split(body)]
+        return Found(offsets, body, next_offset)
 
     def _get(self, queue_offset: int, count_max: int) -> GetResult:
         return self._store.get(self._topic, self._queue_id, queue_offset, count_max, self._subscription, self._passes)
 
-    def at(self, queue_offsets: Sequence[int]) -> list[Taken]:
-        taken = list[Taken]()
-        for offset in queue_offsets:
-            # A message that does not exist, or does not pass, is not the one that is found.
-            taken += [one for one in _split(self._get(offset, 1).body) if one.queue_offset == offset]
-        return taken
+    def at(self, queue_offset: int) -> bytes:
+        found = self._get(queue_offset, 1)
+        # What is found may be the next one that exists and passes.
+        return b"".join(message for offset, message in split(found.body) if offset == queue_offset)
 
 
-def _split(body: bytes) -> Iterator[Taken]:
+def split(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Stored messages, each with its queue offset."""
     at = 0
     while at < len(body):
         size, queue_offset = _SIZE_AND_OFFSET.unpack_from(body, at)
-        yield Taken(queue_offset, body[at : at + size])
+        yield queue_offset, body[at : at + size]
         at += size

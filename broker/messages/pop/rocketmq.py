@@ -7,6 +7,7 @@ is given again from the first such message on, together with messages behind it 
 from collections.abc import Sequence
 from typing import Final
 
+from lockstep.broker.messages.pop.ack_bits import bit_of, first_open
 from lockstep.broker.messages.pop.port import Answered, Delivered, Order, QueueReader, Replayed, UnderWay
 from lockstep.protocol.bodies.order_info import OrderInfo
 
@@ -60,10 +61,8 @@ class OrderRecord:
     @property
     def next_offset(self) -> int:
         """Of the first message that is not acknowledged, or behind the last."""
-        for place, offset in enumerate(self.offsets):
-            if not self.acked >> place & 1:
-                return offset
-        return self.offsets[-1] + 1
+        first = first_open(self.acked, self.offsets)
+        return self.offsets[-1] + 1 if first is None else first
 
 
 class RocketMqQueue:
@@ -81,16 +80,15 @@ class RocketMqQueue:
         again = before is not None and before.attempt_id is not None and before.attempt_id == order.attempt_id
         if before is not None and not again and before.free_ms(now_ms) is not None:
             return None
-        messages, next_offset = reader.read(committed, min(order.count_max, OFFSETS_MAX))
-        if not messages:
+        offsets, body, next_offset = reader.read(committed, min(order.count_max, OFFSETS_MAX))
+        if not offsets:
             # What does not pass the filter is consumed.
-            return Delivered(committed, (), {}, max(committed, next_offset))
-        offsets = [message.queue_offset for message in messages]
+            return Delivered(committed, (), b"", {}, max(committed, next_offset))
         times: dict[int, int] = {}
         if before is not None:
             times = before.times_before if again else _times_after(before, offsets)
         self.record = OrderRecord(order.pop_ms, order.invisible_ms, offsets, order.attempt_id, times, now_ms)
-        return Delivered(committed, messages, times, committed)
+        return Delivered(committed, offsets, body, times, committed)
 
     def ack(self, queue_offset: int, pop_ms: int, committed: int) -> tuple[Answered, int]:
         if queue_offset < committed:
@@ -101,9 +99,10 @@ class RocketMqQueue:
             return Answered.DONE, queue_offset + 1
         if pop_ms != record.pop_ms:
             return Answered.LATE, -1
-        if queue_offset not in record.offsets:
+        bit = bit_of(queue_offset, record.offsets)
+        if not bit:
             return Answered.UNKNOWN, -1
-        record.acked |= 1 << record.offsets.index(queue_offset)
+        record.acked |= bit
         return Answered.DONE, record.next_offset
 
     def change(self, queue_offset: int, pop_ms: int, visible_ms: int) -> Answered:

@@ -1,12 +1,12 @@
 """Answers about all groups, topics and queues: in steps between which others are served, and never longer than a frame
 (wire.md 2.4)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from lockstep.broker.catalog.members import ClientChannel
-from lockstep.broker.messages.pop.port import Found, Order, Taken
+from lockstep.broker.messages.pop.port import Found, Order
 from lockstep.broker.sliced_work import STEPS_A_TURN
 from lockstep.protocol.bodies.admin import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -72,10 +72,10 @@ class OneMessage:
     """A queue that has one message."""
 
     def read(self, queue_offset: int, count_max: int) -> Found:
-        return Found([Taken(0, b"")], 1)
+        return Found([0], b"", 1)
 
-    def at(self, queue_offsets: Sequence[int]) -> list[Taken]:
-        return []
+    def at(self, queue_offset: int) -> bytes:
+        return b""
 
 
 def filled() -> Peer:

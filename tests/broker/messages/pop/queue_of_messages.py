@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from lockstep.broker.messages.pop.port import Delivered, FifoQueue, Found, Order, Taken
+from lockstep.broker.messages.pop.port import Delivered, FifoQueue, Found, Order
 from lockstep.protocol.messages.message import Record, encode_stored_message
 from lockstep.protocol.messages.properties import SHARDING_KEY, encode_properties
 
@@ -18,21 +18,21 @@ class Messages:
         self.unwanted = set(unwanted)
 
     def read(self, queue_offset: int, count_max: int) -> Found:
-        taken: list[Taken] = []
-        while len(taken) < count_max and queue_offset < len(self.keys):
+        offsets = list[int]()
+        while len(offsets) < count_max and queue_offset < len(self.keys):
             if queue_offset not in self.unwanted:
-                taken.append(self._message(queue_offset))
+                offsets.append(queue_offset)
             queue_offset += 1
-        return Found(taken, queue_offset)
+        return Found(offsets, b"".join(map(self.at, offsets)), queue_offset)
 
-    def at(self, queue_offsets: Sequence[int]) -> list[Taken]:
-        return [self._message(offset) for offset in queue_offsets if offset not in self.unwanted]
+    def at(self, queue_offset: int) -> bytes:
+        return b"" if queue_offset in self.unwanted else self._message(queue_offset)
 
-    def _message(self, offset: int) -> Taken:
+    def _message(self, offset: int) -> bytes:
         key = self.keys[offset].strip()
         properties = encode_properties({SHARDING_KEY: key} if key else {}).encode()
         record = Record("T", 0, 0, 0, 0, HOST, 1, 0, 0, 0, b"", properties, 0)
-        return Taken(offset, encode_stored_message(record, b"T", offset, 0, HOST, 1))
+        return encode_stored_message(record, b"T", offset, 0, HOST, 1)
 
 
 Q = TypeVar("Q", bound=FifoQueue)
@@ -57,7 +57,7 @@ class Group(Generic[Q]):
         if given is None:
             return None, pop_ms
         self.committed = given.commit_offset
-        return [message.queue_offset for message in given.messages], pop_ms
+        return list(given.offsets), pop_ms
 
     def ack(self, offset: int, pop_ms: int) -> str:
         answered, next_offset = self.queue.ack(offset, pop_ms, self.committed)

@@ -196,7 +196,7 @@ class Clients:
             if offset in self.held:
                 self.old.append((offset, self.held.pop(offset)[0]))
         for offset in offsets:
-            self.held[offset] = (pop_ms, client, pop_ms + 10_000)
+            self.held[offset] = (pop_ms, client, self.group.now_ms + 10_000)
 
     def ack(self, client: str, number: int) -> None:
         if self.held:
