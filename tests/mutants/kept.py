@@ -48,8 +48,8 @@ KEPT: Final = (
         edited(
             CONFIG_FILES,
             "ConfigFiles.writings",
-            "[writing, partial(",
-            "[partial(",
+            "[writing, partial(self._write, DELAYS, self._delay_offsets()), *self._timers(), *self._deliveries()]",
+            "[partial(self._write, DELAYS, self._delay_offsets()), *self._timers(), *self._deliveries()]",
         ),
         ("tests/broker/persistence/test_restart_trace.py",),
     ),
