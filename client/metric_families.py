@@ -50,6 +50,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "lockstep_client_pulled_total": Family(_C, _TOPIC, "Messages that were pulled."),
     "lockstep_client_queues": Family(_G, (*_TOPIC, "state"), "Queues of this client, by the state of their lock."),
     "lockstep_client_commits_total": Family(_C, _CLIENT, "Offsets that were stored."),
+    "lockstep_client_deliveries_lost_total": Family(_C, _CLIENT, "Deliveries that ended before they were answered."),
     "lockstep_client_calls_total": Family(
         _C, (*_CLIENT, "fate"), "Calls of the listener that did not begin, ran beyond their lock, or were cancelled."
     ),

@@ -143,7 +143,6 @@ class ConsumeOptions(ServerOptions):
         for option, given in (
             ("--fenced", self.fenced),
             ("--lock-live-ms", self.lock_live_ms),
-            ("--trace", self.trace),
         ):
             if given:
                 raise UsageError(f"{option} is for queues that a consumer owns; with --pop it owns none")

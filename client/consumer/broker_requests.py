@@ -143,6 +143,7 @@ class BrokerCalls:
                 "listenerCallsNotBegun": str(self._stats.calls_not_begun),
                 "listenerCallsOutlived": str(self._stats.calls_outlived),
                 "listenerCallsCancelled": str(self._stats.calls_cancelled),
+                "deliveriesLost": str(self._stats.deliveries_lost),
             }
         return properties
 

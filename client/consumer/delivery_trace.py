@@ -51,6 +51,10 @@ class DeliveryTrace:
         """The broker answered: `acked`, `renewed` or `refused`."""
         self._write(event, delivery, **fields, begin_mono_ns=sent_ns)
 
+    def dead_lettered(self, delivery: Delivery, sent_ns: int) -> None:
+        """The broker took the message as a dead letter."""
+        self._write("dead_lettered", delivery, **self._of_message(delivery), begin_mono_ns=sent_ns)
+
     def _of_message(self, delivery: Delivery) -> dict[str, Any]:
         return {"key": self._key_of(delivery.message), "msg_id": delivery.message.msg_id}
 

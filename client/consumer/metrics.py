@@ -30,6 +30,7 @@ def consumer_rows(member: Membership, stats: ConsumerStatsManager) -> Rows:
     yield "lockstep_client_calls_total", (*client, "not_begun"), stats.calls_not_begun
     yield "lockstep_client_calls_total", (*client, "outlived_lock"), stats.calls_outlived
     yield "lockstep_client_calls_total", (*client, "cancelled"), stats.calls_cancelled
+    yield "lockstep_client_deliveries_lost_total", client, stats.deliveries_lost
 
 
 def _queue_rows(member: Membership, client: tuple[str, str]) -> Rows:

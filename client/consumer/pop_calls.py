@@ -103,7 +103,7 @@ class PopCalls:
         self._open_ids: dict[tuple[str, str, int], list[str]] = {}
         self.trace = trace
         # Fenced deliveries, by the address of their broker. What ended is removed when there are many.
-        self._fenced: dict[str, list[Delivery]] = {}
+        self._fenced: dict[str, dict[Delivery, None]] = {}
 
     async def pop(self, request: PopRequest) -> list[Delivery]:
         """Ask for messages; none when the broker has none for this member within the wait time.
@@ -194,7 +194,7 @@ class PopCalls:
             if self.trace is not None:
                 self.trace.answered("renewed", delivery, sent_ns, invisible_ms=invisible_ms)
             if delivery.until_ns is not None:
-                delivery.until_ns = sent_ns + invisible_ms * _MS_NS
+                self._fence([delivery], receipt.broker_name, sent_ns + invisible_ms * _MS_NS)
             in_order = receipt.revive_queue_id == ORDERED
             delivery.receipt = receipt._replace(
                 # Without order this begins a delivery of the one message.
@@ -247,13 +247,14 @@ class PopCalls:
 
     def _fence(self, deliveries: list[Delivery], broker_name: str, until_ns: int) -> None:
         """The invisible time began no earlier than this client sent the call, and the broker let it wait."""
-        known = self._fenced.setdefault(self._instance.address_of(broker_name), [])
+        known = self._fenced.setdefault(self._instance.address_of(broker_name), {})
         if len(known) > _FENCED_MAX:
             now_ns = self._instance.runtime.monotonic_ns()
-            known[:] = [one for one in known if not one.is_settled and not one.has_ended(now_ns)]
+            for one in [one for one in known if one.is_settled or one.has_ended(now_ns)]:
+                del known[one]
         for delivery in deliveries:
             delivery.until_ns = until_ns
-            known.append(delivery)
+            known[delivery] = None
 
     def connection_ended(self, address: str) -> None:
         """The broker gives to others what it had delivered over this connection."""

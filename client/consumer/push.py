@@ -123,7 +123,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
         self._ownership.check(ordering, needs_lock=ORDERINGS[ordering].needs_lock, broadcasting=broadcasting)
         self.pop = pop
         if pop:
-            self._check_pop(owns=bool(on_acquired or on_lost or trace))
+            self._check_pop(owns=bool(on_acquired or on_lost))
         self._listener = listener
         self._key_of = key_function(key, self._log)
         self._trace_path = trace
@@ -135,7 +135,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
         if self.message_model is MessageModel.BROADCASTING:
             raise ConsumerError("pop is for clustering: a broadcasting consumer reads everything by itself")
         if self.fenced is not Fenced.NO or owns:
-            raise ConsumerError("pop owns no queues: fenced, on_acquired, on_lost and trace are for pulls")
+            raise ConsumerError("pop owns no queues: fenced, on_acquired and on_lost are for pulls")
 
     # Subscriptions -------------------------------------------------------------------------------------------
 
@@ -203,7 +203,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
     def _new_member(self, settings: MemberSettings) -> PushMember | PopMember:
         assert self._listener is not None
         if self.pop:
-            return PopMember(settings, self._subscriptions, PopConsumption(self._listener, self.ordering, self._key_of))
+            popping = PopConsumption(self._listener, self.ordering, self._key_of, self._trace_path)
+            return PopMember(settings, self._subscriptions, popping)
         ordering = ORDERINGS[self.ordering]
         consumption = Consumption(self._listener, ordering, self._key_of, self._trace_path, self._ownership)
         return PushMember(settings, self._subscriptions, consumption)

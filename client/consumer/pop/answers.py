@@ -17,6 +17,7 @@ __all__ = ["EXPIRED", "Answers", "OnLost"]
 
 OnLost = Callable[[Held, str], None]
 _AGAIN_MS: Final = 1000
+_MS_NS: Final = 1_000_000
 _DEAD_LETTER_TIMEOUT_MS: Final = 5000
 _DEAD_LETTER: Final = -1  # as a delay level (wire.md 10.1)
 _ENDED: Final = "the broker says that its delivery has ended"
@@ -37,6 +38,7 @@ class Answers:
         self._calls = calls
         self._held = held
         self._lost = on_lost
+        self._invisible_ms = member.config.pop_invisible_ms
         self.closed = False  # an acknowledgement is not repeated any more
 
     async def ack(self, held: Held) -> bool:
@@ -56,7 +58,7 @@ class Answers:
                 self._lost(held, _ENDED)
                 return False
             except CALL_ERRORS as error:
-                if self.closed or self._runtime.now_ms() >= held.until_ms:
+                if self.closed or self._runtime.monotonic_ns() >= held.until_ns:
                     self._lost(held, EXPIRED)
                     return False
                 if not said:
@@ -104,7 +106,7 @@ class Answers:
             self._member.config.unit_mode,
             limit,
         )
-        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        code, sent_ns = RequestCode.CONSUMER_SEND_MSG_BACK, self._runtime.monotonic_ns()
         try:
             reply = await self._member.instance.call(broker_name, code, header, timeout_ms=_DEAD_LETTER_TIMEOUT_MS)
             if reply.code != ResponseCode.SUCCESS:
@@ -119,38 +121,50 @@ class Answers:
             msg_id=message.msg_id,
             reconsume_times=held.message.reconsume_times,
         )
+        if self._calls.trace is not None:
+            self._calls.trace.dead_lettered(held.delivery, sent_ns)
         # First the dead letter, then the acknowledgement: between them the message is twice there, never lost.
         await self.ack(held)
         return True
 
     # Renewal -------------------------------------------------------------------------------------------------
 
-    async def renew_forever(self, invisible_ms: int) -> None:
+    async def renew_forever(self) -> None:
         """Renew what is held when half of its invisible time is over; the rest is for further tries."""
+        half_ns = self._invisible_ms * _MS_NS // 2
         while True:
-            await asyncio.sleep(invisible_ms / 8000)
-            now_ms = self._runtime.now_ms()
-            open_ones = [held for held in self._held if not held.is_handled and not held.is_lost]
+            await asyncio.sleep(self._invisible_ms / 8000)
+            now_ns = self._runtime.monotonic_ns()
+            open_ones = self._open()
             for held in open_ones:
-                if now_ms >= held.until_ms and not held.is_lost:
+                if now_ns >= held.until_ns and not held.is_lost:
                     self._lost(held, EXPIRED)
-            due = [held for held in open_ones if not held.is_lost and held.until_ms - now_ms <= invisible_ms // 2]
-            await asyncio.gather(*[self._renew(held, invisible_ms) for held in due])
+            due = [held for held in open_ones if held.until_ns - now_ns <= half_ns or held.delivery.has_ended(now_ns)]
+            await asyncio.gather(*[self.renew(held) for held in due if not held.is_lost])
 
-    async def _renew(self, held: Held, invisible_ms: int) -> None:
-        delivery, began_ms = held.delivery, self._runtime.now_ms()
+    async def connection_ended(self) -> None:
+        """With fenced deliveries: others get what this client held there, unless it says soon that it lives."""
+        now_ns = self._runtime.monotonic_ns()
+        await asyncio.gather(*[self.renew(held) for held in self._open() if held.delivery.has_ended(now_ns)])
+
+    def _open(self) -> list[Held]:
+        return [held for held in self._held if not held.is_handled and not held.is_lost]
+
+    async def renew(self, held: Held) -> None:
+        """Try once."""
+        delivery, began_ns = held.delivery, self._runtime.monotonic_ns()
         try:
-            await self._calls.change_invisible(delivery, invisible_ms)
+            await self._calls.change_invisible(delivery, self._invisible_ms)
         except StaleDeliveryError:
-            # A newer delivery may have come to this client meanwhile.
-            if held.delivery is delivery and not held.is_lost:
+            # A newer delivery may have come to this client meanwhile, or its call may have ended.
+            if held.delivery is delivery and not held.is_lost and not held.is_handled:
                 self._lost(held, _ENDED)
         except CALL_ERRORS as error:
             self._say("change_invisible", held, error)
         else:
             if held.delivery is delivery:
                 # From before the call: the broker counts from a later moment on.
-                held.until_ms = began_ms + invisible_ms
+                held.until_ns = began_ns + self._invisible_ms * _MS_NS
 
     def _say(self, call: str, held: Held, error: Exception) -> None:
         self._log.warning(

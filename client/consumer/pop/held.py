@@ -86,14 +86,26 @@ class Held:
 
     Attributes:
         delivery: The newest delivery of it.
-        until_ms: So long its delivery lasts for sure, by this client's clock.
+        until_ns: So long its delivery lasts for sure, by this client's monotonic clock.
+        is_first: Nothing was before it in its lane when it came.
         is_lost: The delivery has ended, and another client may have the message.
         is_handled: The listener is through with it: its delivery is not renewed any more.
     """
 
-    __slots__ = ("delivery", "is_handled", "is_lost", "lane", "message", "name", "place", "queue", "until_ms")
+    __slots__ = (
+        "delivery",
+        "is_first",
+        "is_handled",
+        "is_lost",
+        "lane",
+        "message",
+        "name",
+        "place",
+        "queue",
+        "until_ns",
+    )
 
-    def __init__(self, place: Place, delivery: Delivery, until_ms: int) -> None:
+    def __init__(self, place: Place, delivery: Delivery, until_ns: int) -> None:
         receipt = delivery.receipt
         self.place = place
         self.delivery = delivery
@@ -107,14 +119,15 @@ class Held:
             receipt.topic_kind,
             receipt.queue_offset,
         )
-        self.until_ms = until_ms
+        self.until_ns = until_ns
+        self.is_first = False
         self.is_lost = False
         self.is_handled = False
         self.lane: Lane | None = None
 
-    def delivered_again(self, delivery: Delivery, until_ms: int) -> None:
+    def delivered_again(self, delivery: Delivery, until_ns: int) -> None:
         """The answers are for this delivery now. A call that runs goes on."""
-        self.delivery, self.until_ms, self.is_lost = delivery, until_ms, False
+        self.delivery, self.until_ns, self.is_lost = delivery, until_ns, False
         self.message.reconsume_times = max(self.message.reconsume_times, delivery.times_before)
 
 
@@ -138,7 +151,7 @@ class HeldMessages:
     def __iter__(self) -> Iterator[Held]:
         return iter(list(self._table.values()))
 
-    def take(self, place: Place, deliveries: Sequence[Delivery], until_ms: int) -> list[Lane]:
+    def take(self, place: Place, deliveries: Sequence[Delivery], until_ns: int) -> list[Lane]:
         """Take what a pop brought. A message that is held is not taken twice: its newest delivery counts.
 
         Returns:
@@ -146,14 +159,15 @@ class HeldMessages:
         """
         started: list[Lane] = []
         for delivery in deliveries:
-            held = Held(place, delivery, until_ms)
+            held = Held(place, delivery, until_ns)
             known = self._table.get(held.name)
             if known is not None:
-                known.delivered_again(delivery, until_ms)
+                known.delivered_again(delivery, until_ns)
                 continue
             self._table[held.name] = held
             place.count += 1
             lane = held.lane = self._lane_of(held, started)
+            held.is_first = not lane.waiting and not lane.running
             lane.waiting.append(held)
             if not lane.is_started:
                 lane.is_started = True

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.broker_requests import Listening
+from lockstep.client.consumer.delivery_trace import DeliveryTrace
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
 from lockstep.client.consumer.left_work import LeftWork
@@ -30,6 +31,7 @@ __all__ = ["PopConsumption", "PopMember"]
 # Of an invisible time: when the broker delivered within the wait is not known, and the time is counted from its begin.
 _WAIT_AT_MOST: Final = 4
 _SETTLE_MS: Final = 200
+_MS_NS: Final = 1_000_000
 
 
 class PopConsumption(NamedTuple):
@@ -38,6 +40,7 @@ class PopConsumption(NamedTuple):
     listener: AnyListener
     ordering: OrderingName
     key_of: KeyOf
+    trace_path: str | None
 
 
 class PopMember(GroupMember):
@@ -48,10 +51,10 @@ class PopMember(GroupMember):
     def __init__(
         self, settings: MemberSettings, subscriptions: dict[str, SubscriptionData], consumption: PopConsumption
     ) -> None:
-        super().__init__(settings, subscriptions)
+        super().__init__(settings, subscriptions, consumption.trace_path)
         config, ordering = self.config, ORDERINGS[consumption.ordering]
         self._ordering = consumption.ordering
-        self._suspended = False
+        self._suspended = self._is_stuck = False
         self._missing: set[str] = set()  # topics without queues; the log says each once
         self._places: dict[tuple[str, str, int], Place] = {}
         self._polls: dict[Place, asyncio.Task[None]] = {}
@@ -60,6 +63,7 @@ class PopMember(GroupMember):
         around = AroundListener(settings.hooks, settings.tenant, config, self.runtime)
         left, now_ms = LeftWork(self.runtime, self.log, settings.group), self.runtime.now_ms
         call = ListenerCall(consumption.listener, self._pool, self.log, ordering.contract, around, now_ms, left)
+        writer = self.membership.trace
         self._calls = PopCalls(
             self.instance,
             settings.group,
@@ -68,6 +72,7 @@ class PopMember(GroupMember):
             answer_ms=config.pull_timeout_ms - config.pull_suspend_ms,
             shown_to=settings.tenant,
             hooks=settings.hooks,
+            trace=None if writer is None else DeliveryTrace(writer, settings.group, consumption.key_of),
         )
         self.service = PopService(
             self.membership, self._calls, call, self._pool, self.stats, consumption.ordering, consumption.key_of
@@ -107,8 +112,7 @@ class PopMember(GroupMember):
             else:
                 await self.stop()
                 raise
-        renewing = self.service.answers.renew_forever(self.config.pop_invisible_ms)
-        self._renewal = self.runtime.create_task(renewing, name="renew deliveries")
+        self._renewal = self.runtime.create_task(self.service.answers.renew_forever(), name="renew deliveries")
 
     async def _read_group(self) -> None:
         """The order and the attempts that the group's configuration wants. Raises ConsumerError."""
@@ -134,6 +138,9 @@ class PopMember(GroupMember):
         """A listener that does not return within `await_termination_ms` is logged; its messages come again later."""
         stuck = await super().stop()
         self._pool.close()
+        if self.membership.trace is not None and not self._is_stuck:
+            # A stuck listener that returns later is still recorded.
+            self.membership.trace.close()
         return stuck
 
     async def _end_consumption(self) -> list[ProcessQueue]:
@@ -141,6 +148,7 @@ class PopMember(GroupMember):
             place.end()
         timeout_ms = self.config.await_termination_ms
         for queue in await self.service.stop(timeout_ms):
+            self._is_stuck = True
             consequence = "its messages come again after their invisible time"
             self.log.error("listener_stuck", queue=str(queue), waited_ms=timeout_ms, consequence=consequence)
         if self.service.gave_back:
@@ -154,6 +162,11 @@ class PopMember(GroupMember):
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
         return []
+
+    def _connection_ended(self, address: str) -> None:
+        self._calls.connection_ended(address)
+        if len(self.service.held) and not self._stopping:
+            self.runtime.create_task(self.service.answers.connection_ended(), name="renew deliveries now")
 
     # Calls of the user ---------------------------------------------------------------------------------------
 
@@ -243,7 +256,7 @@ class PopMember(GroupMember):
         if room <= 0:
             await place.wait_for_room()
             return 0
-        began_ms, invisible_ms = self.runtime.now_ms(), config.pop_invisible_ms
+        began_ns, invisible_ms = self.runtime.monotonic_ns(), config.pop_invisible_ms
         request = PopRequest(
             place.topic,
             place.broker_name,
@@ -255,6 +268,6 @@ class PopMember(GroupMember):
         )
         deliveries = await self._calls.pop(request)
         if deliveries:
-            self.stats.pulled(place.topic, len(deliveries), self.runtime.now_ms() - began_ms)
-            await self.service.take(place, deliveries, began_ms + invisible_ms)
+            self.stats.pulled(place.topic, len(deliveries), (self.runtime.monotonic_ns() - began_ns) // _MS_NS)
+            await self.service.take(place, deliveries, began_ns + invisible_ms * _MS_NS)
         return 0

@@ -68,8 +68,7 @@ class PopService:
         ordering: OrderingName,
         key_of: KeyOf,
     ) -> None:
-        self._runtime = member.runtime
-        self.now_ms = member.runtime.now_ms
+        self.runtime = self._runtime = member.runtime
         self.cancels = call.is_async and member.config.on_lock_lost == "cancel"
         self._log = member.log
         self._config: ConsumerConfig = member.config
@@ -77,6 +76,7 @@ class PopService:
         self._pool = pool
         self._stats = stats
         self._in_order = ordering != "none"
+        self._trace = calls.trace
         self.held = HeldMessages(ordering, key_of, self._config.consume_message_batch_max_size)
         self.answers = Answers(member, calls, self.held, self._lost)
         by_key = ordering == "key" and call.is_async
@@ -92,16 +92,16 @@ class PopService:
         self.gave_back = False  # something, when it stopped
         self.limit: int | None = None
 
-    async def take(self, place: Place, deliveries: Sequence[Delivery], until_ms: int) -> None:
+    async def take(self, place: Place, deliveries: Sequence[Delivery], until_ns: int) -> None:
         """Take what a pop brought.
 
         Args:
-            until_ms: So long the deliveries last for sure.
+            until_ns: So long the deliveries last for sure, on the monotonic clock.
         """
         if self.stopped:
             await self.answers.give_back(deliveries)
             return
-        for lane in self.held.take(place, deliveries, until_ms):
+        for lane in self.held.take(place, deliveries, until_ns):
             self._workers.start(lane)
 
     def set_consume_thread_count(self, count: int) -> None:
@@ -235,6 +235,10 @@ class PopService:
             self._stats.calls_cancelled += 1
         elif outcome.begun:
             self._count(batch, outcome, start, asked_ms)
+            if self._trace is not None:
+                # First the record, then the acknowledgement: after a crash it is a repeat, and no loss.
+                ordering = "key" if self._in_order else "none"
+                self._trace.handled(start.deliveries, outcome.status.name, start.begin, ordering=ordering)
         if start.cancelled or not outcome.begun:
             return await self._not_begun(lane, batch)
         left = self._open(batch)
@@ -259,17 +263,23 @@ class PopService:
 
     async def _not_begun(self, lane: Lane, batch: Sequence[Held]) -> int:
         """The call was not made, or it was cancelled: a delivery has ended, or this consumer stops."""
-        now_ms = self._runtime.now_ms()
         for held in batch:
-            if now_ms >= held.until_ms and not held.is_lost and not held.is_handled:
+            now_ns = self._runtime.monotonic_ns()
+            if held.is_lost or held.is_handled:
+                continue
+            if now_ns >= held.until_ns:
                 self._lost(held, EXPIRED)
+            elif held.delivery.has_ended(now_ns):
+                # Its connection has ended: whether it lasts is known when it is renewed.
+                await self.answers.renew(held)
         left = self._open(batch)
         # What is behind a lost message in its key waits for it: with its next holder.
         if self.stopped or (self._in_order and any(held.is_lost for held in batch)):
             await self._release(left)
         else:
             lane.put_back(left)
-        return 0
+        now_ns = self._runtime.monotonic_ns()
+        return _BACK_OFF_MS[0] if any(held.delivery.has_ended(now_ns) for held in lane.waiting) else 0
 
     async def _release(self, left: list[Held]) -> None:
         for held in left:
@@ -284,7 +294,8 @@ class PopService:
         limit = self.limit
         if limit is None or not self._in_order:
             return False
-        found = [held for held in batch if held.message.reconsume_times > limit]
+        # What came behind another message was delivered with it, perhaps without a call.
+        found = [held for held in batch if held.is_first and held.message.reconsume_times > limit]
         return any([await self.answers.dead_letter(held, limit) for held in found])
 
     # Results -------------------------------------------------------------------------------------------------
@@ -343,13 +354,19 @@ class _Start:
         self._service = service
         self._batch = batch
         self._task: asyncio.Task[Any] | None = None  # of a call that may be cancelled
-        self.began_ms = service.now_ms()
+        self.began_ms = service.runtime.now_ms()
+        self.begin = (0, 0)  # the same for a trace: (wall ms, monotonic ns)
+        self.deliveries: list[Delivery] = []  # of then: a newer one may come while the call runs
         self.cancelled = False
 
     def may_begin(self) -> bool:
         service = self._service
-        self.began_ms = now_ms = service.now_ms()
-        if service.stopped or any(held.is_lost or now_ms >= held.until_ms for held in self._batch):
+        now_ns = service.runtime.monotonic_ns()
+        self.began_ms = service.runtime.now_ms()
+        self.begin, self.deliveries = (self.began_ms, now_ns), [held.delivery for held in self._batch]
+        if service.stopped or any(held.is_lost or now_ns >= held.until_ns for held in self._batch):
+            return False
+        if any(delivery.has_ended(now_ns) for delivery in self.deliveries):
             return False
         if service.cancels:
             self._task = asyncio.current_task()

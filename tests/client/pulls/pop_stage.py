@@ -14,7 +14,7 @@ from lockstep.protocol.names import dead_letter_topic
 from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime, World, simulate
-from lockstep.simulation.lab.cluster import Cluster
+from lockstep.simulation.lab.cluster import TRACE, Cluster
 from lockstep.simulation.lab.setup import LockMode, Setup
 
 __all__ = ["INVISIBLE_MS", "WAIT_MS", "Pops", "Tap", "on_pops", "texts"]
@@ -78,6 +78,7 @@ class Pops(Cluster):
             **arguments.pop("config", {}),
         )
         arguments.setdefault("ordering", "key")
+        arguments.setdefault("trace", TRACE)
 
         def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
             consumer = PushConsumer(
@@ -93,7 +94,7 @@ class Pops(Cluster):
             consumer.subscribe(self.topic)
             return consumer
 
-        return await self.start_client(name, make)
+        return await self.start_client(name, make, traced=arguments["trace"] is not None)
 
     def committed(self, queue_id: int = 0) -> int:
         return self.core().catalog.offsets.query(self.consumer_group, self.topic, queue_id)
@@ -119,6 +120,8 @@ def on_pops(
                 pops = Pops(world, fenced=fenced, tenant=tenant)
                 await story(pops)
                 await pops.shut_down()
+                if pops.consumers:
+                    pops.check()
 
             simulate(main)
 

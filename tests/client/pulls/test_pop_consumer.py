@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from lockstep.protocol.codes import RequestCode
 from tests.client.pulls.pop_stage import INVISIBLE_MS, Pops, on_pops
 
 R = RequestCode
+LIMIT_1 = {"max_reconsume_times": 1}
 Listener = Callable[[list[Any], Any], Awaitable[Any]]
 
 
@@ -34,6 +36,10 @@ class Seen:
     @property
     def bodies(self) -> list[str]:
         return [body for _, body, _, _ in self.calls]
+
+    def has(self, host: str) -> bool:
+        """Whether a call began there."""
+        return host in [call[0] for call in self.calls]
 
     def times(self, body: str) -> list[int]:
         """When the calls for a message began."""
@@ -186,6 +192,55 @@ def test_a_member_that_the_broker_does_not_hear(fenced: bool) -> None:
     story()
 
 
+@on_pops(fenced=True)
+async def test_a_connection_that_ends(pops: Pops) -> None:
+    """The member says at once that it lives, so that nobody gets what it had."""
+    seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 7000, "1": 7000})
+    await pops.world.until(lambda: seen.calls)
+    await pops.push("c2", seen.listener("c2"))
+    await pops.run_for(1000)
+    await pops.fault("cut c1-broker")
+    await pops.run_for(8000)
+    await pops.fault("cut c1-broker")
+    await pops.world.until(lambda: pops.committed() == 2)
+    assert [call[:3] for call in seen.calls] == [("c1", "0", 0), ("c1", "1", 0)]
+
+
+@on_pops(fenced=True)
+async def test_a_stale_answer(pops: Pops) -> None:
+    """Another member has the message since: the call is cancelled, counted, and nothing behind it begins."""
+    seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 3 * INVISIBLE_MS})
+    await pops.world.until(lambda: seen.calls)
+    await pops.push("c2", seen.listener("c2"))
+    seen.takes_ms.clear()
+    pops.fault("partition c1-broker+5s")
+    await pops.fault("cut c1-broker")
+    await pops.world.until(lambda: pops.committed() == 2)
+    await pops.run_for(2 * INVISIBLE_MS)
+    assert [call[:3] for call in seen.calls] == [("c1", "0", 0), ("c2", "0", 1), ("c2", "1", 1)]
+    assert seen.handled == ["0", "1"]
+    (lost,) = [line.fields for line in pops.log if line.event == "delivery_lost"]
+    assert (lost["offset"], lost["why"]) == (0, "the broker says that its delivery has ended")
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_message_that_ends_its_members(fenced: bool) -> None:
+    """Each time it is delivered its member is killed: after the group's retries it is a dead letter without a call."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 600_000}, config=LIMIT_1)
+        for name, following in (("c1", "c2"), ("c2", "c3")):
+            await pops.world.until(partial(seen.has, name))
+            pops.crash(name)
+            await pops.push(following, seen.listener(following), config=LIMIT_1)
+        await pops.world.until(lambda: pops.committed() == 2)
+        assert [call[:3] for call in seen.calls] == [("c1", "0", 0), ("c2", "0", 1), ("c3", "1", 2)]
+        assert pops.dead_letters() == 1
+
+    story()
+
+
 @pytest.mark.parametrize("fenced", [False, True])
 def test_a_clean_stop(fenced: bool) -> None:
     """The running call ends and is acknowledged; what waited comes to another member at once."""
@@ -221,7 +276,7 @@ async def test_without_order(pops: Pops) -> None:
             return ConsumeConcurrentlyStatus.RECONSUME_LATER
         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
-    await pops.push("c1", listen, ordering="none")
+    await pops.push("c1", listen, ordering="none", trace=None)
     await pops.send(3)
     await pops.run_for(20_000)
     at = [when for body, _, when in calls if body == "1"]
