@@ -24,6 +24,7 @@ from lockstep.cli.options import (
     GetOptions,
     Group,
     HandOptions,
+    MessageType,
     NameServer,
     Output,
     ProduceOptions,
@@ -66,7 +67,10 @@ _MESSAGE = _noun(
     "message", "Messages: get one by its id, find those of a key or a place, tail a topic, hand one to a listener."
 )
 _TOPIC = _noun("topic", "Topics: list, create, stats.")
-_GROUP = _noun("group", "Consumer groups: list, describe (members, queues, statistics), watch the lag, delete.")
+_GROUP = _noun(
+    "group",
+    "Consumer groups: list, describe (members, queues, statistics), deliveries, watch the lag, create, update, delete.",
+)
 _OFFSET = _noun("offset", "A group's offsets: show them, reset them to a time, seek one.")
 _LOCK = _noun("lock", "Queue locks: list, watch. Of Lockstep brokers only: RocketMQ has no such call.")
 _STORE = _noun(
@@ -77,6 +81,11 @@ app.add_typer(context, name="context")
 app.add_typer(bench, name="bench")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
+Fifo = Annotated[
+    bool | None,
+    typer.Option("--fifo/--no-fifo", help="Clients of RocketMQ 5 get its messages in order: consumeMessageOrderly."),
+]
+Retries = Annotated[int | None, typer.Option(min=0, help="After so many a message becomes a dead letter; 16 when new.")]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP")]
 Folder = Annotated[str, typer.Argument(metavar="DIR", help="What the broker was given as --data-dir.")]
 
@@ -200,13 +209,16 @@ def _create_topic(
     topic: TopicName,
     queues: Annotated[int, typer.Option(min=1, max=1024, help="Queues on each broker.")] = 4,
     broker: Annotated[str | None, typer.Option(metavar="NAME", help="On this broker only.")] = None,
+    message_type: Annotated[
+        MessageType | None, typer.Option("--type", help="What clients of RocketMQ 5 may send to it; normal when new.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also change the number of queues of a topic.")] = False,
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Make a topic."""
     from lockstep.cli.topic import create_topic
 
-    return create_topic(name_server, topic, queues, broker, force)
+    return create_topic(name_server, topic, queues, broker, message_type and message_type.upper(), force)
 
 
 @_TOPIC.command(name="stats")
@@ -237,6 +249,26 @@ def _describe_group(
     from lockstep.cli.group.command import describe_group
 
     return describe_group(name_server, group, topic, output, why=why)
+
+
+@_GROUP.command(name="create")
+def _create_group(
+    group: GroupName, fifo: Fifo = None, retries: Retries = None, name_server: NameServer = _LOCAL
+) -> Work:
+    """Make a group on all brokers; without it a group is made when its first member comes, and is not in order."""
+    from lockstep.cli.group.settings import put_group
+
+    return put_group(name_server, group, fifo, retries, is_new=True)
+
+
+@_GROUP.command(name="update")
+def _update_group(
+    group: GroupName, fifo: Fifo = None, retries: Retries = None, name_server: NameServer = _LOCAL
+) -> Work:
+    """Change a group; what is not given stays."""
+    from lockstep.cli.group.settings import put_group
+
+    return put_group(name_server, group, fifo, retries, is_new=False)
 
 
 @_GROUP.command(name="deliveries")

@@ -23,6 +23,7 @@ __all__ = [
     "GetOptions",
     "Group",
     "HandOptions",
+    "MessageType",
     "NameServer",
     "OptionalNameServer",
     "Output",
@@ -93,6 +94,16 @@ class Profile(StrEnum):
 
     ROCKETMQ = "rocketmq"
     ARTICLES = "articles"
+
+
+class MessageType(StrEnum):
+    """Types of topics in RocketMQ 5."""
+
+    NORMAL = "normal"
+    FIFO = "fifo"
+    DELAY = "delay"
+    TRANSACTION = "transaction"
+    UNSPECIFIED = "unspecified"
 
 
 class Shell(StrEnum):

@@ -59,7 +59,9 @@ async def topic_stats(name_server: str, topic: str, output: OutputFormat) -> Non
     print_rows(("broker", "queue_id", "min_offset", "max_offset", "messages", "earliest", "last"), rows, output)
 
 
-async def create_topic(name_server: str, topic: str, queues: int, broker: str | None, force: bool) -> None:
+async def create_topic(
+    name_server: str, topic: str, queues: int, broker: str | None, message_type: str | None, force: bool
+) -> None:
     """Create a topic.
 
     Raises:
@@ -87,8 +89,9 @@ async def create_topic(name_server: str, topic: str, queues: int, broker: str | 
                 f"topic {topic!r} is on {', '.join(has_it)} alone; queues on {', '.join(new)} too send keys to other "
                 "queues, out of order with what is stored: --force does it"
             )
-        await admin.create_topic(topic, queues, broker_name=broker)
-        note(f"topic {topic} has {counted(queues, 'queue')} on {', '.join(names)}")
+        await admin.create_topic(topic, queues, broker_name=broker, message_type=message_type)
+        kind = f", for {message_type} messages" if message_type else ""
+        note(f"topic {topic} has {counted(queues, 'queue')} on {', '.join(names)}{kind}")
 
 
 async def _queue_datas(admin: AdminClient, topic: str) -> tuple[QueueData, ...]:

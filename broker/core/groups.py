@@ -22,10 +22,12 @@ def put_group(broker: Broker, peer: Peer, config: SubscriptionGroupConfig, now_m
         # Its retry topic has as many; 0 or less means no retries.
         remark = f"retryQueueNums must be at most {QUEUE_NUMS_MAX}, not {config.retry_queue_nums}"
         raise Refused(Reason.INVALID, remark)
+    if config.attributes:
+        raise Refused(Reason.INVALID, f"unsupported key: {config.attributes[0][1:]}")  # in RocketMQ's words
     if not groups.has_capacity(group, now_ms):
         raise Refused(Reason.INVALID, groups.why_absent(group))
     _check_retry_queues(broker, config, now_ms)
-    groups.put(config, now_ms)
+    groups.put(config.without_defaults(), now_ms)
     broker.log.info("group_changed", group=group, peer=peer.address)
 
 

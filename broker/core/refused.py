@@ -21,7 +21,7 @@ class Reason(Enum):
     OLD_FILTER = auto()  # as OLD_SUBSCRIPTION
     INVALID_FILTER = auto()  # the expression that came with the request
     NO_MESSAGE = auto()  # at the offset that is named
-    INVALID_PARAMETER = auto()  # of a pop
+    INVALID_PARAMETER = auto()  # of a pop, or of a topic
     ILLEGAL_OPERATION = auto()  # a recall that cannot be
     OUT_OF_SEQUENCE = auto()  # a numbered send that would overtake another
     NOT_OWNER = auto()  # another client has the queue, or the period of ownership is over: `Denied` says more

@@ -8,6 +8,7 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.peer import Peer
 from lockstep.broker.sliced_work import Steps
+from lockstep.protocol.bodies.attributes import MESSAGE_TYPE, MIXED, altered, parse_changes
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import pop_retry_topic
@@ -19,11 +20,21 @@ __all__ = ["delete_topic", "put_topic"]
 _FREED_A_STEP: Final = 2
 
 
-def put_topic(broker: Broker, peer: Peer, config: TopicConfig, now_ms: int) -> bool:
-    """Create or change a topic. Returns whether anything changed. Raises Refused."""
+def put_topic(broker: Broker, peer: Peer, config: TopicConfig, attributes: str, now_ms: int) -> bool:
+    """Create or change a topic. Returns whether anything changed. Raises Refused.
+
+    Args:
+        attributes: How those of the topic change, as in `+message.type=FIFO`; the others stay.
+    """
     topics = broker.catalog.topics
+    known = topics.get(config.topic_name)
     try:
         topics.check_put(config, now_ms)
+        changes = parse_changes(attributes)
+        if changes.get(f"+{MESSAGE_TYPE}") == MIXED:
+            raise Refused(Reason.INVALID_PARAMETER, "MIXED message type is not supported.")
+        after = altered(() if known is None else known.attributes, changes, is_new=known is None)
+        config = config._replace(attributes=after)
     except LocalProtocolError as error:
         raise Refused(Reason.INVALID, str(error)) from None
     changed = topics.put(config, now_ms)

@@ -174,7 +174,7 @@ class NameServer:
             raise NameServerFull(f"limit reached: the name server's setting {setting} is {maximum}")
 
     def _put_route(self, config: TopicConfig, broker_name: str) -> None:
-        topic, read_queue_nums, write_queue_nums, perm, flag, _ = config
+        topic, read_queue_nums, write_queue_nums, perm, flag, *_ = config
         brokers = self._topics.get(topic)
         if brokers is None:
             brokers = self._topics[topic] = {}

@@ -15,7 +15,7 @@ from lockstep.client.instance.client import MQClientInstance, name_server_addres
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.tls import with_tls
 from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, TopicRouteData
-from lockstep.protocol.bodies.codec import WireBody, decode_body
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
@@ -204,6 +204,14 @@ class AdminBase(Lifecycle):
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(address, request_name(code), reply.code, reply.remark)
         return reply
+
+    async def _tell(self, address: str, code: RequestCode, body: WireBody) -> None:
+        """A request with a body. Raises RequestRefused for any code but SUCCESS."""
+        endpoint = await self._started().dialer.endpoint(address)
+        command = RemotingCommand(code, body=encode_body(body, endpoint.serialize_type))
+        reply = await endpoint.request(command, self._config.request_timeout_ms)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
 
     async def _reply(
         self, endpoint: Endpoint, code: RequestCode, header: tuple[Any, ...] | None, timeout_ms: int | None = None

@@ -9,14 +9,12 @@ from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
 from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList
 from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
-from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import ConsumerOffsetTable, SubscriptionGroupWrapper
 from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
 from lockstep.protocol.bodies.locks import LockBatchBody, LockTableBody, LockTableRow
 from lockstep.protocol.bodies.pop import DeliveryTableBody
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
-from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.headers.admin import (
     ConsumeMessageDirectlyRequestHeader,
@@ -34,6 +32,7 @@ from lockstep.protocol.headers.messaging import (
 from lockstep.protocol.headers.pop import ListDeliveriesRequestHeader
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_group
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["GroupAdmin", "GroupProgress", "LockChanges", "LockCursor", "merged_members"]
@@ -247,6 +246,24 @@ class GroupAdmin(AdminBase):
                 found.setdefault(config.group_name, []).append(config)
         return found
 
+    async def put_group(self, group: str, *, in_order: bool | None = None, retries: int | None = None) -> None:
+        """Create a group, or change it, on all brokers. Raises LocalProtocolError too.
+
+        Args:
+            in_order: Clients of RocketMQ 5 get its messages in order. Brokers of 4 ignore it. None: as it is.
+            retries: After so many a message becomes a dead letter. None: as it is.
+        """
+        check_group(group)
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        for address in (await self._masters()).values():  # a change: see `_ask_these`
+            known = (await self._ask_for(SubscriptionGroupWrapper, address, code)).groups
+            config = next((one for one in known if one.group_name == group), SubscriptionGroupConfig(group))
+            if in_order is not None:
+                config = config._replace(consume_message_orderly=in_order)
+            if retries is not None:
+                config = config._replace(retry_max_times=retries)
+            await self._tell(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, config)
+
     async def list_locks(self, group: str | None = None) -> list[LockTableRow]:
         """Return the lock tables of all brokers, sorted by group and queue. Raises NotLockstepError."""
         header = ListLocksRequestHeader(group)
@@ -283,12 +300,8 @@ class GroupAdmin(AdminBase):
             raise ClientError(f"the lock of {row.queue} has no epoch: its broker has no fenced locks")
         address = await self._master_of(row.queue)
         await self._require_lockstep(address)
-        endpoint = await self._started().dialer.endpoint(address)
         owned = LockBatchBody(row.consumer_group, row.client_id, (row.queue,), (row.epoch,))
-        command = RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, body=encode_body(owned, endpoint.serialize_type))
-        reply = await endpoint.request(command, self._config.request_timeout_ms)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(address, request_name(RequestCode.UNLOCK_BATCH_MQ), reply.code, reply.remark)
+        await self._tell(address, RequestCode.UNLOCK_BATCH_MQ, owned)
 
     async def list_lock_changes(
         self, cursors: Mapping[str, LockCursor], group: str | None = None

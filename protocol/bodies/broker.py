@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
+from lockstep.protocol.bodies import attributes as attributes_of
+from lockstep.protocol.bodies.attributes import MESSAGE_TYPE, NORMAL, Attributes
 from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, as_texts, take
 from lockstep.protocol.codes import MASTER_ID, Permission
 from lockstep.protocol.errors import BodyError, short_text
@@ -252,15 +254,23 @@ class DataVersion(NamedTuple):
 
 
 class TopicConfig(NamedTuple):
+    """`attributes`: of RocketMQ 5. A topic without them is written as in 4."""
+
     topic_name: str
     read_queue_nums: int = 4
     write_queue_nums: int = 4
     perm: int = 6
     topic_sys_flag: int = 0
     order: bool = False
+    attributes: Attributes = ()
+
+    @property
+    def message_type(self) -> str:
+        """One of `MESSAGE_TYPES`."""
+        return dict(self.attributes).get(MESSAGE_TYPE, NORMAL)
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        wire: dict[str, Any] = {
             "order": self.order,
             "perm": self.perm,
             "readQueueNums": self.read_queue_nums,
@@ -269,6 +279,7 @@ class TopicConfig(NamedTuple):
             "topicSysFlag": self.topic_sys_flag,
             "writeQueueNums": self.write_queue_nums,
         }
+        return {**wire, "attributes": dict(self.attributes)} if self.attributes else wire
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
@@ -280,6 +291,7 @@ class TopicConfig(NamedTuple):
             take(wire, "perm", int),
             take(wire, "topicSysFlag", int, 0),
             take(wire, "order", bool, False),
+            attributes_of.from_wire(wire),
         )
 
 

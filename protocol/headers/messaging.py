@@ -255,6 +255,7 @@ class CreateTopicRequestHeader(NamedTuple):
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: Int32 = 0
     order: bool = False
+    attributes: str | None = None
 
 
 class RegisterBrokerRequestHeader(NamedTuple):

@@ -55,6 +55,32 @@ def test_a_group_that_died_before_its_first_commit_is_known(lockstep: Lockstep, 
 # Groups ------------------------------------------------------------------------------------------------------
 
 
+async def test_a_group_and_a_topic_are_made_for_messages_in_order(lockstep: Lockstep) -> None:
+    """As clients of RocketMQ 5 ask for it; a change of one setting leaves the others, also those of the topic."""
+
+    async def settings() -> tuple[object, ...]:
+        async with AdminClient(name_server=lockstep.name_server) as admin:
+            (config,) = (await admin.group_configs())["made"]
+            types = await admin.message_types()
+        return config.consume_message_orderly, config.retry_max_times, types
+
+    made = lockstep("topic", "create", "fifo", "--type", "fifo")
+    assert made.err == "lockstep: topic fifo has 4 queues on broker-a, for FIFO messages\n"
+    assert lockstep("topic", "create", "fifo", "--queues", "4").status == 0
+    made = lockstep("group", "create", "made", "--fifo")
+    assert (made.status, made.err) == (0, "lockstep: group made is in order, with 16 retries\n")
+    assert await settings() == (True, 16, {"fifo": "FIFO"})
+    assert lockstep("group", "create", "made").err == (
+        "lockstep: group 'made' exists: `lockstep group update` changes it\n"
+    )
+    assert lockstep("group", "update", "made", "--retries", "3").status == 0
+    assert (await settings())[:2] == (True, 3)
+    assert (
+        lockstep("group", "update", "made", "--no-fifo").err == "lockstep: group made is not in order, with 3 retries\n"
+    )
+    assert (await settings())[:2] == (None, 3)
+
+
 def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, inside: Inside) -> None:
     """While it runs the owner is the lock's, and its member tells how it consumes; the lag is what is not handled."""
     lockstep("consume", "orders", "-g", "described", "-c", "2")

@@ -116,6 +116,9 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
         ("group delete g/g", "may hold only the characters"),
         ("lock list -g g/g", "may hold only the characters"),
         ("group deliveries g/g", "may hold only the characters"),
+        ("group create g/g", "may hold only the characters"),
+        ("group update g --retries -1", "greater than or equal to 0"),
+        ("topic create orders --type mixed", "'mixed' is not one of 'normal', 'fifo'"),
         ("lock watch -g g/g", "may hold only the characters"),
         ("doctor -g g/g", "may hold only the characters"),
         ("status --behind soon", "--behind 'soon': give a duration"),
@@ -145,6 +148,7 @@ def test_a_wrong_call_is_told_in_one_line(nowhere: Inside, arguments: str, compl
         ("consume nosuch -g g", "topic 'nosuch' does not exist; send to it, or make it with `lockstep topic create"),
         ("group describe nosuch", "no broker knows group 'nosuch'; there are no groups"),
         ("group describe g -t nosuch", "topic 'nosuch' does not exist"),
+        ("group update nosuch --fifo", "there is no group 'nosuch': `lockstep group create` makes it"),
         ("topic create x --broker nosuch", "no broker 'nosuch'; registered are broker-a"),
     ],
 )

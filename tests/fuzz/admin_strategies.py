@@ -44,7 +44,7 @@ from lockstep.protocol.bodies.config import (
 )
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from lockstep.protocol.bodies.name_server import KvTable, SystemTopicList
-from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
+from lockstep.protocol.bodies.subscription_group import GroupRetryPolicy, SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.headers.spec import spec_of
 from tests.fuzz.strategies import configs, int64s, queues, subscriptions, text_tuples, texts, versions
@@ -53,6 +53,22 @@ __all__ = ["ADMIN_BODIES"]
 
 _floats = st.floats(allow_nan=False, allow_infinity=False)
 _KINDS: dict[type, st.SearchStrategy[Any]] = {int: int64s, str: texts, bool: st.booleans(), float: _floats}
+
+_steps = st.none() | st.lists(int64s, min_size=1, max_size=3).map(tuple)
+_policies = st.builds(GroupRetryPolicy, st.just(True), st.none(), int64s, int64s, int64s) | _steps.map(
+    lambda steps: GroupRetryPolicy(False, steps)
+)
+_groups = st.builds(
+    SubscriptionGroupConfig,
+    texts,
+    *[st.booleans()] * 3,
+    *[int64s] * 4,
+    st.booleans(),
+    st.none() | st.booleans(),
+    st.none() | _policies,
+    st.none() | int64s,
+    st.just(()),  # of a request alone
+)
 
 
 def _records(record_class: type[tuple[Any, ...]]) -> st.SearchStrategy[Any]:
@@ -103,8 +119,8 @@ ADMIN_BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
         st.none() | texts,
     ),
     TopicConfigWrapper: st.builds(TopicConfigWrapper, versions, _sorted(configs)),
-    SubscriptionGroupConfig: _records(SubscriptionGroupConfig),
-    SubscriptionGroupWrapper: st.builds(SubscriptionGroupWrapper, versions, _sorted(_records(SubscriptionGroupConfig))),
+    SubscriptionGroupConfig: _groups,
+    SubscriptionGroupWrapper: st.builds(SubscriptionGroupWrapper, versions, _sorted(_groups)),
     ConsumerOffsetTable: st.builds(
         ConsumerOffsetTable, st.dictionaries(texts, _numbers, max_size=3), st.none() | int64s
     ),

@@ -101,7 +101,8 @@ def headers(header_class: type[tuple[Any, ...]]) -> st.SearchStrategy[tuple[Any,
 queues = st.builds(MessageQueue, texts, texts, int64s)
 _some_queues = st.lists(queues, max_size=3).map(tuple)
 _brokers = st.builds(BrokerData, texts, texts, st.dictionaries(int64s, texts, max_size=3))
-configs = st.builds(TopicConfig, texts, int64s, int64s, int64s, int64s, st.booleans())
+_attributes = st.dictionaries(texts, texts, max_size=2).map(lambda table: tuple(sorted(table.items())))
+configs = st.builds(TopicConfig, texts, int64s, int64s, int64s, int64s, st.booleans(), _attributes)
 subscriptions = st.builds(
     SubscriptionData,
     texts,

@@ -1,6 +1,7 @@
 """Topics and groups are written to their files off the event loop, one write at a time, and replies wait for it."""
 
 import errno
+import json
 import shutil
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
+from lockstep.protocol.bodies.subscription_group import GroupRetryPolicy, SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
@@ -50,6 +51,28 @@ async def test_a_topic_is_written_off_the_loop_and_the_reply_waits_for_it(tmp_pa
         assert opened.connection.replies[0].code == ResponseCode.SUCCESS
         assert "Made" in path.read_text()
         assert threading.get_ident() not in opened.disk.sync_threads
+
+
+async def test_what_rocketmq_5_sets_is_in_the_files_as_it_writes_it(tmp_path: Path) -> None:
+    """Its broker opens them, and ours has the type of a topic and the order of a group after a restart."""
+    policy = GroupRetryPolicy(is_exponential=True)
+    group = SubscriptionGroupConfig("G", consume_message_orderly=True, retry_policy=policy)
+    async with kept(tmp_path) as opened:
+        header = CreateTopicRequestHeader("Fifo", "TBW102", 2, 2, 6, attributes="+message.type=FIFO")
+        opened.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        body = encode_body(group, SerializeType.JSON)
+        opened.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+        await until(lambda: len(opened.connection.replies) == 2, "both are on the disk")
+    folder = tmp_path / "config"
+    topics = json.loads((folder / "topics.json").read_text())["topicConfigTable"]
+    assert topics["Fifo"]["attributes"] == {"message.type": "FIFO"}
+    assert "attributes" not in topics["T"]
+    row = json.loads((folder / "subscriptionGroup.json").read_text())["subscriptionGroupTable"]["G"]
+    assert (row["consumeMessageOrderly"], row["groupRetryPolicy"]["type"]) == (True, "EXPONENTIAL")
+    async with kept(tmp_path) as opened:
+        catalog = opened.broker.catalog
+        topic = catalog.topics.get("Fifo")
+        assert (topic is not None and topic.message_type, catalog.groups.get("G")) == ("FIFO", group)
 
 
 async def test_changes_meanwhile_are_one_writing_of_the_newest(tmp_path: Path) -> None:

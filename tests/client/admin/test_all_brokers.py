@@ -28,6 +28,7 @@ QUESTIONS: dict[str, tuple[RequestCode, Question]] = {
     "members": (RequestCode.GET_CONSUMER_CONNECTION_LIST, lambda admin: admin.members("g")),
     "progress": (RequestCode.GET_CONSUME_STATS, lambda admin: admin.progress("g")),
     "group_configs": (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, lambda admin: admin.group_configs()),
+    "message_types": (RequestCode.GET_ALL_TOPIC_CONFIG, lambda admin: admin.message_types()),
     "list_locks": (RequestCode.LIST_LOCKS, lambda admin: admin.list_locks()),
     "list_deliveries": (RequestCode.LIST_DELIVERIES, lambda admin: admin.list_deliveries("g")),
     "list_lock_changes": (RequestCode.LIST_LOCK_CHANGES, lambda admin: admin.list_lock_changes({})),

@@ -80,7 +80,7 @@ UPDATE_GROUP: Final = Table(
         "changed": ask(body=_group(retryMaxTimes=7)),
         "only-a-name": ask(body=object_body({"groupName": "DiffBareGroup"})),
         "disabled": ask(body=_group("DiffOffGroup", consumeEnable=False)),
-        "unknown-members": ask(body=_group("DiffMoreGroup", consumeMessageOrderly=True, attributes={})),
+        "unknown-members": ask(body=_group("DiffMoreGroup", consumeMessageOrderly=False, attributes={}, another=1)),
         "numbers-as-text": ask(body=_group("DiffTextGroup", retryMaxTimes="9")),
         "single-quotes": ask(body=_group("DiffQuoteGroup").replace(b'"', b"'")),
         "booleans-as-text": ask(body=_group("DiffBoolGroup", consumeEnable="true", consumeFromMinEnable="false")),

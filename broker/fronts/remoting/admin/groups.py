@@ -14,7 +14,7 @@ from lockstep.broker.peer import Peer
 from lockstep.broker.request_body import read_body
 from lockstep.protocol.bodies import client as client_bodies
 from lockstep.protocol.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo
-from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.codec import encode_body, encode_part
 from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
 from lockstep.protocol.bodies.rows import BodySteps, encode_table
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
@@ -44,8 +44,7 @@ _LANGUAGES: Final = {int(language): language for language in LanguageCode}
 
 
 def put_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> After:
-    config = read_body(SubscriptionGroupConfig, command)._replace(consume_message_orderly=None)  # 4.9 drops it
-    core.put_group(broker, connection, config, now_ms)
+    core.put_group(broker, connection, read_body(SubscriptionGroupConfig, command), now_ms)
     return After(command.reply(ResponseCode.SUCCESS), What.GROUPS)
 
 
@@ -65,7 +64,7 @@ def group_config(broker: Broker, connection: Connection, command: RemotingComman
     config = broker.catalog.groups.get(group)
     if config is None:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the subscription group[{group}] not exist")
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
+    return command.reply(ResponseCode.SUCCESS, body=encode_part(config.to_wire_of_5(), command.serialize_type))
 
 
 def delete_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> After:

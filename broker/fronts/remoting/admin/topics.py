@@ -10,7 +10,7 @@ from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import Refusal
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import TopicConfig, TopicList
-from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.codec import encode_body, encode_part
 from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.bodies.queue_tables import queue_table
 from lockstep.protocol.bodies.records import record_to_wire
@@ -45,7 +45,7 @@ def create_topic(broker: Broker, connection: Connection, command: RemotingComman
     config = TopicConfig(
         header.topic, header.read_queue_nums, header.write_queue_nums, header.perm, header.topic_sys_flag
     )
-    core.put_topic(broker, connection, config, now_ms)
+    core.put_topic(broker, connection, config, header.attributes or "", now_ms)
     reply = command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested")  # RocketMQ has one too
     # Also of a repeat: the first request may have failed to write the topic.
     return After(reply, What.ROUTES)
@@ -70,7 +70,8 @@ def topic_configs(
 def topic_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """The configuration of one topic; the admin tools of RocketMQ 5 request it."""
     config = _known(broker, command)
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
+    wire = {"attributes": {}, **config.to_wire()}  # 5 writes them always
+    return command.reply(ResponseCode.SUCCESS, body=encode_part(wire, command.serialize_type))
 
 
 def _known(broker: Broker, command: RemotingCommand) -> TopicConfig:

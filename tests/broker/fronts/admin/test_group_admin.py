@@ -13,8 +13,9 @@ from lockstep.protocol.bodies.client import (
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
-from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
+from lockstep.protocol.bodies.subscription_group import GroupRetryPolicy, SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers.admin import (
     ConsumerGroupRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -23,6 +24,7 @@ from lockstep.protocol.headers.admin import (
 )
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from tests.broker.helpers import NOW_MS, Peer, consumer, heartbeat_of
+from tests.rows import by_row
 
 R, C = RequestCode, ResponseCode
 T = SubscriptionData.parse("T", "a || b", 1)
@@ -53,9 +55,49 @@ def test_one_group_is_told_to_the_tools_of_rocketmq_5(peer: Peer) -> None:
     config = SubscriptionGroupConfig("G", retry_max_times=3)
     peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
     reply = peer.answer(R.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader("G"))
-    assert decode_body(SubscriptionGroupConfig, reply.body, peer.encoding) == config
+    assert decode_body(SubscriptionGroupConfig, reply.body, peer.encoding).without_defaults() == config
     unknown = peer.answer(R.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader("other"))
     assert unknown.code == C.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_a_group_reads_in_order_and_waits_before_retries(peer: Peer) -> None:
+    """As tools of RocketMQ 5 set it; 4 has no such members, so where they say nothing else they are not listed."""
+    policy = GroupRetryPolicy(is_exponential=True, initial_ms=1000)
+    for config in (
+        SubscriptionGroupConfig("G", consume_message_orderly=True, retry_policy=policy, consume_timeout_minute=20),
+        SubscriptionGroupConfig("G", consume_message_orderly=True, retry_policy=GroupRetryPolicy(False, (1000, 5000))),
+    ):
+        assert peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config).code == 0
+        assert groups(peer)["G"] == config
+    plain = SubscriptionGroupConfig(
+        "G", consume_message_orderly=False, retry_policy=GroupRetryPolicy(), consume_timeout_minute=15
+    )
+    peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, plain)
+    assert groups(peer)["G"] == SubscriptionGroupConfig("G")
+    reply = peer.answer(R.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader("G"))
+    assert decode_body(SubscriptionGroupConfig, reply.body, peer.encoding) == plain
+
+
+def test_a_group_has_no_attributes() -> None:
+    """RocketMQ has some for lite topics and priorities: a tool that sets one is told in its words."""
+    peer = Peer(SerializeType.JSON)
+    body = b'{"groupName": "G", "attributes": {"+lite.bind.topic": "T"}}'
+    reply = peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+    assert (reply.code, reply.remark) == (C.SYSTEM_ERROR, "unsupported key: lite.bind.topic")
+    assert "G" not in groups(peer)
+
+
+@by_row(
+    "policy, complaint",
+    [
+        ({"type": "NEVER"}, "is CUSTOMIZED or EXPONENTIAL, not 'NEVER'"),
+        ({"customizedRetryPolicy": {"next": []}}, "has 1 to 64 waits, not 0"),
+        ({"customizedRetryPolicy": {"next": [1] * 65}}, "has 1 to 64 waits, not 65"),
+    ],
+)
+def test_a_retry_policy_that_cannot_be(policy: dict[str, object], complaint: str) -> None:
+    with pytest.raises(BodyError, match=complaint):
+        GroupRetryPolicy.from_wire(policy)
 
 
 def test_a_group_that_cannot_be_is_refused(peer: Peer) -> None:
