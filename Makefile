@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CANDIDATES := python3.13 python3.12 python3.11 python3
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
+PIP_COMPILE := LOCKSTEP_NATIVE=0 CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
 	--strip-extras --all-build-deps --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	$(if $(UPGRADE),--upgrade)
 

@@ -268,6 +268,8 @@ def _addresses(
     found = {}
     if options.config.serve_broker:
         found["broker"] = server.broker_address
+        if options.config.grpc_port is not None:
+            found["grpc"] = server.grpc_address
     if options.config.serve_name_server:
         found["name-server"] = server.name_server_address
     if control is not None:

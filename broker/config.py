@@ -49,6 +49,7 @@ class BrokerConfig:
     advertise: str = setting("", name="brokerIP1")  # in routes and message ids; empty: `host`
     port: int = setting(10911, name="listenPort")
     vip_channel: bool = True  # also listen at `port` - 2, where Java clients before 4.5 send to (wire.md 1.1)
+    grpc_port: int | None = None  # for clients of RocketMQ 5; None: it serves none
     name_server_port: int = 9876
     serve_broker: bool = True
     serve_name_server: bool = True
@@ -230,8 +231,8 @@ class BrokerConfig:
         return [(name, above, why) for name, above, why in _CLIENT_DEFAULTS if getattr(self, name) <= above]
 
     def __post_init__(self) -> None:
-        for name in ("port", "name_server_port"):
-            _check(0 <= getattr(self, name) <= PORT_MAX, name, f"must be a port, 0 to {PORT_MAX}")
+        for name in ("port", "grpc_port", "name_server_port"):
+            _check(0 <= (getattr(self, name) or 0) <= PORT_MAX, name, f"must be a port, 0 to {PORT_MAX}")
         for name in _POSITIVE:
             _check(getattr(self, name) > 0, name, "must be above 0")
         _check(0 <= self.broker_permission <= 7, "broker_permission", "is a sum of 4 (read), 2 (write), 1 (inherit)")

@@ -24,8 +24,9 @@ _BROKERS_MAX = 26  # broker-a to broker-z
 _PATHS = ("DIR", "FILE")
 # What an error may name, and what the user types for it.
 _OPTION_OF_SETTING = {
-    "port": "--port", "name_server_port": "--name-server-port", "name_servers": "--name-server",
-    "broker_name": "--broker-name", "memory_limit_bytes": "--memory-limit", "data_dir": "--data-dir",
+    "port": "--port", "grpc_port": "--grpc-port", "name_server_port": "--name-server-port",
+    "name_servers": "--name-server", "broker_name": "--broker-name", "memory_limit_bytes": "--memory-limit",
+    "data_dir": "--data-dir",
     "flush_sync": "--flush", "lock_max_live_time_ms": "--lock-live-ms", "lock_mode": "--lock-mode",
     "lock_delay_ms": "--lock-delay-ms", "lock_delay_legacy_ms": "--lock-delay-legacy-ms",
     "lock_grace_ms": "--lock-grace-ms", "fence_legacy": "--fence-legacy", "acl_file": "--acl",
@@ -123,6 +124,8 @@ def _parser(defaults: BrokerConfig) -> _Parser:
     add("--version", action="store_true", help="show the version and exit")
     add("--host", metavar="HOST", default=defaults.host, help="address to listen on (default %(default)s)")
     add("--port", metavar="PORT", type=int, default=defaults.port, help="the broker's port (default %(default)s)")
+    add("--grpc-port", metavar="PORT", type=int, default=defaults.grpc_port,
+        help="a port for clients of RocketMQ 5, which use 8081 (needs the extra grpc; default: none)")  # fmt: skip
     add("--name-server-port", metavar="PORT", type=int, default=defaults.name_server_port,
         help="the name server's port (default %(default)s); 0 picks a free one, as for --port")  # fmt: skip
     add("--advertise", metavar="HOST", default="", help="address given to clients, in routes and ids (default: --host)")
@@ -246,6 +249,7 @@ def parse_options(arguments: list[str]) -> Options:
             host=given.host,
             advertise=given.advertise,
             port=given.port,
+            grpc_port=given.grpc_port,
             name_server_port=given.name_server_port,
             serve_broker=serve_broker,
             serve_name_server=serve_name_server,

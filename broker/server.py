@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
@@ -17,10 +17,11 @@ from lockstep.broker.fronts.remoting.answers import Answers
 from lockstep.broker.fronts.remoting.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.fronts.remoting.notices import RemotingNotices
 from lockstep.broker.fronts.remoting.plain_sends import PlainSendLane
-from lockstep.broker.limits.connections import Connections
+from lockstep.broker.limits.connections import Connections, OpenConnection
 from lockstep.broker.messages.delays.due_timer import DueTimer
 from lockstep.broker.messages.stats import SAMPLE_INTERVAL_MS
 from lockstep.broker.name_server.name_server import NameServer
+from lockstep.broker.peer import Peer
 from lockstep.broker.registration import Registration
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
@@ -43,10 +44,14 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerServer", "Interceptor"]
 
+C = TypeVar("C", bound=OpenConnection)
+
 # At a shutdown, peers get so long to take the last replies.
 _CLOSE_TIMEOUT_MS = 1000
 # How often the files of rules and certificates are looked at; RocketMQ looks at its rules as often.
 _LOOK_INTERVAL_MS = 5000
+# How often RocketMQ's proxy looks for deliveries to renew.
+_GRPC_CLIENTS_INTERVAL_MS = 5000
 # The "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1).
 _VIP_PORT_BELOW = 2
 
@@ -115,8 +120,7 @@ class BrokerServer:
             run=runtime.now_ms(),
         )
         self._tls = self._open_tls() if config.tls_mode != "disabled" else None
-        self._broker_port = 0
-        self._name_server_port = 0
+        self._broker_port = self._grpc_port = self._name_server_port = 0
         self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None
         if self.name_server is not None:
             self.name_server.work.soon = self._call_soon
@@ -168,6 +172,12 @@ class BrokerServer:
         assert self._config.serve_name_server
         return str(Address(self._config.advertised_host, self._name_server_port))
 
+    @property
+    def grpc_address(self) -> str:
+        """ "host:port" for clients of RocketMQ 5. Only for a server with that port."""
+        assert self._grpc_port
+        return str(Address(self._config.advertised_host, self._grpc_port))
+
     def _open_tls(self) -> "ServerTls":
         from lockstep.broker.tls import ServerTls  # few servers need it
 
@@ -212,6 +222,8 @@ class BrokerServer:
         # First the port, then the registration: the name server must name no address that refuses connections.
         self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
         broker.messages.set_port(self._broker_port)
+        if config.grpc_port is not None:
+            await self._start_grpc(broker, answers, config.grpc_port)
         assert self._registration is not None
         self._registration.start()
         self._due_timers = (
@@ -240,6 +252,23 @@ class BrokerServer:
         vip_port = self._broker_port - _VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
+
+    async def _start_grpc(self, broker: Broker, answers: Answers, number: int) -> None:
+        from lockstep.broker.fronts.grpc.port import GrpcPort, Shell, check_installed  # few brokers need it
+
+        check_installed()
+        shell = Shell(
+            self._connections.bounds,
+            self._on_opened,
+            self._remover(partial(self._on_grpc_connection_closed, broker)),
+            partial(self._after_read, broker),
+            answers.when_kept,
+            lambda: self._grpc_port,
+        )
+        port = GrpcPort(broker, self._runtime, shell)
+        factory = port.new_connection if self._tls is None else self._tls.wrap(port.new_connection)
+        self._grpc_port = await self._listen(_Port("gRPC", "--grpc-port", factory), number)
+        self._every(_GRPC_CLIENTS_INTERVAL_MS, "look after gRPC clients", port.tick)
 
     def _plain_sends(self, broker: Broker, answers: Answers) -> PlainSendLane | None:
         """None where each request must be looked at, or its answer waits."""
@@ -365,14 +394,7 @@ class BrokerServer:
         if interceptor is not None:
             on_request = interceptor.intercept(on_request)
 
-        def remove(endpoint: Endpoint) -> None:
-            self._connections.remove(endpoint)
-            if not self._stopping:
-                on_closed(endpoint)
-            elif self._all_closed is not None and not self._connections and not self._all_closed.done():
-                self._all_closed.set_result(None)
-
-        callbacks = EndpointCallbacks(on_request, self._on_opened, remove, after_read, on_bytes)
+        callbacks = EndpointCallbacks(on_request, self._on_opened, self._remover(on_closed), after_read, on_bytes)
 
         def new_endpoint() -> Endpoint:
             return Endpoint(self._runtime, self._settings, callbacks, self._log, self._connections.bounds)
@@ -380,7 +402,17 @@ class BrokerServer:
         factory = new_endpoint if interceptor is None else interceptor.delay(new_endpoint)
         return factory if self._tls is None else self._tls.wrap(factory)
 
-    def _on_opened(self, endpoint: Endpoint) -> None:
+    def _remover(self, on_closed: Callable[[C], None]) -> Callable[[C], None]:
+        def remove(connection: C) -> None:
+            self._connections.remove(connection)
+            if not self._stopping:
+                on_closed(connection)
+            elif self._all_closed is not None and not self._connections and not self._all_closed.done():
+                self._all_closed.set_result(None)
+
+        return remove
+
+    def _on_opened(self, endpoint: OpenConnection) -> None:
         self._connections.add(endpoint, self._runtime.now_ms())
         if self._stopping or self._down:
             endpoint.abort("the broker shuts down" if self._stopping else "the broker is down")
@@ -397,6 +429,12 @@ class BrokerServer:
         forsake(broker, endpoint, self._runtime.now_ms())
         broker.on_closed(endpoint)
         broker.ownership.connection_ended(endpoint, self._runtime.now_ms())
+        self._check_due_timers()
+
+    def _on_grpc_connection_closed(self, broker: Broker, connection: Peer) -> None:
+        """Its clients end with their telemetry, or come back."""
+        broker.members.forget_host(connection)
+        broker.messages.pops.held.on_closed(connection)
         self._check_due_timers()
 
     def _on_name_server_connection_closed(self, endpoint: Endpoint) -> None:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 # -P: the project under test may have a module of any name in its folder, and none of them is ours.
 _COMMAND: Final = (sys.executable, "-P", "-m", "lockstep.broker")
 _LISTENING: Final = re.compile(r"listening((?: [\w-]+=\S+)+)\n")
-_ROLES: Final = ("broker", "name-server", "control", "metrics")
+_ROLES: Final = ("broker", "name-server", "control", "metrics", "grpc")
 _END_WITH_US: Final = "--end-with-stdin"
 _START_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 10.0
@@ -144,6 +144,7 @@ class Addresses(NamedTuple):
     name_server: str = ""
     control: str = ""
     metrics: str = ""  # an URL
+    grpc: str = ""
 
 
 class BrokerProcess(ChildProcess):

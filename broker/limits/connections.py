@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from lockstep.broker.acl.addresses import address_pattern
 from lockstep.broker.config import BrokerConfig
@@ -15,13 +15,25 @@ from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
 
-__all__ = ["Connections"]
+__all__ = ["Connections", "OpenConnection"]
 
 # Connections for operators, at most a tenth of all.
 _RESERVED_MAX: Final = 16
 # So many peers have a bucket of their own; all others share one.
 _PEERS_MAX: Final = 10_000
 _SECOND_MS: Final = 1000
+
+
+class OpenConnection(Protocol):
+    """A connection of a peer, of either front."""
+
+    host: str
+    address: str
+    is_local: bool
+
+    def mark_active(self, now_ms: int) -> None: ...
+    def close(self, reason: str) -> None: ...
+    def abort(self, reason: str) -> None: ...
 
 
 class Connections:
@@ -42,8 +54,8 @@ class Connections:
         self._runtime: Runtime | None = None
         self._timer: TimerHandle | None = None
         self._is_operator = address_pattern(config.operator_addresses)
-        self._open: dict[Endpoint, None] = {}
-        self._operators: set[Endpoint] = set()
+        self._open: dict[OpenConnection, None] = {}
+        self._operators: set[OpenConnection] = set()
         self._of_peer: Counter[str] = Counter()
         per_second = config.requests_per_second_max
         self._rates = RequestRates(per_second, _PEERS_MAX) if per_second else None
@@ -70,13 +82,13 @@ class Connections:
         if under_way is not None:
             limits.used["requests_under_way_max"] = lambda: under_way.count
 
-    def __iter__(self) -> Iterator[Endpoint]:
+    def __iter__(self) -> Iterator[OpenConnection]:
         return iter(list(self._open))
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, endpoint: Endpoint, now_ms: int) -> None:
+    def add(self, endpoint: OpenConnection, now_ms: int) -> None:
         """A connection was accepted. Above a limit it is closed at once."""
         self._open[endpoint] = None
         self._of_peer[endpoint.host] += 1
@@ -91,11 +103,11 @@ class Connections:
         elif not is_operator and 0 < self._per_peer_max < self._of_peer[endpoint.host]:
             self._refuse(endpoint, "connections_per_peer_max", self._per_peer_max, now_ms)
 
-    def _refuse(self, endpoint: Endpoint, setting: str, maximum: int, now_ms: int) -> None:
+    def _refuse(self, endpoint: OpenConnection, setting: str, maximum: int, now_ms: int) -> None:
         self._limits.met(setting, maximum, now_ms, endpoint.address, open=len(self._open))
         endpoint.abort(f"{maximum} connections are open, the maximum ({setting})")
 
-    def remove(self, endpoint: Endpoint) -> None:
+    def remove(self, endpoint: OpenConnection) -> None:
         if endpoint in self._open:
             del self._open[endpoint]
             self._operators.discard(endpoint)

@@ -73,6 +73,13 @@ class Answers:
             self._wait(what, partial(_leave, self._broker, connection, command, reply))
         return None
 
+    def when_kept(self, then: OnDone) -> None:
+        """Call `then` when what was stored so far is as safe as the settings ask for: at once, if it is."""
+        if self._writers is None or self._writers.keep_at_once():
+            then("")
+        else:
+            self._writers.when_kept(then)
+
     def stored_leave_now(self) -> bool:
         """Whether the answer to a message that is stored now waits for nothing."""
         return self._writers is None or self._writers.keep_at_once()

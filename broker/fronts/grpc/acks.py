@@ -1,0 +1,105 @@
+"""Acknowledge, change the invisible time, give up: what clients say of a delivery."""
+
+from lockstep.broker.core.ack import Delivery, ack, change_invisible
+from lockstep.broker.core.refused import Refused
+from lockstep.broker.core.send_back import send_back
+from lockstep.broker.fronts.grpc.call import Call
+from lockstep.broker.fronts.grpc.failures import PROXY, Failure
+from lockstep.broker.fronts.grpc.parts import Parts
+from lockstep.broker.fronts.grpc.receiving import DeadLetter
+from lockstep.broker.fronts.grpc.translate import duration_ms
+from lockstep.broker.fronts.grpc.validation import check_group, check_invisible, check_topic
+from lockstep.broker.messages.pop.port import Answered
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.grpc import messages as pb
+from lockstep.protocol.receipts import Receipt
+
+__all__ = ["ack_message", "change_invisible_duration", "forward_to_dead_letters"]
+
+_STALE = "another delivery of the message has begun, so this one has ended"
+
+
+def ack_message(parts: Parts, call: Call, request: pb.AckMessageRequest, now_ms: int) -> pb.AckMessageResponse:
+    """Each entry by itself; the whole has their code if all have the same one."""
+    group, topic = check_group(request.group), check_topic(request.topic)
+    if not request.entries:
+        raise Failure(pb.INTERNAL_SERVER_ERROR, "ack message result is empty")
+    answer = pb.AckMessageResponse()
+    for entry in request.entries:
+        result = answer.entries.add()
+        result.message_id, result.receipt_handle = entry.message_id, entry.receipt_handle
+        result.status.code, result.status.message = pb.OK, "OK"
+        try:
+            _ack(parts, call, group, topic, entry.receipt_handle, now_ms)
+        except Failure as why:
+            result.status.code, result.status.message = why.code, why.text
+    if len({entry.status.code for entry in answer.entries}) == 1:
+        answer.status.CopyFrom(answer.entries[0].status)
+    else:
+        answer.status.code, answer.status.message = pb.MULTIPLE_RESULTS, pb.Code.Name(pb.MULTIPLE_RESULTS)
+    return answer
+
+
+def _ack(parts: Parts, call: Call, group: str, topic: str, handle: str, now_ms: int) -> None:
+    delivery = _delivery(parts, group, topic, handle, now_ms)
+    try:
+        answered = ack(parts.broker, call.peer, delivery, now_ms)
+    except Refused as why:
+        raise Failure(pb.INTERNAL_SERVER_ERROR, "ack failed: status is abnormal") from why
+    parts.renewals.end(handle)
+    if answered is Answered.STALE:
+        raise Failure(pb.INVALID_RECEIPT_HANDLE, _STALE)
+
+
+def change_invisible_duration(
+    parts: Parts, call: Call, request: pb.ChangeInvisibleDurationRequest, now_ms: int
+) -> pb.ChangeInvisibleDurationResponse:
+    group, topic = check_group(request.group), check_topic(request.topic)
+    invisible_ms = duration_ms(request.invisible_duration)
+    check_invisible(invisible_ms, 0)
+    delivery = _delivery(parts, group, topic, request.receipt_handle, now_ms)
+    try:
+        answered, changed = change_invisible(parts.broker, call.peer, delivery, invisible_ms, now_ms)
+    except Refused as why:
+        raise Failure(pb.INTERNAL_SERVER_ERROR, "changeInvisibleDuration failed: status is abnormal") from why
+    # From now on the client says how long.
+    parts.renewals.end(request.receipt_handle)
+    if answered is Answered.STALE:
+        raise Failure(pb.INVALID_RECEIPT_HANDLE, _STALE)
+    rest = request.receipt_handle.split(" ")[8:]
+    return pb.ChangeInvisibleDurationResponse(receipt_handle=" ".join((changed.encode(), *rest)))
+
+
+def forward_to_dead_letters(
+    parts: Parts, call: Call, request: pb.ForwardMessageToDeadLetterQueueRequest, now_ms: int
+) -> pb.ForwardMessageToDeadLetterQueueResponse:
+    """The message becomes a dead letter of its group, and this delivery is over.
+
+    RocketMQ also takes a handle that has expired: then a copy is among the dead letters, and the message comes again.
+    """
+    group, topic = check_group(request.group), check_topic(request.topic)
+    delivery = _delivery(parts, group, topic, request.receipt_handle, now_ms)
+    place = (delivery.topic_of_queue, delivery.receipt.queue_id, delivery.receipt.queue_offset)
+    found = parts.broker.messages.store.entries(*place, 1)
+    if not found:
+        raise Failure(pb.INTERNAL_SERVER_ERROR, "forward failed: the message does not exist")
+    # First the copy, then the end of the delivery: the message is never without both.
+    send_back(parts.broker, call.peer, DeadLetter(found[0].commit_log_offset, group), now_ms)
+    _ack(parts, call, group, topic, request.receipt_handle, now_ms)
+    return pb.ForwardMessageToDeadLetterQueueResponse()
+
+
+def _delivery(parts: Parts, group: str, topic: str, handle: str, now_ms: int) -> Delivery:
+    """What a handle names; of one that is renewed, as it is now. Raises Failure."""
+    renewal = parts.renewals.find(handle)
+    if renewal is not None and renewal.delivery[:2] == (group, topic):
+        return renewal.delivery
+    try:
+        receipt = Receipt.parse(handle)
+    except BodyError as why:
+        raise Failure(pb.INVALID_RECEIPT_HANDLE, str(why)) from why
+    if receipt.pop_ms + receipt.invisible_ms < now_ms:
+        raise Failure(pb.INVALID_RECEIPT_HANDLE, f"{PROXY}receipt handle is expired")
+    if receipt.broker_name != parts.broker.config.broker_name:
+        raise Failure(pb.INVALID_RECEIPT_HANDLE, f"{PROXY}cannot find broker {receipt.broker_name[:255]}")
+    return Delivery(group, topic, receipt)

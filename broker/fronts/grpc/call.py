@@ -1,0 +1,52 @@
+"""A call as the session sees it, whichever transport carries it."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from lockstep.broker.peer import Peer
+from lockstep.protocol.grpc.wire import GrpcStatus
+
+__all__ = ["Call", "Service"]
+
+
+class Call(Protocol):
+    """One call of a client.
+
+    Attributes:
+        method: Its name, without the service's.
+        metadata: Of the names that the session reads.
+        peer: The connection.
+        received_ms: When it began, in epoch ms.
+        deadline_ms: When the client stops waiting, in epoch ms; None: never.
+        on_gone: Called once, with epoch ms, when the client ends the call, or its connection ends, before `finish`.
+    """
+
+    method: str
+    metadata: Mapping[str, str]
+    peer: Peer
+    received_ms: int
+    deadline_ms: int | None
+    on_gone: Callable[[int], object]
+
+    @property
+    def is_open(self) -> bool: ...
+    def send(self, message: bytes) -> None:
+        """Send a message of the answer; nothing to a call that has ended."""
+
+    def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
+        """End the call."""
+
+
+class Service(Protocol):
+    """What serves calls. Times are epoch ms."""
+
+    def serves(self, method: str) -> bool: ...
+    def keeps_open(self, method: str) -> bool:
+        """Whether its messages are handled as they come; else the one message is, when the client has ended."""
+
+    def receive(self, call: Call, message: bytes, now_ms: int) -> None: ...
+    def half_closed(self, call: Call, now_ms: int) -> None:
+        """The client ended its side of a call that is kept open."""
+
+    def after_read(self) -> None:
+        """The calls of one read were handled."""

@@ -1,0 +1,132 @@
+"""The front of RocketMQ 5's clients: the calls of apache.rocketmq.v2, by name. It knows no HTTP/2."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from lockstep.broker.core.refused import Refused
+from lockstep.broker.fronts.grpc import acks, clients, receiving, routes, sending
+from lockstep.broker.fronts.grpc.call import Call
+from lockstep.broker.fronts.grpc.failures import CallFailed, Failure, as_failure
+from lockstep.broker.fronts.grpc.parts import CLIENT_ID, Parts
+from lockstep.protocol.grpc import messages as pb
+from lockstep.protocol.grpc.wire import GrpcStatus
+from lockstep.store import StoreFull
+
+__all__ = ["GrpcFront"]
+
+_TELEMETRY: Final = "Telemetry"
+_CLIENT_ID_CHARACTERS_MAX: Final = 255
+
+
+class _Method(NamedTuple):
+    """Args:
+    answer: Returns the answer; None: it comes later, or in several messages.
+    """
+
+    request: type[Any]
+    response: type[Any]
+    answer: Callable[[Parts, Call, Any, int], Any]
+
+
+_METHODS: Final[Mapping[str, _Method]] = {
+    "QueryRoute": _Method(pb.QueryRouteRequest, pb.QueryRouteResponse, routes.query_route),
+    "Heartbeat": _Method(pb.HeartbeatRequest, pb.HeartbeatResponse, clients.heartbeat),
+    "SendMessage": _Method(pb.SendMessageRequest, pb.SendMessageResponse, sending.send_message),
+    "QueryAssignment": _Method(pb.QueryAssignmentRequest, pb.QueryAssignmentResponse, routes.query_assignment),
+    "ReceiveMessage": _Method(pb.ReceiveMessageRequest, pb.ReceiveMessageResponse, receiving.receive_message),
+    "AckMessage": _Method(pb.AckMessageRequest, pb.AckMessageResponse, acks.ack_message),
+    "ForwardMessageToDeadLetterQueue": _Method(
+        pb.ForwardMessageToDeadLetterQueueRequest,
+        pb.ForwardMessageToDeadLetterQueueResponse,
+        acks.forward_to_dead_letters,
+    ),
+    "EndTransaction": _Method(pb.EndTransactionRequest, pb.EndTransactionResponse, sending.end_transaction),
+    "RecallMessage": _Method(pb.RecallMessageRequest, pb.RecallMessageResponse, sending.recall_message),
+    "SyncLiteSubscription": _Method(
+        pb.SyncLiteSubscriptionRequest,
+        pb.SyncLiteSubscriptionResponse,
+        clients.refuse_lite_topics,
+    ),
+    _TELEMETRY: _Method(pb.TelemetryCommand, pb.TelemetryCommand, clients.take_command),
+    "NotifyClientTermination": _Method(
+        pb.NotifyClientTerminationRequest,
+        pb.NotifyClientTerminationResponse,
+        clients.notify_client_termination,
+    ),
+    "ChangeInvisibleDuration": _Method(
+        pb.ChangeInvisibleDurationRequest,
+        pb.ChangeInvisibleDurationResponse,
+        acks.change_invisible_duration,
+    ),
+}
+
+
+class GrpcFront:
+    """A `Service`.
+
+    Args:
+        after_read: Called when the calls of one read were handled: who waits for messages may have some now.
+    """
+
+    def __init__(self, parts: Parts, after_read: Callable[[], None]) -> None:
+        self.parts = parts
+        self._after_read = after_read
+
+    def serves(self, method: str) -> bool:
+        return method in _METHODS
+
+    def keeps_open(self, method: str) -> bool:
+        return method == _TELEMETRY
+
+    def receive(self, call: Call, message: bytes, now_ms: int) -> None:
+        """Handle a message of a client; answer, or fail as the client can read it."""
+        method = _METHODS[call.method]
+        try:
+            request = method.request.FromString(message)
+        # protobuf's errors are of several kinds, and say no more.
+        except Exception:
+            call.finish(GrpcStatus.INTERNAL, f"the message is no {method.request.DESCRIPTOR.name}")
+            return
+        try:
+            _check_client(call)
+            answer = method.answer(self.parts, call, request, now_ms)
+        except CallFailed as why:
+            call.finish(why.status, why.text)
+            return
+        except (Failure, Refused, StoreFull) as why:
+            failure = why if isinstance(why, Failure) else as_failure(why)
+            answer = method.response()
+            answer.status.code, answer.status.message = failure.code, failure.text
+            self.parts.broker.log.info(
+                "call_refused", method=call.method, code=failure.code, reason=failure.text, peer=call.peer.address
+            )
+        except Exception as error:
+            self.parts.broker.log.error("call_failed", method=call.method, peer=call.peer.address, exc_info=error)
+            call.finish(GrpcStatus.INTERNAL, "a fault of the broker")
+            return
+        if answer is not None:
+            if not answer.HasField("status"):
+                answer.status.code, answer.status.message = pb.OK, "OK"
+            call.send(answer.SerializeToString())
+            call.finish()
+
+    def half_closed(self, call: Call, now_ms: int) -> None:
+        """The client says no more in its telemetry: it is going."""
+        call.on_gone(now_ms)
+        call.finish()
+
+    def after_read(self) -> None:
+        self._after_read()
+
+    def tick(self, now_ms: int) -> None:
+        """Called every few seconds."""
+        clients.renew(self.parts, now_ms)
+        clients.expire_clients(self.parts, now_ms)
+
+
+def _check_client(call: Call) -> None:
+    client_id = call.metadata.get(CLIENT_ID, "")
+    if not client_id.strip():
+        raise Failure(pb.CLIENT_ID_REQUIRED, "client id cannot be empty")
+    if len(client_id) > _CLIENT_ID_CHARACTERS_MAX:
+        raise Failure(pb.CLIENT_ID_REQUIRED, f"client id has over {_CLIENT_ID_CHARACTERS_MAX} characters")

@@ -1,0 +1,183 @@
+"""Sends: messages of a request are stored, and half messages committed or rolled back."""
+
+import random
+from functools import partial
+from typing import Final, NamedTuple
+
+from lockstep.broker.core.append import Appended, append, append_batch
+from lockstep.broker.core.broker import Broker
+from lockstep.broker.core.recall import recall
+from lockstep.broker.core.refused import Reason, Refused
+from lockstep.broker.core.transaction import end_transaction as end
+from lockstep.broker.fronts.grpc.call import Call
+from lockstep.broker.fronts.grpc.failures import PROXY, Failure
+from lockstep.broker.fronts.grpc.parts import Parts
+from lockstep.broker.fronts.grpc.translate import duration_ms, plain_body, properties_of, type_of
+from lockstep.broker.fronts.grpc.validation import check_body, check_message, check_topic
+from lockstep.broker.messages.transactions.half_messages import HalfMessage
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.grpc import messages as pb
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.batch import BatchRecord, encode_batch
+from lockstep.protocol.messages.properties import encode_properties
+from lockstep.protocol.selector import queue_of_group
+
+__all__ = ["end_transaction", "recall_message", "send_message"]
+
+_PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
+_MS_PER_S: Final = 1000
+_DELAY_MS_MAX: Final = 24 * 3_600_000
+_RECOVERY_S_MAX: Final = 3600
+
+
+class _Send(NamedTuple):
+    """See `Send`. Nothing creates a topic, numbers a send or claims a queue here."""
+
+    topic: str
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    properties: str | None
+    default_topic: str = ""
+    default_topic_queue_nums: int = 0
+    reconsume_times: int | None = None
+    flag: int = 0
+    send_generation: int | None = None
+    send_sequence: int | None = None
+    sender_id: str | None = None
+    lock_epoch: int | None = None
+    lock_client_id: str | None = None
+    lock_topic: str | None = None
+    lock_queue_id: int | None = None
+
+
+def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_ms: int) -> None:
+    """Store the messages of a request; several go to one queue, all or none."""
+    messages, broker = request.messages, parts.broker
+    if not messages:
+        raise Failure(pb.MESSAGE_CORRUPTED, "no message to send")
+    topic = check_topic(messages[0].topic)
+    if any(one.topic != messages[0].topic for one in messages):
+        raise Failure(pb.MESSAGE_CORRUPTED, "topic in message is not same")
+    bodies = [_checked(broker, one, now_ms) for one in messages]
+    config = broker.catalog.topics.get(topic)
+    if config is None:
+        text = "TopicMessageType validate failed, the expected type is UNSPECIFIED, but actual type is "
+        raise Failure(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, PROXY + text + pb.MessageType.Name(type_of(messages[0])))
+    queue_id = _queue_of(config, list(messages), broker.rng)
+    answer = pb.SendMessageResponse()
+    entry = answer.entries.add()
+    entry.message_id = entry.transaction_id = messages[0].system_properties.message_id
+    if len(messages) == 1:
+        stored = _store(parts, call, messages[0], bodies[0], topic, queue_id, now_ms)
+        # RocketMQ's proxy leaves the padding out.
+        entry.offset, entry.recall_handle = stored.queue_offset, (stored.recall_handle or "").rstrip("=")
+    else:
+        entry.offset = _store_all(parts, call, list(messages), bodies, topic, queue_id, now_ms)
+    entry.status.code, entry.status.message = pb.OK, "OK"
+    parts.when_kept(partial(_leave, call, answer))
+
+
+def _leave(call: Call, answer: pb.SendMessageResponse, reason: str) -> None:
+    if reason:
+        # It is stored, and may be read later.
+        answer.entries[0].status.code = pb.MASTER_PERSISTENCE_TIMEOUT
+        answer.entries[0].status.message = reason
+    answer.status.CopyFrom(answer.entries[0].status)
+    call.send(answer.SerializeToString())
+    call.finish()
+
+
+def _checked(broker: Broker, message: pb.Message, now_ms: int) -> bytes:
+    """The plain body of a message that may be stored. Raises Failure."""
+    body = plain_body(message, broker.config.max_message_bytes)
+    check_body(body, broker.config.max_message_bytes)
+    check_message(message)
+    system = message.system_properties
+    if system.HasField("delivery_timestamp") and duration_ms(system.delivery_timestamp) > now_ms + _DELAY_MS_MAX:
+        text = f"the max delay time of message is too large, max is {_DELAY_MS_MAX}"
+        raise Failure(pb.ILLEGAL_DELIVERY_TIME, text)
+    if system.orphaned_transaction_recovery_duration.seconds > _RECOVERY_S_MAX:
+        text = f"the max transaction recovery time of message is too large, max is {_RECOVERY_S_MAX}"
+        raise Failure(pb.BAD_REQUEST, text)
+    return body
+
+
+def _queue_of(config: TopicConfig, messages: list[pb.Message], rng: random.Random) -> int:
+    """The queue of a message group; any queue for others.
+
+    As in RocketMQ, also for several messages at once, whatever group they have: their senders choose between order
+    and batches.
+    """
+    if config.write_queue_nums <= 0:
+        raise Failure(pb.INTERNAL_SERVER_ERROR, f"topic {config.topic_name!r} has no write queue")
+    if len(messages) == 1 and messages[0].system_properties.HasField("message_group"):
+        return queue_of_group(messages[0].system_properties.message_group, config.write_queue_nums)
+    return rng.randrange(config.write_queue_nums)
+
+
+def _store(
+    parts: Parts, call: Call, message: pb.Message, body: bytes, topic: str, queue_id: int, now_ms: int
+) -> Appended:
+    """Raises Refused, StoreFull."""
+    properties, system = properties_of(message, topic), message.system_properties
+    is_half = type_of(message) == pb.TRANSACTION
+    if is_half:
+        properties[names.TRAN_MSG] = "true"
+        if system.HasField("orphaned_transaction_recovery_duration"):
+            seconds = system.orphaned_transaction_recovery_duration.seconds
+            properties[names.CHECK_IMMUNITY_TIME_IN_SECONDS] = str(seconds)
+    born_ms = duration_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms
+    send = _Send(topic, queue_id, _PREPARED if is_half else 0, born_ms, encode_properties(properties))
+    stored = append(parts.broker, call.peer, send, body, now_ms)
+    if is_half:
+        half = HalfMessage(stored.queue_offset, stored.commit_log_offset)
+        parts.undecided.add(system.message_id, topic, half, now_ms)
+    return stored
+
+
+def _store_all(
+    parts: Parts, call: Call, messages: list[pb.Message], bodies: list[bytes], topic: str, queue_id: int, now_ms: int
+) -> int:
+    """Returns the queue offset of the first. Raises Refused, StoreFull."""
+    records = [
+        BatchRecord(0, body, encode_properties(properties_of(message, topic)))
+        for message, body in zip(messages, bodies, strict=True)
+    ]
+    send = _Send(topic, queue_id, 0, now_ms, None)
+    _, stored = append_batch(parts.broker, call.peer, send, encode_batch(records), now_ms)
+    return stored[0].queue_offset
+
+
+def end_transaction(
+    parts: Parts, call: Call, request: pb.EndTransactionRequest, now_ms: int
+) -> pb.EndTransactionResponse:
+    """Commit or roll back. Without a resolution the producer is asked again, as in RocketMQ."""
+    check_topic(request.topic)
+    if not request.transaction_id.strip():
+        raise Failure(pb.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
+    found = parts.undecided.take(request.transaction_id, now_ms)
+    if found is None:
+        raise Failure(pb.INTERNAL_SERVER_ERROR, f"{PROXY}cannot found transaction data")
+    if request.resolution in (pb.COMMIT, pb.ROLLBACK):
+        end(parts.broker, found.producer_group, found.half, request.resolution == pb.COMMIT, now_ms)
+    return pb.EndTransactionResponse()
+
+
+def recall_message(parts: Parts, call: Call, request: pb.RecallMessageRequest, now_ms: int) -> None:
+    """A message that waits for its time is not delivered."""
+    topic = check_topic(request.topic)
+    try:
+        message_id = recall(parts.broker, topic, request.recall_handle, now_ms)
+    except Refused as why:
+        if why.reason is Reason.NO_TOPIC:
+            raise
+        raise Failure(pb.INTERNAL_SERVER_ERROR, PROXY + str(why)) from why
+    parts.when_kept(partial(_recalled, call, pb.RecallMessageResponse(message_id=message_id)))
+
+
+def _recalled(call: Call, answer: pb.RecallMessageResponse, reason: str) -> None:
+    answer.status.code, answer.status.message = (pb.MASTER_PERSISTENCE_TIMEOUT, reason) if reason else (pb.OK, "OK")
+    call.send(answer.SerializeToString())
+    call.finish()

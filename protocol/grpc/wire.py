@@ -1,0 +1,95 @@
+"""How gRPC puts messages on a stream of HTTP/2: five bytes before each, a timeout as text, a status at the end."""
+
+import struct
+from enum import IntEnum
+from typing import Final
+
+from lockstep.protocol.errors import FrameError, short_text
+
+__all__ = ["GrpcStatus", "MessageReader", "encode_message", "encode_text", "parse_timeout_ms"]
+
+_HEAD: Final = struct.Struct(">BI")  # whether it is compressed, its length
+_HEAD_BYTES: Final = _HEAD.size
+_DIGITS_MAX: Final = 8
+_MS_OF_UNIT: Final = {"H": 3_600_000.0, "M": 60_000.0, "S": 1000.0, "m": 1.0, "u": 1e-3, "n": 1e-6}
+
+
+class GrpcStatus(IntEnum):
+    """How a call ends, as far as the broker says so."""
+
+    OK = 0
+    CANCELLED = 1
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+
+
+class MessageReader:
+    """Takes the bytes of one direction of a call, and gives its messages.
+
+    Attributes:
+        waiting_bytes: Those of a message that is not whole yet.
+
+    Args:
+        bytes_max: Of one message.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self.waiting_bytes = 0
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """The messages that are whole now. Raises FrameError for one that is too long or compressed."""
+        if self._parts:
+            # Joined only when it can matter: a long message comes in hundreds of parts.
+            self._parts.append(data)
+            self.waiting_bytes += len(data)
+            if self.waiting_bytes < _HEAD_BYTES or self.waiting_bytes < self._wanted():
+                return []
+            data = b"".join(self._parts)
+        messages, at = list[bytes](), 0
+        while len(data) - at >= _HEAD_BYTES:
+            end = at + self._size_of(data, at)
+            if end > len(data):
+                break
+            messages.append(data[at + _HEAD_BYTES : end])
+            at = end
+        self._parts = [data[at:]] if at < len(data) else []
+        self.waiting_bytes = len(data) - at
+        return messages
+
+    def _wanted(self) -> int:
+        if len(self._parts[0]) < _HEAD_BYTES:
+            self._parts = [b"".join(self._parts)]
+        return self._size_of(self._parts[0], 0) if len(self._parts[0]) >= _HEAD_BYTES else 0
+
+    def _size_of(self, data: bytes, at: int) -> int:
+        compressed, length = _HEAD.unpack_from(data, at)
+        if compressed:
+            raise FrameError("a message is compressed, which no client was offered")
+        if length > self._bytes_max:
+            raise FrameError(f"a message has {length} bytes; at most {self._bytes_max} are allowed")
+        return _HEAD_BYTES + int(length)
+
+
+def encode_message(data: bytes) -> bytes:
+    """One message as it stands on a stream."""
+    return _HEAD.pack(0, len(data)) + data
+
+
+def parse_timeout_ms(text: str) -> int:
+    """The milliseconds of a `grpc-timeout`, such as "2998568u". Raises FrameError."""
+    digits, unit = text[:-1], text[-1:]
+    if unit not in _MS_OF_UNIT or not (digits.isascii() and digits.isdecimal()) or len(digits) > _DIGITS_MAX:
+        raise FrameError(f"{short_text(text)} is no timeout")
+    return int(int(digits) * _MS_OF_UNIT[unit])
+
+
+def encode_text(text: str) -> str:
+    """The text of a status as `grpc-message` has it: printable ASCII, other bytes and % as %XX."""
+    data = text.encode("utf-8", "replace")
+    return "".join(chr(byte) if 0x20 <= byte <= 0x7E and byte != 0x25 else f"%{byte:02X}" for byte in data)

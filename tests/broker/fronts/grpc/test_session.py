@@ -1,0 +1,345 @@
+"""Sessions: what each call answers, in order and not, on virtual time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.grpc import messages as pb
+from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
+from lockstep.protocol.messages.message import decode_messages
+from lockstep.simulation import World
+from tests.broker.cluster import Client, Served
+from tests.broker.fronts.grpc.grpc_client import GrpcClient, topic_of
+from tests.broker.fronts.grpc.story import on_a_broker
+from tests.broker.helpers import send_header
+from tests.rows import each_row
+
+
+def bodies(messages: list[pb.Message]) -> list[bytes]:
+    return [one.body for one in messages]
+
+
+def stored(served: Served, topic: str) -> list[bytes]:
+    """The messages of a topic with one queue."""
+    broker = served.server.broker
+    assert broker is not None
+    return [one.body for one in decode_messages(broker.messages.store.get(topic, 0, 0, 32, None).body)]
+
+
+def test_messages_of_a_group_come_in_order() -> None:
+    """FIFO sends of one group go to one queue, come in order, and the next comes when they are acknowledged."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        for number in range(3):
+            sent = await client.send("T", b"%d" % number, group="key")
+            assert (sent.status.code, sent.entries[0].offset) == (pb.OK, number)
+        await client.consume("G")
+        first = await client.receive("G", batch=2)
+        assert bodies(first) == [b"0", b"1"]
+        assert [one.system_properties.delivery_attempt for one in first] == [1, 1]
+        # Nothing else of the queue while these are out: the wait ends without a message.
+        call = client.receiving("G")
+        await call.ended
+        assert [one.WhichOneof("content") for one in call.messages] == ["status", "delivery_timestamp"]
+        assert call.messages[0].status.code == pb.MESSAGE_NOT_FOUND
+        acked = await client.ack("G", *first)
+        assert acked.status.code == pb.OK
+        assert bodies(await client.receive("G")) == [b"2"]
+
+    on_a_broker(story)
+
+
+def test_a_call_that_waits_gets_what_is_sent() -> None:
+    """Also when the message before it is acknowledged, and when that one's time is over."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.consume("G")
+        waits = client.receiving("G")
+        await client.send("T", b"0", group="key")
+        await waits.message(1)
+        (first,) = [one.message for one in waits.messages if one.HasField("message")]
+        waits = client.receiving("G")
+        await client.send("T", b"1", group="key")
+        await client.ack("G", first)
+        assert (await waits.message(1)).message.body == b"1"
+        began_ms = world.now_ms
+        # Nobody acknowledges: it comes again after its 10 s.
+        again = await client.receive("G", long_polling_timeout=pb.Duration(seconds=15), timeout_ms=20_000)
+        assert (bodies(again), again[0].system_properties.delivery_attempt) == ([b"1"], 2)
+        assert 9_900 <= world.now_ms - began_ms <= 10_100
+
+    on_a_broker(story)
+
+
+def test_the_last_delivery_is_followed_by_a_dead_letter() -> None:
+    """After 2 retries the message leaves for the dead letters, and the next one comes."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"bad", group="key")
+        await client.send("T", b"good", group="key")
+        await client.consume("G")
+        for attempt in (1, 2, 3):
+            (one,) = await client.receive("G", batch=1)
+            assert (one.body, one.system_properties.delivery_attempt) == (b"bad", attempt)
+            request = pb.ChangeInvisibleDurationRequest(group=topic_of("G"), topic=topic_of("T"))
+            request.receipt_handle = one.system_properties.receipt_handle
+            assert (await client.call("ChangeInvisibleDuration", request)).status.code == pb.OK
+        assert await client.receive("G", batch=1) == []
+        assert bodies(await client.receive("G", batch=1)) == [b"good"]
+        assert stored(served, "%DLQ%G") == [b"bad"]
+
+    on_a_broker(story)
+
+
+def test_a_client_gives_a_message_up() -> None:
+    """It becomes a dead letter and is acknowledged; with a handle that has expired neither happens."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"bad", group="key")
+        await client.consume("G")
+        (one,) = await client.receive("G")
+        request = pb.ForwardMessageToDeadLetterQueueRequest(group=topic_of("G"), topic=topic_of("T"))
+        request.receipt_handle = one.system_properties.receipt_handle
+        await asyncio.sleep(11)
+        assert (await client.call("ForwardMessageToDeadLetterQueue", request)).status.code == pb.INVALID_RECEIPT_HANDLE
+        (one,) = await client.receive("G")
+        request.receipt_handle = one.system_properties.receipt_handle
+        assert (await client.call("ForwardMessageToDeadLetterQueue", request)).status.code == pb.OK
+        await asyncio.sleep(11)
+        assert await client.receive("G") == []
+        assert stored(served, "%DLQ%G") == [b"bad"]
+
+    on_a_broker(story)
+
+
+def test_a_group_without_order_gets_messages_again() -> None:
+    """Others are not held up; what is not acknowledged comes again with its next attempt."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"0")
+        await client.send("T", b"1")
+        await client.consume("free")
+        (first,) = await client.receive("free", batch=1)
+        (second,) = await client.receive("free", batch=1)
+        assert {first.body, second.body} == {b"0", b"1"}
+        await client.ack("free", second)
+        await asyncio.sleep(11)
+        (again,) = await client.receive("free")
+        assert (again.body, again.topic.name) == (first.body, "T")
+        assert again.system_properties.delivery_attempt == 2
+        assert (await client.ack("free", again)).status.code == pb.OK
+
+    on_a_broker(story)
+
+
+def test_a_push_consumer_holds_what_it_works_on() -> None:
+    """Renewed beyond the first minute; its first handle acknowledges. When it ends, others get it in a second."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"0", group="key")
+        await client.send("T", b"1", group="key")
+        telemetry = await client.consume("G", push=True)
+        (one,) = await client.receive("G", batch=1, auto_renew=True)
+        for _ in range(15):
+            await asyncio.sleep(10)
+            await client.call("Heartbeat", pb.HeartbeatRequest(group=topic_of("G"), client_type=pb.PUSH_CONSUMER))
+        assert (await client.ack("G", one)).status.code == pb.OK
+        (one,) = await client.receive("G", batch=1, auto_renew=True)
+        assert one.body == b"1"
+        await client.call("NotifyClientTermination", pb.NotifyClientTerminationRequest(group=topic_of("G")))
+        await telemetry.ended
+        began_ms = world.now_ms
+        client.client_id = "c2"
+        await client.consume("G", push=True)
+        (one,) = await client.receive("G", batch=1, auto_renew=True)
+        assert (one.body, one.system_properties.delivery_attempt) == (b"1", 2)
+        assert 900 <= world.now_ms - began_ms <= 1200
+
+    on_a_broker(story)
+
+
+@pytest.mark.parametrize("lock_mode", ["faithful", "fenced"])
+def test_a_consumer_that_dies_gives_back_what_it_holds(lock_mode: str) -> None:
+    """Two minutes after its last heartbeat, as in RocketMQ; in fenced mode a grace after its stream ended."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"0", group="key")
+        await client.consume("G", push=True)
+        (one,) = await client.receive("G", auto_renew=True)
+        began_ms = world.now_ms
+        assert client.transport is not None
+        client.transport.abort()
+        other = await GrpcClient.connect(world.host("c2"), served.server.grpc_address, "c2")
+        while not (got := await other.receive("G")):
+            pass
+        assert got[0].body == one.body
+        waited_ms = world.now_ms - began_ms
+        assert 3000 <= waited_ms <= 8000 if lock_mode == "fenced" else 120_000 <= waited_ms <= 132_000
+
+    on_a_broker(story, lock_mode=lock_mode)
+
+
+def test_a_transaction_is_decided_by_its_producer() -> None:
+    """Committed: it is read. Undecided: the producer is asked, and its answer counts. An unknown id is refused."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        settings = pb.Settings(client_type=pb.PRODUCER)
+        settings.publishing.topics.add().name = "T"
+        telemetry = await client.telemetry(settings)
+        await client.consume("free")
+        client.client_id = "c1"
+        sent = await client.send("T", b"first", message_type=pb.TRANSACTION)
+        end = pb.EndTransactionRequest(topic=topic_of("T"), resolution=pb.COMMIT)
+        end.message_id = end.transaction_id = sent.entries[0].transaction_id
+        assert await client.receive("free") == []
+        assert (await client.call("EndTransaction", end)).status.code == pb.OK
+        (first,) = await client.receive("free")
+        assert first.body == b"first"
+        await client.ack("free", first)
+        assert (await client.call("EndTransaction", end)).status.code == pb.INTERNAL_SERVER_ERROR
+        telemetry = await client.telemetry(settings)
+        await client.send("T", b"second", message_type=pb.TRANSACTION)
+        asked = (await telemetry.message(1)).recover_orphaned_transaction_command
+        assert asked.message.body == b"second"
+        end.message_id = end.transaction_id = asked.transaction_id
+        assert (await client.call("EndTransaction", end)).status.code == pb.OK
+        assert bodies(await client.receive("free")) == [b"second"]
+
+    on_a_broker(story)
+
+
+def message(**system: object) -> pb.SendMessageRequest:
+    request = pb.SendMessageRequest()
+    one = request.messages.add(topic=topic_of("T"), body=b"x")
+    one.system_properties.MergeFrom(pb.SystemProperties(**{"message_id": "id", **system}))  # type: ignore[arg-type]
+    return request
+
+
+def with_properties(properties: dict[str, str]) -> pb.SendMessageRequest:
+    request = message()
+    request.messages[0].user_properties.update(properties)
+    return request
+
+
+def receive_of(**fields: object) -> pb.ReceiveMessageRequest:
+    request = pb.ReceiveMessageRequest(group=topic_of("G"), batch_size=1, invisible_duration=pb.Duration(seconds=10))
+    request.message_queue.topic.name = "T"
+    request.MergeFrom(pb.ReceiveMessageRequest(**fields))  # type: ignore[arg-type]
+    return request
+
+
+def acks_of(handle: str) -> pb.AckMessageRequest:
+    request = pb.AckMessageRequest(group=topic_of("G"), topic=topic_of("T"))
+    request.entries.add(receipt_handle=handle)
+    return request
+
+
+TWO_TOPICS = message()
+TWO_TOPICS.messages.add(topic=topic_of("T2"), body=b"x").system_properties.message_id = "id"
+EMPTY = message()
+EMPTY.messages[0].body = b""
+REFUSED: dict[str, tuple[Any, int]] = {
+    "blank topic": (pb.QueryRouteRequest(), pb.ILLEGAL_TOPIC),
+    "illegal topic": (pb.QueryRouteRequest(topic=topic_of("a b")), pb.ILLEGAL_TOPIC),
+    "long topic": (pb.QueryRouteRequest(topic=topic_of("t" * 128)), pb.ILLEGAL_TOPIC),
+    "system topic": (pb.QueryRouteRequest(topic=topic_of("TBW102")), pb.ILLEGAL_TOPIC),
+    "absent topic": (pb.QueryRouteRequest(topic=topic_of("absent")), pb.TOPIC_NOT_FOUND),
+    "blank group": (pb.QueryAssignmentRequest(topic=topic_of("T")), pb.ILLEGAL_CONSUMER_GROUP),
+    "no settings": (pb.HeartbeatRequest(), pb.UNRECOGNIZED_CLIENT_TYPE),
+    "no message": (pb.SendMessageRequest(), pb.MESSAGE_CORRUPTED),
+    "two topics": (TWO_TOPICS, pb.MESSAGE_CORRUPTED),
+    "empty body": (EMPTY, pb.MESSAGE_BODY_EMPTY),
+    "no message id": (message(message_id=" "), pb.ILLEGAL_MESSAGE_ID),
+    "blank tag": (message(tag=" "), pb.ILLEGAL_MESSAGE_TAG),
+    "tag of two": (message(tag="a|b"), pb.ILLEGAL_MESSAGE_TAG),
+    "control in a key": (message(keys=["a\x01"]), pb.ILLEGAL_MESSAGE_KEY),
+    "long message group": (message(message_group="g" * 64), pb.ILLEGAL_MESSAGE_GROUP),
+    "reserved property": (with_properties({"KEYS": "a"}), pb.ILLEGAL_MESSAGE_PROPERTY_KEY),
+    "129 properties": (with_properties({str(one): "a" for one in range(129)}), pb.MESSAGE_PROPERTIES_TOO_LARGE),
+    "16 KiB of properties": (with_properties({"a": "a" * 16_384}), pb.MESSAGE_PROPERTIES_TOO_LARGE),
+    "short invisible time": (receive_of(invisible_duration=pb.Duration(seconds=-1)), pb.ILLEGAL_INVISIBLE_TIME),
+    "no match": (receive_of(filter_expression=pb.FilterExpression(type=pb.SQL, expression="(")), 50001),
+    "push without settings": (receive_of(auto_renew=True), pb.UNRECOGNIZED_CLIENT_TYPE),
+    "deadline": (receive_of(), pb.ILLEGAL_POLLING_TIME),
+    "unreadable handle": (acks_of("x"), pb.INVALID_RECEIPT_HANDLE),
+    "expired handle": (acks_of("0 1 1 999 0 broker-a 0 0"), pb.INVALID_RECEIPT_HANDLE),
+    "other broker": (acks_of("0 1 9999999999999 999 0 zz 0 0"), pb.INVALID_RECEIPT_HANDLE),
+    "no entries": (pb.AckMessageRequest(group=topic_of("G"), topic=topic_of("T")), pb.INTERNAL_SERVER_ERROR),
+    "no transaction": (pb.EndTransactionRequest(topic=topic_of("T")), pb.INVALID_TRANSACTION_ID),
+}
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """A row a refusal: its code is in the answer, and the call ends in order."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        with each_row() as row:
+            for name, (request, code) in REFUSED.items():
+                with row(name):
+                    method = type(request).DESCRIPTOR.name.removesuffix("Request")
+                    answer = await client.call(method, request, 3000 if name == "deadline" else 6000)
+                    assert answer.status.code == code, answer.status.message
+
+    on_a_broker(story)
+
+
+def test_settings_are_answered() -> None:
+    """With the group's order and retries, whatever the client wishes; what cannot be ends the stream."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        telemetry = await client.consume("G")
+        settings = (await telemetry.message()).settings
+        assert (settings.subscription.fifo, settings.backoff_policy.max_attempts) == (True, 3)
+        assert settings.subscription.long_polling_timeout.seconds == 20
+        for wrong, status in ((pb.Settings(), "3"), (pb.Settings(subscription=pb.Subscription()), "13")):
+            call = client.begin("Telemetry", pb.TelemetryCommand, None)
+            call.send(pb.TelemetryCommand(settings=wrong))
+            await call.ended
+            assert call.status[0] == status
+        client.client_id = ""
+        call = client.begin("Telemetry", pb.TelemetryCommand, None)
+        call.send(pb.TelemetryCommand(settings=pb.Settings()))
+        await call.ended
+        assert call.messages[0].status.code == pb.CLIENT_ID_REQUIRED
+
+    on_a_broker(story)
+
+
+def test_a_delayed_message_comes_at_its_time_or_is_recalled() -> None:
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.consume("free")
+        at_s = world.now_ms // 1000 + 4
+        when = pb.Timestamp(seconds=at_s)
+        kept = await client.send("T", b"kept", delivery_timestamp=when)
+        recalled = await client.send("T", b"recalled", delivery_timestamp=when)
+        request = pb.RecallMessageRequest(topic=topic_of("T"), recall_handle=recalled.entries[0].recall_handle)
+        assert (await client.call("RecallMessage", request)).message_id == "recalled"
+        (one,) = await client.receive("free")
+        assert (one.body, one.system_properties.delivery_timestamp) == (b"kept", when)
+        assert 0 <= world.now_ms - at_s * 1000 <= 100
+        assert kept.entries[0].recall_handle
+        assert await client.receive("free") == []
+
+    on_a_broker(story)
+
+
+def test_both_worlds_share_a_topic() -> None:
+    """A message that a client of RocketMQ 4 sent under a sharding key is read in order here."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        other = Client(world.host("c4"))
+        header = send_header("T")._replace(properties="__SHARDINGKEY\x01key\x02UNIQ_KEY\x01ID")
+        assert (await other.call(served.address, RequestCode.SEND_MESSAGE_V2, header, b"old")).code == 0
+        await client.consume("G")
+        (one,) = await client.receive("G")
+        system = one.system_properties
+        assert (one.body, system.message_group, system.message_id) == (b"old", "key", "ID")
+        listed = await other.call(
+            served.address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader("G")
+        )
+        assert listed.code == 0
+        other.close()
+
+    on_a_broker(story)
