@@ -34,7 +34,7 @@ help: ## list the targets
 setup: $(VENV)/.test $(TYPES) ## install the programs and pytest; Spark, lint, browser and plots come with the targets that need them
 	@echo "ready, $$(du -sm $(VENV) | cut -f 1) MB: $(BIN)/lockstep-broker, $(BIN)/lockstep, $(BIN)/lockstep-sim; make test adds Spark, 740 MB"
 
-demo: $(VENV)/.project $(FLIGHTS) ## a year of flights, in order, through a killed consumer (SMALL=1 for a taste, LOCK_MODE=fenced)
+demo: $(VENV)/.project $(FLIGHTS) ## a year of flights, in order, through a killed consumer (SMALL=1 for a taste, LOCK_MODE=fenced or fifo)
 	$(BIN)/python -m scripts.demo
 
 pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent, handled, audited, and a report (SMALL=1 for a taste)

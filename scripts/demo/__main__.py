@@ -7,7 +7,8 @@ traces of all processes are checked against the definition of order in `lockstep
 
 Exit status: 0 if nothing was lost or out of order, 1 if something was or a process died, 130 after Ctrl-C. SMALL=1 in
 the environment sends only 20,000 flights. LOCK_MODE=fenced shows the same flights once under RocketMQ's locks and once
-under fenced locks, and compares both.
+under fenced locks; with LOCK_MODE=fifo they also go through a FIFO group of RocketMQ 5, which has no locks. A table
+compares them.
 """
 
 import argparse
@@ -27,10 +28,10 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import ProcessFailed
 from scripts.demo.consumer import LOCK_LIFE_MS
 from scripts.demo.report import Outcome, check, compare, print_report
-from scripts.demo.scenario import FENCED_NOTICE, NOTICE, Plan, Scenario, run_until_signal
+from scripts.demo.scenario import NOTICES, Plan, Scenario, run_until_signal
 from scripts.flights import FLIGHTS_ZIP, SMALL_FLIGHTS
 
-LOCK_MODES = ("faithful", "fenced")
+LOCK_MODES = tuple(NOTICES)
 FULL_SECONDS, SMALL_SECONDS = 40.0, 24.0  # spread the sending so that a lock expires within its second half
 NOTICE_OUTSIDE = (
     "The brokers are not the demo's own: a lock lives there as long as they let it live (RocketMQ's default is 60 s; "
@@ -49,7 +50,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--name-server", metavar="ADDR",
         help="use these brokers, of RocketMQ too, instead of one of its own")  # fmt: skip
     parser.add_argument("--lock-mode", choices=LOCK_MODES, default=os.environ.get("LOCK_MODE") or LOCK_MODES[0],
-        help="fenced: both modes, one after the other, and a comparison (default: LOCK_MODE, or faithful)")  # fmt: skip
+        help="fenced, fifo: also those before it, and a comparison (default: LOCK_MODE, or faithful)")  # fmt: skip
     parser.add_argument("--metrics-port", metavar="PORT", type=int,
         help="of the demo's own broker, for Prometheus (docs/metrics.md)")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the folder with traces and logs")
@@ -86,18 +87,16 @@ def main() -> int:
     plan = Plan(folder, given.data, given.flights, given.seconds, given.picture, given.name_server)
     plan = plan._replace(metrics_port=given.metrics_port)
     try:
-        notice = NOTICE_OUTSIDE if given.name_server else NOTICE
-        console.print(notice, highlight=False, soft_wrap=not console.is_terminal)
-        compared = given.lock_mode == "fenced"
-        faithful = run(plan, console, None if compared else given.report)
-        in_order = print_report(*faithful, console)
-        if compared:
-            console.print(FENCED_NOTICE, highlight=False, soft_wrap=not console.is_terminal)
-            (folder / "fenced").mkdir()
-            second = plan._replace(folder=folder / "fenced", picture=None, lock_mode="fenced")
-            fenced = run(second, console, given.report)
-            in_order = print_report(*fenced, console) and in_order
-            compare({"faithful": faithful, "fenced": fenced}, console)
+        runs, in_order = dict[str, tuple[OrderReport, Outcome]](), True
+        for mode in LOCK_MODES[: LOCK_MODES.index(given.lock_mode) + 1]:
+            notice = NOTICE_OUTSIDE if given.name_server else NOTICES[mode]
+            console.print(notice, highlight=False, soft_wrap=not console.is_terminal)
+            (folder / mode).mkdir()
+            plan = plan._replace(folder=folder / mode, picture=None if runs else given.picture, lock_mode=mode)
+            runs[mode] = run(plan, console, given.report if mode == given.lock_mode else None)
+            in_order = print_report(*runs[mode], console) and in_order
+        if len(runs) > 1:
+            compare(runs, console)
         return 0 if in_order else 1
     except (ProcessFailed, RemotingError, ClientError, TimeoutError) as error:
         console.print(f"demo: {error}", style="red", markup=False, highlight=False)

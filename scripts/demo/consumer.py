@@ -10,18 +10,26 @@ import argparse
 import asyncio
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import uvloop
 
-from lockstep.client import ConsumeFromWhere, ConsumeOrderlyContext, ConsumerConfig, MessageExt, PushConsumer
+from lockstep.client import (
+    ConsumeFromWhere,
+    ConsumeOrderlyContext,
+    ConsumerConfig,
+    MessageExt,
+    PushConsumer,
+    SimpleConsumer,
+)
 
 __all__ = ["CONSUMER_CONFIG", "GROUP", "LOCK_LIFE_MS", "QUEUES", "TOPIC", "main"]
 
 TOPIC = "flights"
 GROUP = "flight-board"
 QUEUES = 8
+POP_COUNT = 32
 LOCK_LIFE_MS = 10_000  # of the broker
 CONSUMER_CONFIG = ConsumerConfig(
     consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
@@ -35,22 +43,45 @@ CONSUMER_CONFIG = ConsumerConfig(
 )
 
 
-async def consume(name_server: str, trace: str, *, fenced: bool) -> None:
+async def consume(name_server: str, trace: str, lock_mode: str) -> None:
     """Handle flights until SIGTERM or SIGINT."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     board: dict[str | None, Any] = {}
 
-    async def update_board(messages: Sequence[MessageExt], context: ConsumeOrderlyContext) -> None:
+    def update_board(messages: Sequence[MessageExt]) -> None:
         for message in messages:
             board[message.sharding_key] = json.loads(message.body)
 
+    if lock_mode == "fifo":
+        await pop(SimpleConsumer(GROUP, name_server=name_server, in_order=True, trace=trace), update_board, stopped)
+        return
+
+    async def listener(messages: Sequence[MessageExt], context: ConsumeOrderlyContext) -> None:
+        update_board(messages)
+
+    fenced = lock_mode == "fenced"
     consumer = PushConsumer(
-        GROUP, name_server=name_server, config=CONSUMER_CONFIG, trace=trace, listener=update_board, fenced=fenced
+        GROUP, name_server=name_server, config=CONSUMER_CONFIG, trace=trace, listener=listener, fenced=fenced
     )
     consumer.subscribe(TOPIC)
     async with consumer:
+        await stopped.wait()
+
+
+async def pop(consumer: SimpleConsumer, handle: Callable[[Sequence[MessageExt]], None], stopped: asyncio.Event) -> None:
+    """Handle what comes, and acknowledge it. No consumer owns a queue: the broker keeps the order."""
+
+    async def receive() -> None:
+        while not stopped.is_set():
+            deliveries = await consumer.receive(POP_COUNT)
+            handle([delivery.message for delivery in deliveries])
+            await asyncio.gather(*map(consumer.ack, deliveries))
+
+    consumer.subscribe(TOPIC)
+    async with asyncio.TaskGroup() as group, consumer:
+        group.create_task(receive())
         await stopped.wait()
 
 
@@ -59,9 +90,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name-server", required=True)
     parser.add_argument("--trace", required=True, help="file for the JSON lines of what it did")
-    parser.add_argument("--fenced", action="store_true", help="own queues under fenced locks")
+    parser.add_argument("--lock-mode", default="faithful", help="faithful, fenced or fifo")
     given = parser.parse_args()
-    uvloop.run(consume(given.name_server, given.trace, fenced=given.fenced))
+    uvloop.run(consume(given.name_server, given.trace, given.lock_mode))
 
 
 if __name__ == "__main__":

@@ -105,8 +105,8 @@ def rows(report: OrderReport, outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def compare(runs: Mapping[str, tuple[OrderReport, Outcome]], console: Console) -> None:
-    """Print a table with a column for each lock mode."""
-    table = Table(title="the same flights under both locks", title_justify="left", show_edge=False)
+    """Print a table with a column for each mode."""
+    table = Table(title="the same flights, with a consumer killed", title_justify="left", show_edge=False)
     table.add_column("")
     columns = [dict(_compared(*run)) for run in runs.values()]
     for mode in runs:

@@ -21,7 +21,7 @@ from scripts.demo.board import Board
 from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, QUEUES, TOPIC
 from scripts.demo.watch import Snapshot, TraceOwners, Watch
 
-__all__ = ["FENCED_NOTICE", "NOTICE", "Children", "Plan", "Scenario", "run_until_signal"]
+__all__ = ["NOTICES", "Children", "Plan", "Scenario", "run_until_signal"]
 
 Child = TypeVar("Child", bound=ChildProcess)
 
@@ -31,21 +31,33 @@ START_TIMEOUT_S = 30.0
 PICTURE_LOCK_AGE_MS = LOCK_LIFE_MS * 8 // 10
 STALL_TIMEOUT_S = 60.0  # longer than any handover here
 CHECKS_FOR_DEAD, CHECK_PAUSE_S = 20, 0.05
-LOCK_DELAY_MS = BrokerConfig().lock_delay_ms
+LOCK_DELAY_MS, GRACE_MS = BrokerConfig().lock_delay_ms, BrokerConfig().pop_grace_ms
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BROKER_OPTIONS = ("--topic", f"{TOPIC}:{QUEUES}", "-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}")
-NOTICE = (
+_FAITHFUL = (
     f"A lock lives {LOCK_LIFE_MS // 1000} s here instead of RocketMQ's 60 s, and the clients' intervals match: "
     f"renewed every {CONSUMER_CONFIG.lock_interval_ms / 1000:g} s, no longer trusted by its holder after "
     f"{CONSUMER_CONFIG.lock_max_live_time_ms // 1000} s."
 )
-
-
-FENCED_NOTICE = (
+_FENCED = (
     "Next, the same flights under fenced locks: each period of ownership has an epoch, and the broker refuses an older "
     "one. "
     f"The queues of a killed consumer move after the lock delay, {LOCK_DELAY_MS // 1000} s."
 )
+_FIFO = (
+    "Next, the same flights through a FIFO group of RocketMQ 5: no consumer owns a queue, and a message waits until "
+    "the earlier ones of its aircraft are acknowledged. "
+    f"What a killed consumer had not acknowledged is given to others {GRACE_MS // 1000} s after its connection ended."
+)
+# What is said before a run, by its lock mode.
+NOTICES = {"faithful": _FAITHFUL, "fenced": _FENCED, "fifo": _FIFO}
+# Of the queues of a killed consumer: until when they stay its own, and what has happened then.
+_HELD = {
+    "faithful": ("which stay locked until their locks expire", "the lock of {} expired, {} took over"),
+    "fenced": ("which stay locked for the lock delay", "the lock of {} was released, {} took over"),
+    "fifo": ("with messages that nobody else gets for a grace", "others have the messages of {}"),
+}
+SETTLE_S = 0.1  # until the broker has read what a stopped process sent
 
 
 class Plan(NamedTuple):
@@ -64,8 +76,8 @@ class Plan(NamedTuple):
     metrics_port: int | None = None
 
     @property
-    def is_fenced(self) -> bool:
-        return self.lock_mode == "fenced"
+    def fifo(self) -> bool:
+        return self.lock_mode == "fifo"
 
 
 class Children:
@@ -166,7 +178,7 @@ class Scenario:
             async with AdminClient(name_server=self._name_server) as admin:
                 if outside:
                     await make_topic(admin, outside)
-                self._watch = Watch(admin, TraceOwners(self.traces) if outside else None)
+                self._watch = Watch(admin, TraceOwners(self.traces) if outside else None, fifo=self._plan.fifo)
                 try:
                     with self._board:
                         await self._run(children)
@@ -176,7 +188,8 @@ class Scenario:
 
     async def _run(self, children: Children) -> None:
         consumers = await self._start_consumers(children)
-        self._show(f"{self._share(consumers)} have shared out the queues; the producer reads the flights")
+        done = "read the queues" if self._plan.fifo else "have shared out the queues"
+        self._show(f"{self._share(consumers)} {done}; the producer reads the flights")
         producer = self._start_producer(children)
         self.read = (await self._row(children, producer, 1))["read"]
         total = self.read["events"]
@@ -195,34 +208,47 @@ class Scenario:
         await self._kill(children, consumers[1])
         replacement = self._start_consumer(children, "D")
         self._show(f"{self._name(replacement)} is started in its place")
+        if self._plan.fifo:
+            # There is no share to wait for: it gets what is free.
+            return
         await self._until(children, lambda seen: bool(seen.queues_of(replacement.pid)), "the replacement has queues")
         self._show(f"{self._name(replacement)} has its share: {self._share([*consumers, replacement])}")
 
     async def _kill(self, children: Children, victim: ChildProcess) -> None:
-        """SIGKILL, and every queue of the victim gets a new owner once its lock has expired."""
-        orphans = set((await self._look()).queues_of(victim.pid))
+        """SIGKILL, and every queue of the victim gets a new owner once its time is over."""
+        orphans = await self._stopped_with(victim)
         name = self._name(victim)
         children.kill(victim)
         killed = self._now()
         self._dead[victim.pid] = killed
         queues = " ".join(map(str, sorted(orphans)))
-        fenced = self._plan.is_fenced
-        until = "for the lock delay" if fenced else "until their locks expire"
-        self._show(f"{name} is killed by SIGKILL; it held {queues}, which stay locked {until}")
+        until, ended = _HELD[self._plan.lock_mode]
+        self._show(f"{name} is killed by SIGKILL; it held {queues}, {until}")
+        # Nobody may have the oldest message of a queue, so a FIFO group's new owner is anybody but the victim.
+        own = {victim.pid} if self._plan.fifo else {0, victim.pid}
 
         def all_taken(seen: Snapshot) -> bool:
             for row in seen.rows:
-                if row.queue_id in orphans and row.owner_pid not in (0, victim.pid):
+                if row.queue_id in orphans and row.owner_pid not in own:
                     orphans.discard(row.queue_id)
                     owner = self._board.owner(row.owner_pid)
                     self.moved_s.append(self._now() - killed)
-                    ended = "was released" if fenced else "expired"
-                    self._show(f"queue {row.queue_id}: the lock of {name} {ended}, {owner} took over "
-                               f"after {self.moved_s[-1]:.1f} s")  # fmt: skip
+                    self._show(f"queue {row.queue_id}: {ended.format(name, owner)} after {self.moved_s[-1]:.1f} s")
             self._take_picture(seen)
             return not orphans
 
         await self._until(children, all_taken, "the queues taken over")
+
+    async def _stopped_with(self, victim: ChildProcess) -> set[int]:
+        """Stop the victim at a moment when it owns queues, and return these. One of a FIFO group often has none."""
+        while True:
+            victim.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(SETTLE_S)
+            owned = (await self._look()).queues_of(victim.pid)
+            if owned:
+                return set(owned)
+            victim.send_signal(signal.SIGCONT)
+            await asyncio.sleep(LOOK_EVERY_S)
 
     def _take_picture(self, seen: Snapshot) -> None:
         """Once, shortly before the killed consumer's locks expire."""
@@ -283,7 +309,7 @@ class Scenario:
         """Returns the address of its name server. Not in a thread: an interrupt must not leave the broker behind."""
         port = self._plan.metrics_port
         metrics = () if port is None else ("--metrics-port", str(port))
-        options = (*BROKER_OPTIONS, "--lock-mode", self._plan.lock_mode, *metrics)
+        options = (*BROKER_OPTIONS, "--lock-mode", "fenced" if self._plan.fifo else self._plan.lock_mode, *metrics)
         broker = children.add(BrokerProcess(*options, folder=children.folder))
         if port is not None:
             self._show(f"metrics are at {broker.addresses.metrics}, the name server is {broker.name_server}")
@@ -293,13 +319,15 @@ class Scenario:
         """Three, once each has queues."""
         consumers = [self._start_consumer(children, name) for name in "ABC"]
         await self._until(
-            children, lambda seen: all(seen.queues_of(child.pid) for child in consumers), "queues shared out"
+            children,
+            lambda seen: self._plan.fifo or all(seen.queues_of(child.pid) for child in consumers),
+            "queues shared out",
         )
         return consumers
 
     def _start_consumer(self, children: Children, name: str) -> ChildProcess:
         arguments = ["--name-server", self._name_server, "--trace", str(self._trace(f"consumer-{name}"))]
-        arguments += ["--fenced"] if self._plan.is_fenced else []
+        arguments += ["--lock-mode", self._plan.lock_mode]
         child = children.start(f"consumer {name}", "consumer", *arguments)
         self.names[child.pid] = name
         return child

@@ -18,7 +18,11 @@ RATE_WINDOW_S = 2.0
 
 
 class QueueRow(NamedTuple):
-    """One queue at one moment. `owner_pid` is 0 while its lock has no owner."""
+    """One queue at one moment.
+
+    Args:
+        owner_pid: Whose lock it is; of a FIFO group: who has the oldest message that is not acknowledged. 0: nobody.
+    """
 
     queue_id: int
     owner_pid: int
@@ -54,7 +58,7 @@ class Snapshot(NamedTuple):
         return sum(row.rate for row in self.rows)
 
     def queues_of(self, pid: int) -> list[int]:
-        """The queues whose lock a process holds."""
+        """The queues that a process owns."""
         return [row.queue_id for row in self.rows if row.owner_pid == pid]
 
 
@@ -98,13 +102,16 @@ _OWNERSHIP = tuple(f'{{"event":"{event}"'.encode() for event in ("acquired", "dr
 
 
 class Watch:
-    """Takes snapshots, and keeps those of the last two seconds for rates. `owners`.
+    """Takes snapshots, and keeps those of the last two seconds for rates.
 
-    For brokers that do not list locks.
+    Args:
+        owners: For brokers that do not list locks.
+        fifo: The group has no locks, but deliveries.
     """
 
-    def __init__(self, admin: AdminClient, owners: TraceOwners | None = None) -> None:
+    def __init__(self, admin: AdminClient, owners: TraceOwners | None = None, *, fifo: bool = False) -> None:
         self._admin = admin
+        self._fifo = fifo
         self._owners = owners
         self._queues: list[MessageQueue] = []
         self._past: deque[tuple[float, list[int]]] = deque()
@@ -129,6 +136,9 @@ class Watch:
         """(process id, age of the lock) by queue id."""
         if self._owners is not None:
             return {queue_id: (pid, None) for queue_id, pid in self._owners.look().items()}
+        if self._fifo:
+            oldest_last = reversed((await self._admin.list_deliveries(GROUP)).rows)
+            return {row.queue.queue_id: (pid_of(row.client_id or ""), None) for row in oldest_last}
         locks = [row for row in await self._admin.list_locks(GROUP) if row.remaining_ms > 0]
         return {row.queue.queue_id: (pid_of(row.client_id), row.age_ms) for row in locks if row.queue in self._queues}
 

@@ -26,7 +26,7 @@ from lockstep.pipeline.spark.progress import JobProgress
 from lockstep.pipeline.spark.session import end_session, spark_session
 from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import ProcessFailed
-from scripts.demo.scenario import NOTICE, Plan, run_until_signal
+from scripts.demo.scenario import NOTICES, Plan, run_until_signal
 from scripts.flights import FLIGHTS_ZIP, SMALL_FLIGHTS
 from scripts.pipeline.events import flight_events, unpack
 from scripts.pipeline.judge import Expected, Ran, judge, print_verdict
@@ -87,7 +87,7 @@ def run(given: argparse.Namespace, console: Console) -> bool:
         with JobProgress(spark, "Spark makes events of the flights", console):
             events = flight_events(spark, unpack(given.data, given.folder, given.flights)).persist()
             total, keys = events.count(), events.select("shardingKey").distinct().count()
-        console.print(NOTICE, highlight=False, soft_wrap=not console.is_terminal)
+        console.print(NOTICES["faithful"], highlight=False, soft_wrap=not console.is_terminal)
         plan = Plan(given.folder, given.data, given.flights, 0.0, None)
         scenario = PipelineScenario(plan, console, begin, spark, events, total)
         asyncio.run(run_until_signal(scenario.run()))

@@ -20,7 +20,7 @@ from scripts.demo.board import Board
 from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, TOPIC
 from scripts.demo.producer import AircraftOrder, body_of, summary
 from scripts.demo.report import Outcome, faults, print_report
-from scripts.demo.scenario import NOTICE, Children, Plan, Scenario
+from scripts.demo.scenario import NOTICES, Children, Plan, Scenario
 from scripts.demo.watch import QueueRow, Snapshot, TraceOwners, Watch, pid_of
 from scripts.flights import FlightEvent, flights_of
 
@@ -70,7 +70,7 @@ def test_flight_numbers_are_not_counted_as_aircraft() -> None:
 def test_intervals_match_the_shorter_lock() -> None:
     """Renewed before the holder gives up, given up before the broker gives the queue away; and the demo says so."""
     assert CONSUMER_CONFIG.lock_interval_ms < CONSUMER_CONFIG.lock_max_live_time_ms < LOCK_LIFE_MS
-    assert "10 s here instead of RocketMQ's 60 s" in NOTICE
+    assert "10 s here instead of RocketMQ's 60 s" in NOTICES["faithful"]
 
 
 SNAPSHOT = Snapshot([
