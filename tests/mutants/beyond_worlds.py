@@ -23,6 +23,7 @@ _RECORDED: Final = "the calls of worlds are recorded"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
 
 BEYOND_WORLDS: Final = {
+    "pop-consumed-kept": _TWICE,
     "administrator-waits-for-queue": _DIRECT,
     "direct-call-while-asked-for": _DIRECT,
     "hook-success-of-commit": _HOUSE,

@@ -14,6 +14,7 @@ from tests.mutants.kept import KEPT
 from tests.mutants.late import LATE
 from tests.mutants.locks import LOCKS
 from tests.mutants.members import MEMBERS
+from tests.mutants.popping import POPPING
 from tests.mutants.protection import ROOT, Protection
 from tests.mutants.sending import SENDING
 from tests.mutants.unreadable import UNREADABLE
@@ -21,6 +22,6 @@ from tests.mutants.unreadable import UNREADABLE
 __all__ = ["BY_NAME", "PROTECTIONS", "ROOT", "Protection"]
 
 PROTECTIONS: Final[tuple[Protection, ...]] = (
-    *LOCKS, *FENCED, *CONSUMING, *MEMBERS, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE, *BROKER,
+    *LOCKS, *FENCED, *CONSUMING, *MEMBERS, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE, *BROKER, *POPPING,
 )  # fmt: skip
 BY_NAME: Final = {protection.name: protection for protection in PROTECTIONS}

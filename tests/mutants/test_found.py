@@ -7,6 +7,7 @@ import pytest
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
+from lockstep.simulation.worlds.fifo.fifo_world import FIFO_WORLDS
 from lockstep.simulation.worlds.focused import FOCUSED
 from lockstep.simulation.worlds.producing.producers_world import PRODUCERS_WORLDS
 from tests.mutants.found import Found, kept_cases, read_found
@@ -42,7 +43,7 @@ def test_the_worlds_of_this_table_are_kept() -> None:
 @pytest.mark.rotating
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", LockMode)
-@pytest.mark.parametrize("experiment", [one.name for one in (*FOCUSED, PRODUCERS_WORLDS)])
+@pytest.mark.parametrize("experiment", [one.name for one in (*FOCUSED, PRODUCERS_WORLDS, FIFO_WORLDS)])
 def test_focused_worlds_keep_order(experiment: str, mode: LockMode) -> None:
     """Each experiment, with seeds that found nothing."""
     world = find_experiment(experiment)

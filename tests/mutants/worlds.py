@@ -38,7 +38,7 @@ EXPERIMENTS: Final = (
     WORLDS,
     *(f"worlds/{part}" for part in ("goings", "stops", "restarts", "power", "links", "resets", "threads")),
     *(f"worlds/{part}" for part in ("sends", "bursts", "producers", "grants", "waits", "moves", "mixed")),
-    *(f"worlds/{part}" for part in ("brokers", "leaves", "clocks", "busy")),
+    *(f"worlds/{part}" for part in ("brokers", "leaves", "clocks", "busy", "fifo")),
 )
 # Kinds of violations that healthy faithful `worlds` have: RocketMQ's locks allow them.
 ROCKETMQS: Final = frozenset(

@@ -15,7 +15,7 @@ from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 
 print(arm())
-for name in ("worlds", "worlds/sends"):
+for name in ("worlds", "worlds/sends", "worlds/fifo"):
     for mode in LockMode:
         for seed in (1, 2):
             print(run_seed(find_experiment(name), seed, mode))
@@ -31,11 +31,11 @@ def _seen(arm: str) -> list[str]:
 
 @pytest.mark.long
 def test_both_arms_play_the_same_worlds() -> None:
-    """Two seeds of two experiments in each lock mode."""
+    """Two seeds of three experiments in each lock mode."""
     part = pytest.importorskip("lockstep.protocol._native", reason="no native part: make native")
     if getattr(part, "INTERFACE", 0) != INTERFACE:
         pytest.skip("the native part is of another version: make native")
     (python, *twins), (native, *worlds) = _seen("0"), _seen("1")
     assert (python, native) == ("pure Python", "native")
     assert worlds == twins
-    assert len(worlds) == 8
+    assert len(worlds) == 12

@@ -46,9 +46,11 @@ class Members:
 
     async def receive(self, consumer: SimpleConsumer, process: str) -> None:
         """One loop of a member, until it is shut down."""
+        rng = random.Random(f"{self.plan.seed}/{process}")
         while consumer.state is ServiceState.RUNNING:
+            count_max = rng.choice((self.plan.count_max, rng.randint(1, self.plan.count_max)))
             try:
-                deliveries = await consumer.receive(self.plan.count_max, self.plan.invisible_ms)
+                deliveries = await consumer.receive(count_max, self.plan.invisible_ms)
             except _ERRORS:
                 self.findings.saw("pops failed")
                 await asyncio.sleep(_AGAIN_MS / 1000)
@@ -164,6 +166,8 @@ class _Turn:
                 await self._consumer.ack(delivery)
             except StaleDeliveryError:
                 self._findings.saw("acks refused")
+                if self._plan.goes_on:
+                    return
                 break
             except _ERRORS:
                 self._findings.saw("calls failed")

@@ -198,8 +198,15 @@ class Deliveries:
             for offset in span.offsets:
                 queue.messages[offset].given = given
                 queue.messages[offset].acked_ms, queue.messages[offset].in_doubt = 0, False
+                self._end_followers(queue, queue.messages[offset], given)
         self._given_ms = self._findings.world.elapsed_ms
         self.on_given(endpoint.address)
+
+    def _end_followers(self, queue: _Queue, message: _Message, given: _Given) -> None:
+        """A client repeats a call, and gets less than the answer that it has not got: the rest is nobody's."""
+        for other in queue.of_key[message.key]:
+            if other.offset > message.offset and other.given is not None and other.given is not given:
+                other.given = replace(other.given, end_ms=min(other.given.end_ms, given.pop_ms))
 
     def _read(self, queue_id: int) -> _Queue:
         queue = self._queues[queue_id]

@@ -43,11 +43,12 @@ class FifoPlan:
         loops: Each member has so many calls of `receive` at once.
         invisible_ms: What members ask for.
         wait_ms: How long a call of `receive` waits for a message.
-        count_max: Messages of one pop.
+        count_max: Messages of one pop; some ask for less.
         slow, renewing, failing, forgetting: In percent of the deliveries: the call outlives the invisible time; it does
             so and renews in time; it ends with a failure; it ends, and says nothing to the broker.
         by_key: The keys of a pop are handled at the same time.
         acks_last: All messages of a pop are handled before the first one is acknowledged.
+        goes_on: When an acknowledgement is refused, what follows is acknowledged all the same.
         gives_back: What is behind a failure is given back, too; else it is visible after its time.
         grace_ms: Until others get what a member held whose connection ended.
         sends: (at, how many messages).
@@ -70,6 +71,7 @@ class FifoPlan:
     forgetting: int
     by_key: bool
     acks_last: bool
+    goes_on: bool
     gives_back: bool
     grace_ms: int
     store: Store
@@ -123,7 +125,7 @@ class FifoPlan:
 
 _PLAINEST: Final[dict[str, Any]] = {
     **dict.fromkeys(("slow", "renewing", "failing", "forgetting", "work_ms", "sync_ms", "shuffle_us"), 0),
-    **dict.fromkeys(("by_key", "acks_last", "gives_back"), False),
+    **dict.fromkeys(("by_key", "acks_last", "goes_on", "gives_back"), False),
     "count_max": 1,
     "latency_us_max": 2_000,
 }
@@ -152,6 +154,7 @@ def draw_plan(seed: int, mode: LockMode) -> FifoPlan:
         forgetting=rng.choice((0, 0, 5)),
         by_key=rng.random() < 0.4,
         acks_last=rng.random() < 0.4,
+        goes_on=rng.random() < 0.5,
         gives_back=rng.random() < 0.5,
         grace_ms=rng.choice((500, 3_000)),
         store=store,
