@@ -135,6 +135,7 @@ BEYOND_WORLDS: Final = {
 
 
 RARE: Final[dict[str, str]] = {
+    "pop-followers-end": "a member seldom acknowledges what it handled in time when its time is over",
     "question-ends-generation": "an attempt seldom arrives between the question and the repeat",
     "client-unlock-sent-again": "few connections of a world are open, and silent for longer than a lease",
     "fence-answer-of-ended-connection": "the end of a connection is seldom noticed before its last answer is",

@@ -14,14 +14,15 @@ from lockstep.client import (
     PullConsumerConfig,
     SimpleConsumer,
 )
+from lockstep.order import Kind
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.protocol.selector import queue_of_group
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import EventLog
-from lockstep.simulation.lab.cluster import BROKER, PRODUCER, Cluster
+from lockstep.simulation.lab.cluster import BROKER, PRODUCER, TRACE, Cluster
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, SeedResult
 from lockstep.simulation.lab.faults.table import holding
-from lockstep.simulation.lab.findings import Wrong
+from lockstep.simulation.lab.findings import Wrong, time_of
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.lab.setup import Setup
 from lockstep.simulation.runtime import SimRuntime
@@ -35,6 +36,8 @@ __all__ = ["FIFO_WORLDS", "FifoWorld"]
 
 _AGAIN_MS: Final = 500
 _IDLE_CLOSE_MS: Final = 30_000
+# A call that outlives its delivery overlaps with those of the next one: a fence keeps its effects out.
+_FENCED_OUT: Final = frozenset((Kind.OVERLAP, Kind.CONCURRENT_CALLS, Kind.STALE_OWNER))
 _CRASHED: Final = "recovered_after_crash"
 
 
@@ -93,7 +96,7 @@ class FifoWorld:
         cluster.when_broker_started.append(self._broker_started)
         await cluster.producer()
         for name in plan.hosts:
-            await cluster.start_client(name, self._member)
+            await cluster.start_client(name, self._member, traced=True)
         tasks = [world.start(self._send_all(), name="sends")]
         for event in plan.events:
             if event.fault == LOST_ANSWER:
@@ -110,6 +113,7 @@ class FifoWorld:
         self._members.calm = True
         await self._settle()
         await cluster.shut_down()
+        self._judge()
         world.power_off()  # a call that runs on may outlive its consumer
 
     # Hosts ---------------------------------------------------------------------------------------------------
@@ -122,6 +126,11 @@ class FifoWorld:
     def _broker_started(self, _: str) -> None:
         ends = [band for band in self.findings.bands if band.target == BROKER and band.fault in ENDS]
         self._deliveries.broker_ended(ends[-1].at_ms)
+        offsets = self.cluster.core().catalog.offsets
+        for queue_id in range(self.plan.queues):
+            # A crash takes late commits with it: from here on the judge allows repeats.
+            place = {"group": GROUP, "topic": TOPIC, "broker": BROKER, "queue_id": queue_id}
+            self.cluster.witness("reset", **place, offset=max(offsets.query(GROUP, TOPIC, queue_id), 0))
         log, self._log_read = self.cluster.log[self._log_read :], len(self.cluster.log)
         self._deliveries.broker_started(crashed=any(line.event == _CRASHED for line in log))
 
@@ -138,6 +147,7 @@ class FifoWorld:
             in_order=True,
             invisible_ms=plan.invisible_ms,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            trace=TRACE,
             name_server=self.cluster.name_server,
             config=config,
             runtime=runtime,
@@ -204,6 +214,18 @@ class FifoWorld:
         await self.world.sleep_ms(event.duration_ms)
         end()
 
+    def _judge(self) -> None:
+        """What the judge of order finds in the traces."""
+        report = self.cluster.judge()
+        for kind, count in sorted(report.violation_counts.items()):
+            if self.plan.fenced and kind in _FENCED_OUT:
+                continue
+            first = next(found for found in report.violations if found.kind is kind)
+            at_ms = max(map(time_of, first.evidence), default=None)
+            self.findings.add(f"judge: {kind}", f"{count} times, first: {first.sentence}", at_ms=at_ms)
+        for cause, count in report.duplicates.items():
+            self.findings.sometimes[f"duplicates: {cause}"] += count
+
     # The end -------------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
@@ -246,6 +268,7 @@ class _FifoWorlds:
                 Wrong.PASSED_OVER,
             ),
             *(Wrong.EFFECT_LEFT_OUT, Wrong.EFFECT_OUT_OF_ORDER),
+            *("judge: overlap", "judge: stale-owner", "judge: concurrent-calls"),
         }
     )
 

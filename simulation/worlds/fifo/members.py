@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from lockstep.client import ClientError, MessageQueue, SimpleConsumer, StaleDeliveryError
+from lockstep.client import ClientError, ConsumerError, MessageQueue, SimpleConsumer, StaleDeliveryError
 from lockstep.client.consumer.pop_calls import Delivery
 from lockstep.client.lifecycle import ServiceState
 from lockstep.protocol.errors import RemoteProtocolError
@@ -97,14 +97,19 @@ class _Turn:
 
     async def _is_handled(self, delivery: Delivery) -> bool:
         """Handle a message. Returns False if it is not to be acknowledged."""
-        plan, place, offset = self._plan, _place_of(delivery), delivery.message.queue_offset
+        place, offset = _place_of(delivery), delivery.message.queue_offset
         fence = delivery.receipt.pop_ms
-        self._members.effects.begin(place, fence)
         act = self._drawn(delivery)
-        if act in (_Act.SLOW, _Act.RENEW):
-            await self._work_long(delivery, renews=act is _Act.RENEW)
-        else:
-            await asyncio.sleep(plan.work_ms / 1000)
+        try:
+            with self._consumer.handling(delivery):
+                self._members.effects.begin(place, fence)
+                await self._work(delivery, act)
+        except StaleDeliveryError:
+            self._findings.saw("calls not begun")
+            return False
+        except ConsumerError:
+            # It is shut down.
+            return False
         if act is _Act.FAIL:
             await self._change(delivery, random.Random(self._seed_of(delivery)).choice(_BACK_MS))
             return False
@@ -132,6 +137,12 @@ class _Turn:
                 return act
             place -= part
         return _Act.ACK
+
+    async def _work(self, delivery: Delivery, act: _Act) -> None:
+        if act in (_Act.SLOW, _Act.RENEW):
+            await self._work_long(delivery, renews=act is _Act.RENEW)
+        else:
+            await asyncio.sleep(self._plan.work_ms / 1000)
 
     async def _work_long(self, delivery: Delivery, *, renews: bool) -> None:
         """Longer than the invisible time."""
