@@ -38,7 +38,12 @@ POPPING: Final = (
     Protection(
         "pop-acked-stays",
         "A message comes again that is acknowledged, when an earlier one comes again.",
-        edited(FENCED, "FencedQueue._read_again", "not one.is_acked and one.key not in held", "one.key not in held"),
+        edited(
+            FENCED,
+            "FencedQueue._read_again",
+            "not one.is_acked and one.key not in held and (message := reader.at(offset))",
+            "one.key not in held and (message := reader.at(offset))",
+        ),
         QUEUE,
     ),
     Protection(
