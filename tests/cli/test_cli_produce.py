@@ -30,6 +30,15 @@ def test_the_key_stands_before_a_delimiter(lockstep: Lockstep, delimiter: str, b
     assert sorted(got.out.splitlines()) == ["N1|a", f"N2|{{}}{between}b"]
 
 
+def test_message_groups(lockstep: Lockstep) -> None:
+    """The queue of a key is RocketMQ 5's, a line without a key goes anywhere."""
+    assert lockstep("topic", "create", "groups", "--queues", "4").status == 0
+    options = ("--key-field", "k", "--message-groups", "-o", "json")
+    sent = lockstep("produce", "groups", *options, stdin='{"k":"order-13"}\n{"k":"order-17"}\n')
+    assert [row["queue_id"] for row in sent.rows] == [0, 3]
+    assert lockstep("produce", "groups", "--text", "--message-groups", stdin="plain\n").status == 0
+
+
 def test_a_line_without_its_key_is_refused(lockstep: Lockstep) -> None:
     """It would go to any queue, out of order."""
     missing = lockstep("produce", "keyless", "-K", ":", stdin="N1:a\nplain\n")

@@ -21,9 +21,19 @@ _FAILS: Final = "a disk of a world seldom fails and loses its power between two 
 _FULL: Final = "no trace of a world fails to be written"
 _RECORDED: Final = "the calls of worlds are recorded"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
+_POPS: Final = "members of worlds that pop are SimpleConsumers"
 
 BEYOND_WORLDS: Final = {
     "pop-consumed-kept": _TWICE,
+    "pop-one-of-a-key": _POPS,
+    "pop-held-taken-twice": _POPS,
+    "pop-renewed": _POPS,
+    "pop-renewed-after-a-cut": _POPS,
+    "pop-ack-awaited": _POPS,
+    "pop-behind-a-lost-one": _POPS,
+    "pop-call-of-a-lost-one": _POPS,
+    "pop-given-back": _POPS,
+    "pop-dead-without-a-try": _POPS,
     "administrator-waits-for-queue": _DIRECT,
     "direct-call-while-asked-for": _DIRECT,
     "hook-success-of-commit": _HOUSE,

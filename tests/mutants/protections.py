@@ -14,6 +14,7 @@ from tests.mutants.kept import KEPT
 from tests.mutants.late import LATE
 from tests.mutants.locks import LOCKS
 from tests.mutants.members import MEMBERS
+from tests.mutants.pop_members import POP_MEMBERS
 from tests.mutants.popping import POPPING
 from tests.mutants.protection import ROOT, Protection
 from tests.mutants.sending import SENDING
@@ -23,5 +24,6 @@ __all__ = ["BY_NAME", "PROTECTIONS", "ROOT", "Protection"]
 
 PROTECTIONS: Final[tuple[Protection, ...]] = (
     *LOCKS, *FENCED, *CONSUMING, *MEMBERS, *LATE, *SENDING, *KEPT, *BESIDE_ORDER, *UNREADABLE, *BROKER, *POPPING,
+    *POP_MEMBERS,
 )  # fmt: skip
 BY_NAME: Final = {protection.name: protection for protection in PROTECTIONS}

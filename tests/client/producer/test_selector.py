@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.client import Message, MessageQueue, select_by_hash, select_by_machine_room, select_by_random
+from lockstep.client import (
+    Message,
+    MessageQueue,
+    select_by_group,
+    select_by_hash,
+    select_by_machine_room,
+    select_by_random,
+)
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import java_string_hash
 from tests.rows import by_row
@@ -83,6 +90,21 @@ def test_any_key_finds_a_queue_and_always_the_same(arg: object, count: int) -> N
     """No key is without a queue, and equal keys never part."""
     assert 0 <= chosen(arg, count) < count
     assert chosen(arg, count) == chosen(arg, count)
+
+
+def test_a_message_group_finds_the_queue_of_rocketmq_5() -> None:
+    """One of its recorded queues; a message without a group would be out of order anywhere."""
+    message = Message("T", b"x")
+    assert [select_by_group(queues(count), message, "order-17").queue_id for count in (2, 3, 4, 8, 16)] == [
+        1,
+        2,
+        3,
+        3,
+        3,
+    ]
+    for nothing in (None, "", 7):
+        with pytest.raises(LocalProtocolError, match="no message group"):
+            select_by_group(queues(4), message, nothing)
 
 
 # Other selectors ---------------------------------------------------------------------------------------------

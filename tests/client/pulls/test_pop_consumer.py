@@ -195,7 +195,8 @@ def test_a_member_that_the_broker_does_not_hear(fenced: bool) -> None:
 @on_pops(fenced=True)
 async def test_a_connection_that_ends(pops: Pops) -> None:
     """The member says at once that it lives, so that nobody gets what it had."""
-    seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 7000, "1": 7000})
+    # At the usual renewal it would be too late.
+    seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 7000, "1": 7000}, invisible_ms=60_000)
     await pops.world.until(lambda: seen.calls)
     await pops.push("c2", seen.listener("c2"))
     await pops.run_for(1000)
@@ -204,6 +205,21 @@ async def test_a_connection_that_ends(pops: Pops) -> None:
     await pops.fault("cut c1-broker")
     await pops.world.until(lambda: pops.committed() == 2)
     assert [call[:3] for call in seen.calls] == [("c1", "0", 0), ("c1", "1", 0)]
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_call_that_outlives_its_delivery(fenced: bool) -> None:
+    """The message comes again to the member that still works on it: it is not called twice, and its answer counts."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 4 * INVISIBLE_MS}, on_lock_lost="finish")
+        await pops.world.until(lambda: seen.calls)
+        await pops.fault(f"partition c1-broker+{2 * INVISIBLE_MS}ms")
+        await pops.world.until(lambda: pops.committed() == 2)
+        assert seen.bodies == ["0", "1"]
+
+    story()
 
 
 @on_pops(fenced=True)
@@ -216,7 +232,7 @@ async def test_a_stale_answer(pops: Pops) -> None:
     pops.fault("partition c1-broker+5s")
     await pops.fault("cut c1-broker")
     await pops.world.until(lambda: pops.committed() == 2)
-    await pops.run_for(2 * INVISIBLE_MS)
+    await pops.run_for(4 * INVISIBLE_MS)
     assert [call[:3] for call in seen.calls] == [("c1", "0", 0), ("c2", "0", 1), ("c2", "1", 1)]
     assert seen.handled == ["0", "1"]
     (lost,) = [line.fields for line in pops.log if line.event == "delivery_lost"]

@@ -6,7 +6,7 @@
     work_ms                            how long the listener works on a message
     hold_after                         "held": after so many messages, wait for SIGUSR1
     fail_every                         "raising" and "nonsense": the first attempt at each so-many-th message fails
-    fenced                             as PushConsumer takes it
+    fenced, pop, ordering              as PushConsumer takes them
     effects                            "guarded" and "guarded_thread": the database of effects.py
 
 "guarded" and "guarded_thread" wait like "held", and say `holding QUEUE_ID` first; each message is an effect.
@@ -171,6 +171,8 @@ async def consume(spec: Spec) -> int:
         listener=LISTENERS[spec.get("listener", "quick")](spec),
         trace=spec["trace"],
         fenced=spec.get("fenced"),
+        pop=spec.get("pop", False),
+        ordering=spec.get("ordering", "queue"),
         on_acquired=Effects(spec["effects"]).begin_period if "effects" in spec else None,
     )
     consumer.subscribe(spec["topic"])
