@@ -49,8 +49,11 @@ class UnderWay:
 
     def handler(self, peer: P, on_request: Handler[P]) -> Handler[P]:
         """The handler of a connection's next requests: `on_request` until a limit is reached, so it costs nothing."""
-        room = peer.late_count < self._connection_max and self.count < self._all_max
-        return on_request if room else self._guarded(on_request)
+        return on_request if self.has_room(peer) else self._guarded(on_request)
+
+    def has_room(self, peer: _Peer) -> bool:
+        """Whether one more request of a connection may begin."""
+        return peer.late_count < self._connection_max and self.count < self._all_max
 
     def _is_full(self, peer: _Peer, times: int = 1) -> bool:
         return peer.late_count >= times * self._connection_max or self.count >= times * self._all_max

@@ -95,6 +95,8 @@ def server_context(files: ServerTlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _harden(context)
     _identify(context, files.cert, files.key)
+    # Clients of gRPC name the protocol, and go on only with a server that has it; others name none.
+    context.set_alpn_protocols(["h2"])
     context.verify_mode = _VERIFY[files.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
         if not files.client_ca:

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.broker.core.refused import Refused
 from lockstep.broker.fronts.grpc import acks, clients, receiving, routes, sending
+from lockstep.broker.fronts.grpc.access import check_access
 from lockstep.broker.fronts.grpc.call import Call
 from lockstep.broker.fronts.grpc.failures import CallFailed, Failure, as_failure
 from lockstep.broker.fronts.grpc.parts import CLIENT_ID, Parts
@@ -89,6 +90,8 @@ class GrpcFront:
             return
         try:
             _check_client(call)
+            if (rules := self.parts.broker.acl) is not None:
+                check_access(rules, call, request)
             answer = method.answer(self.parts, call, request, now_ms)
         except CallFailed as why:
             call.finish(why.status, why.text)

@@ -101,7 +101,7 @@ class Http2Connection(asyncio.Protocol):
         self.ended_by_peer = False
         self.is_local = False
         self.address = self.host = "?"
-        self.read_at_ms = 0
+        self.read_at_ms = self.late_count = 0
 
     # Peer ----------------------------------------------------------------------------------------------------
 
@@ -166,6 +166,7 @@ class Http2Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         streams, self._streams, self._blocked = self._streams, {}, {}
+        self._count(-len(streams))
         now_ms = self._runtime.now_ms()
         for stream in streams.values():
             stream.gone(now_ms)
@@ -277,7 +278,7 @@ class Http2Connection(asyncio.Protocol):
         if read.pop(":method", "") != "POST" or not read.pop("content-type", "").startswith("application/grpc"):
             self.headers(stream_id, [(":status", "415")], end=True)
             return
-        timeout = read.pop("grpc-timeout", "")
+        timeout_ms = _timeout_ms(read.pop("grpc-timeout", ""))
         method = path.removeprefix(_SERVICE).decode("ascii", "replace")
         stream = Stream(
             self,
@@ -286,11 +287,16 @@ class Http2Connection(asyncio.Protocol):
             method,
             read,
             self.read_at_ms,
-            parse_timeout_ms(timeout) if timeout else None,
+            timeout_ms,
             self._settings.message_bytes_max,
         )
         self._streams[stream_id] = stream
-        if not path.startswith(_SERVICE) or not self._service.serves(method):
+        under_way = self._bounds.under_way
+        has_room = under_way is None or under_way.has_room(self)
+        self._count(1)
+        if not has_room:
+            stream.finish(GrpcStatus.UNAVAILABLE, "too many calls are under way")
+        elif not path.startswith(_SERVICE) or not self._service.serves(method):
             name = path.removeprefix(b"/").decode("ascii", "replace")
             stream.finish(GrpcStatus.UNIMPLEMENTED, f"Method {name} is unimplemented")
         elif event.stream_ended is not None and not self._service.keeps_open(method):
@@ -333,6 +339,7 @@ class Http2Connection(asyncio.Protocol):
     def _on_reset(self, event: Any) -> None:
         stream = self._streams.pop(event.stream_id, None)
         if stream is not None:
+            self._count(-1)
             self._blocked.pop(event.stream_id, None)
             stream.gone(self.read_at_ms)
 
@@ -384,6 +391,11 @@ class Http2Connection(asyncio.Protocol):
             if not self._working:
                 self._flush()
 
+    def _count(self, more: int) -> None:
+        """So many calls began; below 0: they ended."""
+        if self._bounds.under_way is not None:
+            self._bounds.under_way.add(self, more)
+
     def _ended(self, stream: Stream) -> None:
         """All of the answer is written."""
         if stream.half_closed:
@@ -394,7 +406,8 @@ class Http2Connection(asyncio.Protocol):
             self._forget(stream)
 
     def _forget(self, stream: Stream) -> None:
-        self._streams.pop(stream.stream_id, None)
+        if self._streams.pop(stream.stream_id, None) is not None:
+            self._count(-1)
         stream.gone(self.read_at_ms)
 
 
@@ -427,3 +440,13 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         for name, value in headers
         if name in _READ_HEADERS or name.startswith(_METADATA)
     }
+
+
+def _timeout_ms(text: str) -> int | None:
+    """None: the client waits for ever. What cannot be read is a call that waits no more."""
+    if not text:
+        return None
+    try:
+        return parse_timeout_ms(text)
+    except FrameError:
+        return 0

@@ -8,13 +8,14 @@ from lockstep.broker.fronts.grpc.call import Call
 from lockstep.broker.fronts.grpc.failures import no_route
 from lockstep.broker.fronts.grpc.parts import Parts
 from lockstep.broker.fronts.grpc.validation import check_group, check_topic
+from lockstep.protocol.bodies.attributes import MIXED
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import Permission
 from lockstep.protocol.grpc import messages as pb
 
-__all__ = ["is_in_order", "query_assignment", "query_route"]
+__all__ = ["accepted_types", "is_in_order", "query_assignment", "query_route"]
 
-_TYPES = (pb.NORMAL, pb.FIFO, pb.DELAY, pb.TRANSACTION)
+_TYPES = {name: pb.MessageType.Value(name) for name in ("NORMAL", "FIFO", "DELAY", "TRANSACTION")}
 
 
 def query_route(parts: Parts, call: Call, request: pb.QueryRouteRequest, now_ms: int) -> pb.QueryRouteResponse:
@@ -27,7 +28,7 @@ def query_route(parts: Parts, call: Call, request: pb.QueryRouteRequest, now_ms:
         queue = answer.message_queues.add()
         queue.topic.CopyFrom(request.topic)
         queue.id, queue.permission = queue_id, permission
-        queue.accept_message_types.extend(_TYPES)
+        queue.accept_message_types.extend(accepted_types(config))
         _set_broker(queue.broker, parts)
     return answer
 
@@ -50,6 +51,14 @@ def query_assignment(
         queue.id, queue.permission = queue_id, pb.READ
         _set_broker(queue.broker, parts)
     return answer
+
+
+def accepted_types(config: TopicConfig) -> tuple[pb.MessageType, ...]:
+    """The one that its attribute says; of a mixed topic all that there are. A topic without it takes NORMAL."""
+    if config.message_type == MIXED:
+        return tuple(_TYPES.values())
+    found = _TYPES.get(config.message_type)
+    return () if found is None else (found,)
 
 
 def is_in_order(broker: Broker, group: str) -> bool:

@@ -12,6 +12,7 @@ from lockstep.broker.core.transaction import end_transaction as end
 from lockstep.broker.fronts.grpc.call import Call
 from lockstep.broker.fronts.grpc.failures import PROXY, Failure
 from lockstep.broker.fronts.grpc.parts import Parts
+from lockstep.broker.fronts.grpc.routes import accepted_types
 from lockstep.broker.fronts.grpc.translate import duration_ms, plain_body, properties_of, type_of
 from lockstep.broker.fronts.grpc.validation import check_body, check_message, check_topic
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
@@ -63,8 +64,9 @@ def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_m
     bodies = [_checked(broker, one, now_ms) for one in messages]
     config = broker.catalog.topics.get(topic)
     if config is None:
-        text = "TopicMessageType validate failed, the expected type is UNSPECIFIED, but actual type is "
-        raise Failure(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, PROXY + text + pb.MessageType.Name(type_of(messages[0])))
+        raise _wrong_type("UNSPECIFIED", messages[0])
+    for one in messages:
+        _check_type(config, one)
     queue_id = _queue_of(config, list(messages), broker.rng)
     answer = pb.SendMessageResponse()
     entry = answer.entries.add()
@@ -77,6 +79,18 @@ def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_m
         entry.offset = _store_all(parts, call, list(messages), bodies, topic, queue_id, now_ms)
     entry.status.code, entry.status.message = pb.OK, "OK"
     parts.when_kept(partial(_leave, call, answer))
+
+
+def _check_type(config: TopicConfig, message: pb.Message) -> None:
+    """A topic that takes messages in order gets no others, which would stand between them. Raises Failure."""
+    if type_of(message) not in accepted_types(config):
+        raise _wrong_type(config.message_type, message)
+
+
+def _wrong_type(expected: str, message: pb.Message) -> Failure:
+    actual = pb.MessageType.Name(type_of(message))
+    text = f"TopicMessageType validate failed, the expected type is {expected}, but actual type is {actual}"
+    return Failure(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, PROXY + text)
 
 
 def _leave(call: Call, answer: pb.SendMessageResponse, reason: str) -> None:

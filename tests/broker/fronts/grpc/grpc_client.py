@@ -88,6 +88,7 @@ class GrpcClient(asyncio.Protocol):
         self.goaway: int | None = None
         self.lost = False
         self.grants_windows = True
+        self.receives = True  # False: what comes is dropped
         self.transport: asyncio.Transport | None = None
 
     @classmethod
@@ -103,6 +104,8 @@ class GrpcClient(asyncio.Protocol):
         self.flush()
 
     def data_received(self, data: bytes) -> None:
+        if not self.receives:
+            return
         for event in self.h2.receive_data(data):
             if isinstance(event, h2.events.ConnectionTerminated):
                 self.goaway = int(event.error_code or 0)
@@ -191,6 +194,24 @@ class GrpcClient(asyncio.Protocol):
                 message.system_properties.message_group = group
             message.system_properties.MergeFrom(pb.SystemProperties(**system))
         return cast("pb.SendMessageResponse", await self.call("SendMessage", request))
+
+    async def send_long(self, topic: str, body_bytes: int) -> Calling:
+        """A send of so many bytes, as fast as the broker's window allows."""
+        request = pb.SendMessageRequest()
+        message = request.messages.add(topic=topic_of(topic), body=bytes(body_bytes))
+        message.system_properties.message_id = "long"
+        call = self.begin("SendMessage", pb.SendMessageResponse)
+        data = encode_message(request.SerializeToString())
+        while data and not call.ended.done():
+            room = min(self.h2.local_flow_control_window(call.stream_id), 16_384)
+            if room:
+                self.h2.send_data(call.stream_id, data[:room], end_stream=len(data) <= room)
+                data = data[room:]
+                self.flush()
+            else:
+                await asyncio.sleep(0.01)
+        await call.ended
+        return call
 
     def receiving(self, group: str, topic: str = "T", batch: int = 32, **fields: Any) -> Calling:
         """A receive of 10 s invisible time that waits for 5 s, unless `fields` say otherwise."""

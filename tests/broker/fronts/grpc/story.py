@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from lockstep.protocol.bodies.attributes import MESSAGE_TYPE, MIXED
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.simulation import World, simulate
@@ -21,7 +22,7 @@ def on_a_broker(story: Story, **settings: Any) -> None:
         served = await serve(world.host("broker"), grpc_port=8081, **settings)
         broker = served.server.broker
         assert broker is not None
-        broker.catalog.topics.put(TopicConfig("T", 4, 4), world.now_ms)
+        broker.catalog.topics.put(TopicConfig("T", 4, 4, attributes=((MESSAGE_TYPE, MIXED),)), world.now_ms)
         group = SubscriptionGroupConfig("G", retry_max_times=2, consume_message_orderly=True)
         broker.catalog.groups.put(group, world.now_ms)
         client = await GrpcClient.connect(world.host("c1"), served.server.grpc_address)
