@@ -14,7 +14,7 @@ from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.search.plan_file import PlanFileError, read_plan, write_plan
 from lockstep.simulation.search.plan_limits import check_plan
 
-NAMES = ("takeover", "worlds", "worlds/producers", "museum/grant-not-noticed")
+NAMES = ("takeover", "worlds", "worlds/producers", "worlds/fifo", "museum/grant-not-noticed")
 
 
 def written(folder: Path, name: str = "takeover") -> tuple[Path, Any]:
