@@ -129,12 +129,12 @@ class FencedQueue:
         while len(taken) < count and (room := self._window_max - len(self.waiting)) > 0:
             assert self._end is not None
             _, body, next_offset = reader.read(self._end, min(room, count))
-            for offset, message in split(body):
+            for (offset, message), key in zip(split(body), _keys_of(body), strict=True):
                 if len(taken) == count:
                     # Read again by the next pop.
                     next_offset = offset
                     break
-                one = self.waiting[offset] = Waiting(_key_of(message))
+                one = self.waiting[offset] = Waiting(key)
                 if one.key not in held:
                     taken.append((offset, message))
             if next_offset <= self._end:
@@ -219,10 +219,10 @@ class FencedQueue:
             self._end = offsets[0]
         while self._end <= last:
             # Also what the delivery passed over: those keys were held.
-            _, body, next_offset = reader.read(self._end, last + 1 - self._end)
-            for offset, message in split(body):
+            found, body, next_offset = reader.read(self._end, last + 1 - self._end)
+            for offset, key in zip(found, _keys_of(body), strict=True):
                 if offset <= last:
-                    self.waiting[offset] = Waiting(_key_of(message))
+                    self.waiting[offset] = Waiting(key)
             if next_offset <= self._end:
                 break
             self._end = min(next_offset, last + 1)
@@ -306,8 +306,8 @@ class FencedQueue:
                 one.visible_ms = min(one.visible_ms, visible_ms)
 
 
-def _key_of(body: bytes) -> int:
-    (message,) = decode_messages(body, unzip=False)
-    key = sharding_key_of(message.properties)
+def _keys_of(body: bytes) -> list[int]:
+    """The hash of each message's key."""
+    keys = [sharding_key_of(message.properties) for message in decode_messages(body, unzip=False)]
     # Messages without a key keep their order among themselves.
-    return 0 if key is None else crc32(key.encode("utf-8", "surrogatepass"))
+    return [0 if key is None else crc32(key.encode("utf-8", "surrogatepass")) for key in keys]
