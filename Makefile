@@ -79,8 +79,8 @@ interop: $(VENV)/.test $(VENV)/.spark $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(IN
 fidelity: $(VENV)/.test $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same; a row for each request code in build/fidelity.md
 	$(BIN)/python -m pytest tests/differential -q $(ARGS)
 
-bench: $(VENV)/.test $(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker; also in build/bench.json (SMALL=1, ARGS=)
-	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache) $(ARGS)
+bench: $(VENV)/.test $(if $(filter 5,$(APACHE)),$(INTEROP)/apache5/.ready,$(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready)) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker, APACHE=5 pops beside 5.5's; also in build/bench.json (SMALL=1, ARGS=)
+	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache)$(if $(filter 5,$(APACHE)),.pop) $(ARGS)
 
 growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, groups or the log grow; pictures in build/ (ARGS=)
 	$(BIN)/python -m scripts.bench.growth $(ARGS)

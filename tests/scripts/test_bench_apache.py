@@ -9,14 +9,14 @@ import pytest
 from lockstep.client import AdminClient, MessageQueue
 from lockstep.protocol.codes import RequestCode
 from scripts.bench import cases
-from scripts.bench.apache import raw
+from scripts.bench.apache import pop, raw
 from scripts.bench.apache.figures import ECHO, Case, Sample, in_turns
 from scripts.bench.apache.floors import verdicts
 from scripts.bench.apache.page import bench_page
 from scripts.bench.apache.parts import TOPICS, Bench
 from scripts.bench.apache.publish import published
 from scripts.bench.apache.report import Report
-from scripts.bench.apache.servers import APACHE, FILES, MEMORY, served
+from scripts.bench.apache.servers import APACHE, FENCED, FILES, MEMORY, served
 from tests.browser import NEEDS_BROWSER, said_by
 
 SECONDS = 0.05
@@ -126,3 +126,24 @@ def test_the_page_of_a_run_shows_bars(tmp_path: Path, width: int) -> None:
     """, width)  # fmt: skip
     measured = sum(len({APACHE, FILES, MEMORY} & {*case.samples}) for case in report.cases.values())
     assert found == {"bars": measured, "empty": 0, "wide": False, "verdicts": len(verdicts(report))}
+
+
+@pytest.mark.long
+def test_each_step_with_32_messages_is_measured(tmp_path: Path) -> None:
+    """What is popped is acknowledged: the group's offset goes on."""
+    with served(tmp_path, (FENCED,), ((raw.PULL_TOPIC, 4),)) as contenders:
+        server = contenders[FENCED].server
+        asyncio.run(cases.preload(server.name_server, raw.PULL_TOPIC, raw.PULL_MESSAGES, 1))
+        for step in pop.STEPS:
+            assert pop.measure(contenders[FENCED], step, SECONDS).rate > 0
+        client = raw.RawClient(server.broker)
+        reader = pop.Reader(client, pop.STEPS[-1])
+        for _ in range(3):
+            reader.step()
+        client.close()
+        assert asyncio.run(consumed(server.name_server, reader.group)) == 3 * raw.PULL_COUNT
+
+
+async def consumed(name_server: str, group: str) -> int | None:
+    async with AdminClient(name_server=name_server) as admin:
+        return await admin.consumer_offset(group, MessageQueue(raw.PULL_TOPIC, "broker-a", 0))

@@ -19,10 +19,12 @@ from scripts.bench.apache.servers import Contender
 
 __all__ = [
     "NAMES",
+    "PULL_COUNT",
     "PULL_MESSAGES",
     "PULL_TOPIC",
     "SEND_TOPIC",
     "RawClient",
+    "frame",
     "measure_raw",
     "pull_frames",
     "send_frames",
@@ -138,6 +140,31 @@ class RawClient:
                 send(next(wanted) if fresh == 1 else b"".join(islice(wanted, fresh)))
                 sent += fresh
         return answered
+
+    def ask(self, frames: Sequence[bytes], or_code: int = 0) -> list[dict[str, Any]]:
+        """Send `frames` together, and return the headers of their answers, in the order in which they come.
+
+        Raises:
+            RuntimeError: An answer has neither the code of success nor `or_code`, or the broker closed the connection.
+        """
+        self.socket.sendall(b"".join(frames))
+        headers, data = list[dict[str, Any]](), b""
+        while len(headers) < len(frames):
+            fresh = self.socket.recv(READ_BYTES)
+            if not fresh:
+                raise RuntimeError("the broker closed the connection")
+            data, place = data + fresh, 0
+            while place + 4 <= len(data):
+                after = place + 4 + int.from_bytes(data[place : place + 4], "big")
+                if after > len(data):
+                    break
+                header_end = place + 8 + int.from_bytes(data[place + 5 : place + 8], "big")
+                headers.append(json.loads(data[place + 8 : header_end]))
+                if headers[-1]["code"] not in (0, or_code):
+                    raise RuntimeError(f"no success: {headers[-1]}")
+                place = after
+            data = data[place:]
+        return headers
 
     def close(self) -> None:
         self.socket.close()

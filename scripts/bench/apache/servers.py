@@ -15,10 +15,17 @@ from typing import Final, NamedTuple
 from lockstep.testing.process import BrokerProcess
 from tests.interop.harness.servers import Server, apache_server
 
-__all__ = ["APACHE", "FILES", "MEMORY", "TITLES", "Contender", "cpu_s", "served"]
+__all__ = ["APACHE", "APACHE5", "FENCED", "FILES", "MEMORY", "TITLES", "Contender", "cpu_s", "served"]
 
 APACHE, FILES, MEMORY = "apache", "lockstep", "lockstep_memory"
-TITLES: Final = {APACHE: "Apache 4.9.7", FILES: "Lockstep", MEMORY: "Lockstep, in memory"}
+APACHE5, FENCED = "apache5", "lockstep_fenced"
+TITLES: Final = {
+    APACHE: "Apache 4.9.7",
+    APACHE5: "Apache 5.5.0",
+    FILES: "Lockstep",
+    FENCED: "Lockstep, fenced",
+    MEMORY: "Lockstep, in memory",
+}
 JVM: Final = (
     "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25",
     "-XX:InitiatingHeapOccupancyPercent=30", "-XX:-UseBiasedLocking", "-XX:MaxDirectMemorySize=2g",
@@ -65,13 +72,15 @@ def served(
 
 @contextmanager
 def _server(key: str, home: Path, topics: tuple[tuple[str, int], ...], flush: str) -> Iterator[Server]:
-    if key == APACHE:
+    if key in (APACHE, APACHE5):
         settings = DEFAULTS | {"flushDiskType": f"{flush.upper()}_FLUSH"}
-        with apache_server(home, settings, lock_life_ms=LOCK_LIFE_MS, jvm=JVM) as server:
+        with apache_server(home, settings, lock_life_ms=LOCK_LIFE_MS, jvm=JVM, part=key) as server:
             asyncio.run(_make(server, topics))
             yield server
         return
-    kept = ("--memory-limit", MEMORY_LIMIT) if key == MEMORY else ("--data-dir", str(home / "data"), "--flush", flush)
+    files = ("--data-dir", str(home / "data"), "--flush", flush)
+    kept: tuple[str, ...] = ("--memory-limit", MEMORY_LIMIT) if key == MEMORY else files
+    kept += ("--lock-mode", "fenced") if key == FENCED else ()
     made = (f"--topic={topic}:{queues}" for topic, queues in topics)
     with BrokerProcess("--log-level", "warning", *kept, *made, folder=home) as broker:
         yield Server(TITLES[key], "", broker.name_server, broker.address, broker.tail, pids=(broker.pid,))

@@ -118,6 +118,7 @@ def apache_server(
     ports: Ports | None = None,
     lock_life_ms: int = LOCK_LIFE_MS,
     jvm: Sequence[str] = SMALL_HEAP,
+    part: str = "apache",
 ) -> Iterator[Server]:
     """Apache's name server and broker, with everything they write in `folder`.
 
@@ -126,8 +127,9 @@ def apache_server(
         settings: Of the broker; they win.
         ports: Free ones by default.
         jvm: Heap and garbage collector of the broker.
+        part: Whose jars: apache for 4.9, apache5 for 5.5, which is killed at the end: it takes its time for more.
     """
-    version = version_of("apache", "rocketmq-broker")
+    version = version_of(part, "rocketmq-broker")
     (folder / "conf").mkdir(exist_ok=True)
     for name in ("namesrv", "broker", "tools"):
         (folder / "conf" / f"logback_{name}.xml").write_text(LOGBACK, encoding="utf-8")
@@ -142,10 +144,10 @@ def apache_server(
 
         def start(name: str, main_class: str, *options: str) -> ChildProcess:
             java = ["java", *OPENINGS, *options, f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
-            command = [*java, "-cp", f"{jars('apache')}/*", f"org.apache.rocketmq.{main_class}"]
+            command = [*java, "-cp", f"{jars(part)}/*", f"org.apache.rocketmq.{main_class}"]
             command += ["-c", str(folder / f"{name}.conf")]
             daemon = jvm_process(f"apache-{name}", command, folder)
-            stack.callback(daemon.end)
+            stack.callback(daemon.end if part == "apache" else daemon.kill)
             started.append(daemon)
             return daemon
 
