@@ -131,8 +131,9 @@ class PopMember(GroupMember):
         if group.consume_message_orderly and not self._in_order:
             raise ConsumerError(f"group {group.group_name!r} is read in order: ordering must not be 'none'")
         if self._in_order and group.consume_message_orderly is False:
-            why = "clients that ask the group's configuration read it without order: set consumeMessageOrderly"
-            self.log.warning("group_not_orderly", group=group.group_name, why=why)
+            # The request says the order, but clients over gRPC go by the group's configuration.
+            why = f"clients over gRPC read it without order until `lockstep group update {group.group_name} --fifo`"
+            self.log.info("group_not_orderly", group=group.group_name, why=why)
 
     async def stop(self) -> list[ProcessQueue]:
         """A listener that does not return within `await_termination_ms` is logged; its messages come again later."""

@@ -303,6 +303,24 @@ async def test_without_order(pops: Pops) -> None:
 
 
 @on_pops()
+async def test_the_retries_of_the_group(pops: Pops) -> None:
+    """They count unless `max_reconsume_times` says otherwise."""
+    await pops.broker(queues=1)
+    groups = pops.core().catalog.groups
+    group = groups.find(pops.consumer_group, 0)
+    assert group is not None
+    groups.put(group._replace(retry_max_times=1), 0)
+    await pops.producer()
+    await pops.send(1)
+    seen = Seen(pops)
+    seen.fails["0"] = 100
+    await pops.push("c1", seen.listener("c1"))
+    await pops.world.until(lambda: pops.committed() == 1)
+    assert [call[1:3] for call in seen.calls] == [("0", 0), ("0", 1)]
+    assert pops.dead_letters() == 1
+
+
+@on_pops()
 async def test_a_group_in_order_is_not_read_without(pops: Pops) -> None:
     await pops.broker(queues=1)
     group = pops.core().catalog.groups.find(pops.consumer_group, 0)
