@@ -99,10 +99,10 @@ class Pops:
         times = (self.held.next_due_ms, self.checkpoints.next_due_ms)
         return min((time for time in times if time is not None), default=None)
 
-    def client_gone(self, client: str, visible_ms: int) -> None:
-        """A client's connection ended: what it holds in order becomes visible."""
-        for topic, consumer_group in self.fifo.client_gone(client, visible_ms):
-            self.held.wake_at(topic, consumer_group, visible_ms)
+    def client_gone(self, client: str, visible_ms: int, consumer_group: str | None = None) -> None:
+        """A client left a group, or, None, its connection ended: what it holds in order becomes visible."""
+        for topic, group in self.fifo.client_gone(client, visible_ms, consumer_group):
+            self.held.wake_at(topic, group, visible_ms)
 
     def forget(self, is_gone: Callable[[str, str], bool], now_ms: int) -> None:
         """Forget what is of a topic and group that are deleted."""

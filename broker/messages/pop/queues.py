@@ -87,9 +87,11 @@ class FifoQueues:
             del self._table[key]
             del self._used_ms[key]
 
-    def client_gone(self, client: str, visible_ms: int) -> Iterator[tuple[str, str]]:
-        """A client's connection ended: what it holds becomes visible. Yields (topic, group) of each table."""
+    def client_gone(self, client: str, visible_ms: int, consumer_group: str | None = None) -> Iterator[tuple[str, str]]:
+        """What a client holds becomes visible, in one group or in all. Yields (topic, group) of each table."""
         for key, queues in self._table.items():
+            if consumer_group not in (None, key[1]):
+                continue
             for queue in queues.values():
                 queue.client_gone(client, visible_ms)
             yield key

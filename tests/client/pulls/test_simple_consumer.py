@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.client import (
     ConsumerError,
+    Delivery,
     Message,
     MessageQueue,
     PullConsumerConfig,
@@ -372,3 +373,25 @@ async def test_what_cannot_be(stage: Stage) -> None:
     assert broker.requests(R.POP_MESSAGE) == []
     with pytest.raises(SettingError, match="binary headers"):
         SimpleConsumer("tower", name_server="n:1", config=PullConsumerConfig(serialize_type=SerializeType.ROCKETMQ))
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_member_leaves_with_a_message(fenced: bool) -> None:
+    """With fenced locks others get it a grace later; RocketMQ waits for the end of its invisible time."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        await pops.broker(queues=1)
+        await pops.producer()
+        await pops.send(1)
+        first, second = await pops.simple("c1", in_order=True), await pops.simple("c2", in_order=True)
+        await pops.on("c1", first.receive(1, 9000))
+        await pops.on("c1", first.shutdown())
+        began_ms, found = pops.world.elapsed_ms, list[Delivery]()
+        while not found:
+            found = await pops.on("c2", second.receive())
+        wait_ms = pops.core().config.pop_grace_ms if fenced else 9000
+        assert wait_ms - 100 <= pops.world.elapsed_ms - began_ms < wait_ms + 100
+        await pops.on("c2", second.shutdown())
+
+    story()
