@@ -9,6 +9,7 @@ from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.museum.exhibit_run import ExhibitRun
 from lockstep.simulation.museum.found import Found, found_of
 from lockstep.simulation.museum.plan import MuseumPlan, Swarm, draw_plan
+from lockstep.simulation.museum.pop_run import PopRun
 from lockstep.simulation.museum.variant import Variant
 from lockstep.simulation.world import World
 
@@ -65,8 +66,8 @@ class Exhibit:
     def draw(self, seed: int, mode: LockMode) -> MuseumPlan:
         return draw_plan(self.swarm, self.key, seed, mode)
 
-    def build(self, world: World, plan: MuseumPlan) -> ExhibitRun:
-        return ExhibitRun(world, plan)
+    def build(self, world: World, plan: MuseumPlan) -> ExhibitRun | PopRun:
+        return PopRun(world, plan) if plan.invisible_ms else ExhibitRun(world, plan)
 
     def fails(self, outcome: SeedResult) -> bool:
         return bool(outcome.error) or self.kind in outcome.wrong

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.simulation.lab.durations import duration_text
 from lockstep.simulation.lab.faults.swarm import draw_faults
-from lockstep.simulation.lab.setup import FaultEvent, LockMode
+from lockstep.simulation.lab.setup import FaultEvent, LockMode, Store
 from lockstep.simulation.lab.user.story import StoryPlan
 
 __all__ = ["GOING", "LINKS", "STOPS", "MuseumPlan", "Swarm", "draw_plan"]
@@ -36,6 +36,10 @@ class Swarm:
         from_last: a group without an offset begins at the end of its queues, whose first messages are gone.
         cached: from how many messages on the owner of a queue does not pull.
         messages, burst: how many are sent in all, and how many at once.
+        invisible_ms: the members pop, and so long nobody else gets what one of them has; empty: they use locks.
+        count_max: how many messages a pop gets at most.
+        resets: an administrator sets the group back to the first messages, once.
+        restarts: the broker keeps its tables in files, and may end and start again.
     """
 
     faults: tuple[str, ...] = (*GOING, *STOPS, *LINKS)
@@ -49,6 +53,10 @@ class Swarm:
     cached: tuple[int, ...] = (_CACHED,)
     messages: int = 30
     burst: tuple[int, ...] = (1, 1, 2, 4)
+    invisible_ms: tuple[int, ...] = ()
+    count_max: tuple[int, ...] = (1, 4, 16)
+    resets: bool = False
+    restarts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +69,9 @@ class MuseumPlan(StoryPlan):
     from_last: bool
     failing: int
     sends: tuple[tuple[int, int], ...]
+    invisible_ms: int = 0  # 0: the members use locks
+    count_max: int = 1
+    reset_at_ms: int = 0  # 0: never
 
     def furnished(self) -> Self:
         """With the settings of its broker and consumers."""
@@ -82,6 +93,9 @@ class MuseumPlan(StoryPlan):
             **({"at most cached": self.cached} if self.cached < _CACHED else {}),
             **({"first attempts that fail": f"{self.failing} %"} if self.failing else {}),
             **({"the group begins": "at the end of its queues"} if self.from_last else {}),
+            **({"invisible time": duration_text(self.invisible_ms)} if self.invisible_ms else {}),
+            **({"messages of a pop": f"at most {self.count_max}"} if self.invisible_ms else {}),
+            **({"the group is set back": f"at {duration_text(self.reset_at_ms)}"} if self.reset_at_ms else {}),
         }
 
     def smaller(self) -> Iterator[Self]:
@@ -94,6 +108,8 @@ class MuseumPlan(StoryPlan):
         for number, (at_ms, many) in enumerate(self.sends):
             if many > 1:
                 yield replace(self, sends=(*self.sends[:number], (at_ms, many // 2), *self.sends[number + 1 :]))
+        if self.count_max > 1:
+            yield replace(self, count_max=self.count_max // 2)
         if self.failing and self.failing < 100:
             yield replace(self, failing=0)
 
@@ -118,6 +134,12 @@ def draw_plan(swarm: Swarm, name: str, seed: int, mode: LockMode) -> MuseumPlan:
         failing=rng.choice(swarm.failing),
         sends=(),
     )
+    if swarm.invisible_ms:
+        plan = replace(plan, invisible_ms=rng.choice(swarm.invisible_ms), count_max=rng.choice(swarm.count_max))
+        if swarm.resets:
+            plan = replace(plan, reset_at_ms=rng.randrange(5000, plan.life_ms))
+        if swarm.restarts:
+            plan = replace(plan, store=Store.ASYNC)
     events = draw_faults(rng, plan.furnished(), swarm.faults, rng.randrange(1, swarm.events_max + 1))
     return replace(plan, events=events, sends=_draw_sends(rng, swarm, events, plan.life_ms))
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lockstep.simulation.museum import answers, commits, first_offsets, owners, waiting
+from lockstep.simulation.museum import answers, commits, first_offsets, owners, pop_calls, pop_offsets, waiting
 
 __all__ = ["EXHIBITS"]
 
@@ -23,5 +23,14 @@ _ALL: Final = (
     owners.EVICTED_MEMBER,
     owners.READ_UNDER_WAY,
     owners.LAST_TO_ASK_WINS,
+    pop_calls.LOST_POP,
+    pop_calls.ID_AFTER_TIMEOUT,
+    pop_calls.BUSY_QUEUE,
+    pop_calls.GROUP_WITHOUT_FLAG,
+    pop_calls.STARTS_UNORDERED,
+    pop_offsets.PULL_OFFSET,
+    pop_offsets.RESET_WITHOUT_EFFECT,
+    pop_offsets.STARTS_AGAIN,
+    pop_offsets.BATCH_OF_ONE_KEY,
 )
 EXHIBITS: Final = {exhibit.key: exhibit for exhibit in _ALL}

@@ -106,7 +106,9 @@ def test_there_are_the_exhibits_that_were_asked_for() -> None:
         "kafka4beam/brod #649", "spring-projects/spring-kafka #3186", "rabbitmq/rabbitmq-server #17317",
         "apache/pulsar #15189", "confluentinc/parallel-consumer #857", "platformatic/kafka #267",
         "apache/rocketmq-client-go #618", "apache/rocketmq-client-go #994", "apache/rocketmq-client-go #1080",
-        "PostHog/posthog #76100",
+        "PostHog/posthog #76100", "apache/rocketmq #3503", "apache/rocketmq #6690", "apache/rocketmq #7999",
+        "apache/rocketmq #8154", "apache/rocketmq #9695", "apache/rocketmq #10229", "apache/rocketmq #10827",
+        "apache/rocketmq-clients #708", "apache/rocketmq-clients #754",
     }  # fmt: skip
 
 
