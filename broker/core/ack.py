@@ -73,7 +73,7 @@ def ack_all(
     legal = [offset for offset in queue_offsets if low <= offset <= high]
     settle = _ack_in_order if delivery.in_order else _ack_any
     answers = settle(broker, peer, delivery, legal, now_ms) if legal else []
-    _count(broker, delivery, legal, answers)
+    _count(broker, delivery, legal, answers, now_ms)
     if len(legal) == len(queue_offsets):
         return answers
     answer_of = dict(zip(legal, answers, strict=True))
@@ -109,7 +109,7 @@ def change_invisible(
         _wake(broker, delivery)
     else:
         answered, changed = _begin_again(broker, delivery, invisible_ms, now_ms)
-    _count(broker, delivery, [receipt.queue_offset], [answered])
+    _count(broker, delivery, [receipt.queue_offset], [answered], now_ms)
     return answered, changed
 
 
@@ -203,17 +203,19 @@ def _queue_of(delivery: Delivery) -> tuple[str, str, int]:
 
 
 def _count(
-    broker: Broker, delivery: Delivery, queue_offsets: Sequence[int], answers: Sequence[Answered | Refused]
+    broker: Broker, delivery: Delivery, queue_offsets: Sequence[int], answers: Sequence[Answered | Refused], now_ms: int
 ) -> None:
+    # Names of groups that nobody made would fill the table.
+    group = delivery.consumer_group if broker.catalog.groups.get(delivery.consumer_group) is not None else ""
     done_count = answers.count(_DONE)
     if done_count:
-        broker.messages.pops.answers["done"] += done_count
+        broker.messages.pops.answered(group, _DONE, now_ms, done_count)
     if done_count == len(answers):
         return
     for offset, answered in zip(queue_offsets, answers, strict=True):
         if answered is _DONE or isinstance(answered, Refused):
             continue
-        broker.messages.pops.answers[answered.name.lower()] += 1
+        broker.messages.pops.answered(group, answered, now_ms)
         if answered is not Answered.UNKNOWN:
             broker.log.info(
                 "pop_answer_late",

@@ -84,8 +84,13 @@ FAMILIES: Final[Mapping[str, Family]] = {
         (*_NODE, "consumer_group", "topic"),
         "Queues that a delivery to a group in order holds up at this moment, as a whole or some keys of them.",
     ),
+    "lockstep_pop_oldest_held_seconds": Family(
+        _G, (*_NODE, "consumer_group", "topic"), "The age of the oldest delivery that holds up such a queue."
+    ),
     "lockstep_pop_answers_total": Family(
-        _C, (*_NODE, "outcome"), "Acknowledgements, and changes of invisible times, by what became of them."
+        _C,
+        (*_NODE, "consumer_group", "outcome"),
+        "Acknowledgements, and changes of invisible times, by what became of them.",
     ),
     "lockstep_limits_met_total": Family(_C, (*_NODE, "setting"), "How often a limit was reached, by its setting."),
     "lockstep_limit_used": Family(

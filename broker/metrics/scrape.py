@@ -133,20 +133,27 @@ def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
 
 
 def _pops(broker: Broker, samples: Samples, now_ms: int) -> Steps:
-    pops = broker.messages.pops
+    pops, oldest_ms = broker.messages.pops, dict[tuple[str, str], int]()
     for number, (topic, group, _, queue) in enumerate(pops.fifo.queues(), 1):
-        if queue.next_visible_ms(now_ms) is not None:
+        held_ms = [one.pop_ms for one in queue.under_way() if now_ms < one.visible_ms]
+        if held_ms:
             samples.add("lockstep_pop_queues_held", (group, topic), 1)
+            oldest_ms[group, topic] = min(*held_ms, oldest_ms.get((group, topic), now_ms))
         if number % _POPPED_QUEUES_A_STEP == 0:
             yield None
+    for key, at_ms in oldest_ms.items():
+        samples.set("lockstep_pop_oldest_held_seconds", key, (now_ms - at_ms) / 1000)
     for number, ((topic, group), count) in enumerate(list(pops.revived.items()), 1):
         samples.set("rocketmq_pop_revive_retry_messages_total", (group, topic, "PUT_OK"), count)
         if number % _ROWS_A_STEP == 0:
             yield None
     samples.set("rocketmq_pop_checkpoint_buffer_size", (), len(pops.checkpoints))
     samples.set("lockstep_held_pops", (), len(pops.held))
-    for outcome, count in pops.answers.items():
-        samples.set("lockstep_pop_answers_total", (outcome,), count)
+    for number, (group, answers) in enumerate(list(pops.answers.items()), 1):
+        for outcome, count in answers.items():
+            samples.set("lockstep_pop_answers_total", (group, outcome.name.lower()), count)
+        if number % _ROWS_A_STEP == 0:
+            yield None
 
 
 def _broker(broker: Broker, samples: Samples, _now_ms: int) -> Steps:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from lockstep.cli.confirm import asks, confirm
+from lockstep.cli.group.deliveries import DELIVERIES, delivery_json, delivery_texts
 from lockstep.cli.lookup import check_brokers, check_known, topics_of_group
 from lockstep.cli.output import (
     CliError,
@@ -23,6 +24,7 @@ from lockstep.client.diagnosis.why import COLUMNS, Group, why_rows
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.bodies.pop import DeliveryTableBody
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
 from lockstep.protocol.versions import version_name
@@ -106,7 +108,7 @@ async def describe_group(
         members = await admin.members(group)
         infos = await _running_infos(admin, group, members)
         progress = await admin.progress(group, topic)
-        locks = await _locks(admin, group)
+        locks, popped = await _locks(admin, group), await _deliveries(admin, group)
         queues = await _queue_rows(admin, group, topics, _owners(infos, locks), progress)
         routes = {name: (await admin.route(name)).readable_queues(name) for name in topics} if why else {}
     _note_of_gone_owners(members, locks)
@@ -120,11 +122,16 @@ async def describe_group(
         "queues": queues,
         "statistics": [row for row in _statistics_rows(infos) if row["topic"] in shown],
     }
+    if popped is not None:
+        described["deliveries"] = list(popped.rows)
+        described["answers"] = {"late": popped.late, "stale": popped.stale, "revived": popped.revived}
     if why:
         ids = sorted(connection.client_id for connection in members.connection_set) if members is not None else []
         of = Group(group, ids, infos, {name: routes[name] for name in sorted(shown)}, locks)
         described["rebalance"] = why_rows(of)
     if output is OutputFormat.JSON:
+        if popped is not None:
+            described["deliveries"] = [delivery_json(row) for row in popped.rows]
         write_out(json_line(described).encode("utf-8", "replace") + b"\n")
     else:
         _print_tables(described)
@@ -150,6 +157,14 @@ async def _locks(admin: AdminClient, group: str) -> dict[MessageQueue, LockTable
         return {row.queue: row for row in await admin.list_locks(group)}
     except NotLockstepError:
         return {}
+
+
+async def _deliveries(admin: AdminClient, group: str) -> DeliveryTableBody | None:
+    """What the group popped, if the brokers list it."""
+    try:
+        return await admin.list_deliveries(group)
+    except NotLockstepError:
+        return None
 
 
 def _note_of_gone_owners(members: ConsumerConnection | None, locks: Mapping[MessageQueue, LockTableRow]) -> None:
@@ -254,6 +269,12 @@ def _print_tables(described: Mapping[str, Any]) -> None:
     rows = [row | {"last_consumed": date_time(row["last_timestamp"] or 0)} for row in queues]
     total = dict.fromkeys(_QUEUES) | {"topic": "total", "lag": described["total_lag"]}
     print_rows(_QUEUES, [*rows, total], OutputFormat.TABLE)
+    if described.get("deliveries"):
+        write_out(b"\n")
+        print_rows(DELIVERIES, [delivery_texts(row) for row in described["deliveries"]], OutputFormat.TABLE)
+    if any(described.get("answers", {}).values()):
+        note("of its pops: {late} answers came too late, {stale} were refused, {revived} messages were stored again"
+             .format(**described["answers"]))  # fmt: skip
     if described["statistics"]:
         write_out(b"\n")
         print_rows(_STATISTICS, described["statistics"], OutputFormat.TABLE)

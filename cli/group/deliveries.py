@@ -8,9 +8,9 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.bodies.pop import DeliveryRow
 from lockstep.protocol.names import check_group
 
-__all__ = ["list_deliveries"]
+__all__ = ["DELIVERIES", "delivery_json", "delivery_texts", "list_deliveries"]
 
-_COLUMNS = ("queue", "offset", "key_hash", "client", "popped", "visible", "times_before")
+DELIVERIES = ("queue", "offset", "key_hash", "client", "popped", "visible", "times_before")
 
 
 async def list_deliveries(name_server: str, group: str, output: OutputFormat) -> None:
@@ -21,12 +21,12 @@ async def list_deliveries(name_server: str, group: str, output: OutputFormat) ->
         if not rows:
             await check_brokers(admin)
     if output is OutputFormat.JSON:
-        print_rows((), [_as_json(row) for row in rows], output)
+        print_rows((), [delivery_json(row) for row in rows], output)
     else:
-        print_rows(_COLUMNS, [_as_texts(row) for row in rows], output)
+        print_rows(DELIVERIES, [delivery_texts(row) for row in rows], output)
 
 
-def _as_json(row: DeliveryRow) -> dict[str, Any]:
+def delivery_json(row: DeliveryRow) -> dict[str, Any]:
     return {
         "topic": row.queue.topic,
         "broker": row.queue.broker_name,
@@ -40,7 +40,7 @@ def _as_json(row: DeliveryRow) -> dict[str, Any]:
     }
 
 
-def _as_texts(row: DeliveryRow) -> dict[str, Any]:
+def delivery_texts(row: DeliveryRow) -> dict[str, Any]:
     return {
         "queue": str(row.queue),
         "offset": row.queue_offset,

@@ -276,15 +276,26 @@ class GroupAdmin(AdminBase):
         return sorted(rows, key=lambda row: (row.consumer_group, row.queue))
 
     async def list_deliveries(self, group: str) -> DeliveryTableBody:
-        """Return what a group that pops in order has and did not acknowledge, sorted. Raises NotLockstepError."""
+        """Return what a group that pops in order has and did not acknowledge, sorted, and what became of its answers.
+
+        Raises NotLockstepError.
+        """
         header = ListDeliveriesRequestHeader(group)
 
         async def ask(address: str) -> DeliveryTableBody:
             await self._require_lockstep(address)
             return await self._ask_for(DeliveryTableBody, address, RequestCode.LIST_DELIVERIES, header)
 
-        rows = [row for body in (await self._ask_all(ask)).values() for row in body.rows]
-        return DeliveryTableBody(tuple(sorted(rows, key=lambda row: (row.queue, row.queue_offset))))
+        bodies = (await self._ask_all(ask)).values()
+        rows = sorted((row for body in bodies for row in body.rows), key=lambda row: (row.queue, row.queue_offset))
+        return DeliveryTableBody(
+            tuple(rows),
+            sum(body.late for body in bodies),
+            sum(body.stale for body in bodies),
+            max((body.stale_ms for body in bodies), default=0),
+            sum(body.revived for body in bodies),
+            tuple(sorted({topic for body in bodies for topic in body.topics})),
+        )
 
     async def release_lock(self, row: LockTableRow) -> None:
         """Take the fenced lock of this row from its owner, whose late commits the broker refuses from then on.

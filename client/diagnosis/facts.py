@@ -1,12 +1,13 @@
 """What is known of a cluster: read once, then rules look at it. Plain data, so that tests can write it down."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo, consumes_in_order
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.bodies.pop import DeliveryTableBody
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.texts import whole_number
 
@@ -129,7 +130,8 @@ class GroupFacts:
         retry_lag: Messages of its retry topic that it has not consumed.
         oldest_ms: When the oldest message was stored that it has not consumed, epoch ms; 0: unknown, or there is none.
         dead_letter_ms: When its newest dead letter was stored; 0: there is none.
-        ordered_at_broker: Its setting for clients of RocketMQ 5; None: the brokers are not of RocketMQ 5.
+        ordered_at_broker: Its setting for clients of RocketMQ 5; None: the brokers do not say it.
+        deliveries: What it popped in order; None: the brokers are not Lockstep's.
     """
 
     name: str
@@ -145,6 +147,7 @@ class GroupFacts:
     dead_letter_count: int = 0
     spreads: tuple[KeySpread, ...] = ()
     ordered_at_broker: bool | None = None
+    deliveries: DeliveryTableBody | None = None
 
     @property
     def is_ordered(self) -> bool:
@@ -182,6 +185,7 @@ class ClusterFacts:
         lease_ms: The life of a lock: 60,000 by default.
         clocks: What -> how many ms its clock is ahead of this machine's.
         producers_ahead: Address of a producer -> how many ms before they were sent its messages were stored.
+        fifo_topics: Of RocketMQ 5's type for messages in order.
         limits: Broker -> setting of a limit that it reached -> how often, and when last, epoch ms.
         topics_count: Of users.
         lists_locks: The brokers list their locks.
@@ -196,6 +200,7 @@ class ClusterFacts:
     clocks: Mapping[str, int] = field(default_factory=dict)
     producers_ahead: Mapping[str, int] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    fifo_topics: Collection[str] = ()
     brokers: tuple[BrokerFacts, ...] = ()
     topics_count: int = 0
     lists_locks: bool = False

@@ -19,6 +19,7 @@ from lockstep.client.diagnosis.facts import (
     TopicFacts,
 )
 from lockstep.client.errors import ClientError, NoRouteError, TopicNotFoundError
+from lockstep.protocol.bodies.attributes import FIFO
 from lockstep.protocol.bodies.broker import BrokerData
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
@@ -76,8 +77,16 @@ async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -
         spreads = await recent.spreads(list(of.queues)) if of.is_ordered else ()
         facts.append(replace(of, spreads=spreads, ordered_at_broker=ordered.get(of.name)))
     known = {topic: of for topic, of in zip(names, queues_of, strict=True) if of is not None}
-    limits = await _limits(admin)
-    return ClusterFacts(runtime.now_ms(), lease_ms, known, tuple(facts), clocks, recent.producers_ahead, limits)
+    return ClusterFacts(
+        runtime.now_ms(),
+        lease_ms,
+        known,
+        tuple(facts),
+        clocks,
+        recent.producers_ahead,
+        await _limits(admin),
+        await _fifo_topics(admin),
+    )
 
 
 async def gather_health(admin: AdminClient, runtime: Runtime, behind_ms: int) -> ClusterFacts:
@@ -221,6 +230,7 @@ async def _examined(
         queues=queues,
         locks=None if of.locks is None else {q: row for q, row in of.locks.items() if not is_retry_topic(q.topic)},
         changes=None if changes is None else tuple(one for one in changes if one.consumer_group == name),
+        deliveries=None if locks is None else await admin.list_deliveries(name),
     )
 
 
@@ -363,6 +373,14 @@ class _Recent:
         if ahead_ms > 0:
             producer = str(ip_address(message.born_host[0]))
             self.producers_ahead[producer] = max(self.producers_ahead.get(producer, 0), ahead_ms)
+
+
+async def _fifo_topics(admin: AdminClient) -> set[str]:
+    """Some brokers keep it from us; those of RocketMQ 4 have none."""
+    try:
+        return {topic for topic, kind in (await admin.message_types()).items() if kind == FIFO}
+    except RequestRefused:
+        return set()
 
 
 async def _ordered_at_broker(admin: AdminClient) -> dict[str, bool | None]:

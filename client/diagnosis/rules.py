@@ -25,11 +25,16 @@ _SETTINGS: Final = (  # that all members of an ordered group should share
     "maxReconsumeTimes", "messageModel", "consumeFromWhere", "consumeMessageBatchMaxSize",
     "suspendCurrentQueueTimeMillis", "allocateMessageQueueStrategy",
 )  # fmt: skip
+_OF_LOCKSTEP: Final = (
+    "flapping", "late-renewals", "short-locks", "clocks-apart", "delivery-holds-queue", "stale-answers",
+)  # fmt: skip
 _SHOWN_MAX: Final = 3
 _OF_GROUP: Final = "group "
 _GROUP: Final = "GROUP"  # in a cure: the name of the group
 _CLOCK_WARN_MS: Final = 1000
-_LIMIT_WINDOW_MS: Final = 900_000
+_RECENT_MS: Final = 900_000
+# A message that was delivered so often is not getting any further.
+_TIMES: Final = 3
 _LEASE_ENDED: Final = "lease ended"
 
 Evidence = Iterator[tuple[str, str]]  # where, what was seen
@@ -86,7 +91,7 @@ def _cure(rule: Rule, where: str) -> str:
 def not_looked_at(facts: ClusterFacts) -> tuple[str, ...]:
     """The rules that need what RocketMQ's brokers do not tell."""
     is_apache = any(group.changes is None for group in facts.groups)
-    return ("flapping", "late-renewals", "short-locks", "clocks-apart") if is_apache else ()
+    return _OF_LOCKSTEP if is_apache else ()
 
 
 def _each_group(look: OfGroup) -> OfCluster:
@@ -211,7 +216,8 @@ def _idle_owner(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
 def _no_owner(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
     if not group.members or not group.is_ordered or group.broadcasting:
         return
-    behind = [queue for queue, known in group.queues.items() if known.lag]
+    popped = group.deliveries.topics if group.deliveries is not None else ()  # their queues have no owner
+    behind = [queue for queue, known in group.queues.items() if known.lag and queue.topic not in popped]
     moving = {one.queue for one in group.changes or () if facts.now_ms - one.at_ms <= facts.lease_ms}
     free = [str(queue) for queue in behind if queue not in moving and not _owned(queue, group, facts)]
     if free:
@@ -303,6 +309,37 @@ def _not_ordered_at_broker(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
         yield "consumeMessageOrderly is false on a broker of RocketMQ 5"
 
 
+# Pops of RocketMQ 5 --------------------------------------------------------------------------------------------
+
+
+def _fifo_without_order(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
+    topics = sorted({queue.topic for queue in group.queues} & set(facts.fifo_topics))
+    if topics and not group.is_ordered and not group.ordered_at_broker:
+        yield f"it consumes {_some(topics)}, made for messages in order, and consumeMessageOrderly is not set"
+
+
+def _long_delivery(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
+    rows = group.deliveries.rows if group.deliveries is not None else ()
+    long = [
+        f"{row.queue} at offset {row.queue_offset} by {row.client_id or 'a client'} for {seconds(age_ms)}"
+        for row in rows
+        if (age_ms := facts.now_ms - row.pop_ms) > _IDLE_MS and row.visible_ms > facts.now_ms
+    ]
+    again = [f"{row.queue} at offset {row.queue_offset} ({row.times_before + 1} times)" for row in rows
+             if row.times_before >= _TIMES]  # fmt: skip
+    if long:
+        yield f"deliveries are held: {_some(long)}"
+    if again:
+        yield f"delivered again and again, and acknowledged by nobody: {_some(again)}"
+
+
+def _stale_answers(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
+    of = group.deliveries
+    if of is not None and of.stale and facts.now_ms - of.stale_ms <= _RECENT_MS:
+        last = seconds(max(facts.now_ms - of.stale_ms, 0))
+        yield f"{counted(of.stale, 'answer')} came after another delivery had begun, the last one {last} ago"
+
+
 # Brokers and topics, in all groups together ------------------------------------------------------------------
 
 
@@ -341,7 +378,7 @@ def limits_met(facts: ClusterFacts) -> Evidence:
     for broker, limits in sorted(facts.limits.items()):
         for setting, (count, last_ms) in sorted(limits.items()):
             ago_ms = facts.now_ms - last_ms
-            if ago_ms <= _LIMIT_WINDOW_MS:
+            if ago_ms <= _RECENT_MS:
                 last = f"the last one {seconds(max(ago_ms, 0))} ago"
                 yield broker, f"{setting} was reached {counted(count, 'time')} since its start, {last}"
 
@@ -451,7 +488,22 @@ RULES: Final[Mapping[str, Rule]] = {
     "group-not-ordered": Rule(
         _W, _each_group(_not_ordered_at_broker),
         "Clients of RocketMQ 5 (gRPC) that join the group get messages without order.",
-        "`mqadmin updateSubGroup -g GROUP -o true`.",
+        "`lockstep group update GROUP --fifo`.",
+    ),
+    "fifo-without-order": Rule(
+        _B, _each_group(_fifo_without_order),
+        "Clients of RocketMQ 5 get messages of one key at once, each for itself.",
+        "`lockstep group update GROUP --fifo`.",
+    ),
+    "delivery-holds-queue": Rule(
+        _W, _each_group(_long_delivery),
+        "Messages behind it wait: with fenced mode those of its key, else all of its queue.",
+        "Look at the client. It must acknowledge, or give the message back; `lockstep group deliveries GROUP` has all.",
+    ),
+    "stale-answers": Rule(
+        _W, _each_group(_stale_answers),
+        "A listener worked on longer than its invisible time, beside the next one that got the message.",
+        "Use a longer invisible time, or renew it while a message is handled.",
     ),
     "trace-topic-missing": Rule(
         _W, _each_group(_no_trace_topic),

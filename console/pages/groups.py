@@ -13,7 +13,7 @@ from lockstep.console.collector import Collector
 from lockstep.console.console import console_of
 from lockstep.console.model import GroupReading, GroupState
 from lockstep.console.pages.parameters import rows_of, text_of
-from lockstep.console.pages.questions import dead_letters
+from lockstep.console.pages.questions import dead_letters, deliveries
 from lockstep.console.render import render
 from lockstep.protocol.bodies.client import Connection, ConsumerRunningInfo
 from lockstep.protocol.bodies.heartbeat import ConsumeType
@@ -236,6 +236,7 @@ async def _group(request: Request) -> Response:
     if state is None:  # not read yet, or no broker knows it
         return render(request, "group_unknown.html", page="groups", status=404, is_live=True, name=name)
     rows = queue_rows(console.collector, state.reading)
+    popped = await deliveries(console, name)
     return render(
         request,
         "group.html",
@@ -248,6 +249,8 @@ async def _group(request: Request) -> Response:
         topics=sorted({row.queue.topic for row in rows}),
         line=lag_line(state, console.runtime.now_ms()),
         dead_letters=await dead_letters(console, name),
+        popped=popped,
+        deliveries_max=_QUEUES,
     )
 
 

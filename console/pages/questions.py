@@ -9,9 +9,10 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.tolerance import FAILURES
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.console.console import PATIENCE_S, Console
+from lockstep.protocol.bodies.pop import DeliveryTableBody
 from lockstep.protocol.names import dead_letter_topic
 
-__all__ = ["answer_of", "answers_of", "dead_letters", "whole_answer"]
+__all__ = ["answer_of", "answers_of", "dead_letters", "deliveries", "whole_answer"]
 
 _AT_ONCE: Final = 16
 T = TypeVar("T")
@@ -36,6 +37,11 @@ async def whole_answer(console: Console, question: Callable[[AdminClient], Await
     admin = console.tolerant_admin()
     answer = await answer_of(question(admin))
     return None if admin.left_out else answer
+
+
+async def deliveries(console: Console, group: str) -> DeliveryTableBody | None:
+    """What a group popped and did not acknowledge; None: the brokers do not say, as Apache's."""
+    return await whole_answer(console, lambda admin: admin.list_deliveries(group))
 
 
 async def dead_letters(console: Console, group: str) -> int | None:

@@ -79,7 +79,19 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "group-not-ordered": (
         "加入该组的 RocketMQ 5 客户端（gRPC）收到的消息没有顺序。",
-        "`mqadmin updateSubGroup -g GROUP -o true`。",
+        "`lockstep group update GROUP --fifo`。",
+    ),
+    "fifo-without-order": (
+        "RocketMQ 5 客户端会同时收到同一个键的消息，互不等待。",
+        "`lockstep group update GROUP --fifo`。",
+    ),
+    "delivery-holds-queue": (
+        "它后面的消息在等待：fenced 模式下是同一个键的消息，否则是整个队列。",
+        "查看该客户端：它必须确认消息，或把消息还回；`lockstep group deliveries GROUP` 列出全部。",
+    ),
+    "stale-answers": (
+        "监听器的处理超过了不可见时间，下一个得到该消息的监听器已同时在处理。",
+        "使用更长的不可见时间，或在处理时续期。",
     ),
     "trace-topic-missing": ("消息轨迹会丢失。", "用 `-D traceTopicEnable=true` 启动 Broker。"),
 }

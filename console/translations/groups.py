@@ -56,5 +56,18 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "groups.last": ("Last consumed message", "最近消费的消息"),
     "groups.why": ("Why this share", "为何如此分配"),
     "groups.share_of": ("{strategy} of {count} members; share: {share}", "{strategy}，{count} 个成员；份额：{share}"),
+    "groups.deliveries": ("Deliveries that are not acknowledged: {count}", "未确认的投递：{count}"),
+    "groups.offset": ("Offset", "位点"),
+    "groups.holder": ("Held by", "持有者"),
+    "groups.popped": ("Delivered", "投递于"),
+    "groups.visible": ("Others wait", "其他成员"),
+    "groups.held": ("until {time}, {left} more", "等到 {time}，还有 {left}"),
+    "groups.free": ("no more: it comes again", "不再等待：消息会再次投递"),
+    "groups.attempt": ("Attempt", "第几次"),
+    "groups.no_deliveries": ("All deliveries are acknowledged.", "所有投递都已确认。"),
+    "groups.answers": (
+        "Answers that came too late: {late}; that were refused: {stale}. Messages stored again: {revived}.",
+        "过晚的应答：{late}；被拒绝的：{stale}。重新存储的消息：{revived}。",
+    ),
     "groups.epoch": ("epoch {epoch}", "纪元 {epoch}"),
 }

@@ -6,15 +6,26 @@ from typing import Any, Final
 from lockstep.protocol.bodies.codec import as_table, take
 from lockstep.protocol.errors import LocalProtocolError, short_text
 
-__all__ = ["MESSAGE_TYPE", "MESSAGE_TYPES", "MIXED", "NORMAL", "Attributes", "altered", "from_wire", "parse_changes"]
+__all__ = [
+    "FIFO",
+    "MESSAGE_TYPE",
+    "MESSAGE_TYPES",
+    "MIXED",
+    "NORMAL",
+    "Attributes",
+    "altered",
+    "from_wire",
+    "parse_changes",
+]
 
 Attributes = tuple[tuple[str, str], ...]  # names and values, sorted by name
 
 MESSAGE_TYPE: Final = "message.type"
 NORMAL: Final = "NORMAL"
+FIFO: Final = "FIFO"
 # A topic of this type would take messages of all types; RocketMQ's default is to refuse it.
 MIXED: Final = "MIXED"
-MESSAGE_TYPES: Final = ("UNSPECIFIED", NORMAL, "FIFO", "DELAY", "TRANSACTION")
+MESSAGE_TYPES: Final = ("UNSPECIFIED", NORMAL, FIFO, "DELAY", "TRANSACTION")
 _VALUES: Final[Mapping[str, Collection[str]]] = {MESSAGE_TYPE: MESSAGE_TYPES}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
-from lockstep.protocol.bodies.codec import as_list, as_object, as_table, take
+from lockstep.protocol.bodies.codec import as_list, as_object, as_table, as_texts, take
 from lockstep.protocol.errors import BodyError, short_text
 from lockstep.protocol.model import MessageQueue
 
@@ -257,14 +257,44 @@ class DeliveryRow(NamedTuple):
 
 
 class DeliveryTableBody(NamedTuple):
-    """Reply to LIST_DELIVERIES (30010)."""
+    """Reply to LIST_DELIVERIES (30010).
+
+    Args:
+        late: Answers to deliveries that had ended, which were ignored.
+        stale: Likewise, which were refused.
+        stale_ms: When the last one was, in epoch ms.
+        revived: Messages that were stored again, as nobody acknowledged them: of a group without order.
+        topics: Of which the group pops messages in order.
+    """
 
     rows: tuple[DeliveryRow, ...]
+    late: int = 0
+    stale: int = 0
+    stale_ms: int = 0
+    revived: int = 0
+    topics: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
-        return {"deliveryTable": [row.to_wire() for row in self.rows]}
+        return {"deliveryTable": [row.to_wire() for row in self.rows], **self.rest_to_wire()}
+
+    def rest_to_wire(self) -> dict[str, Any]:
+        return {
+            "late": self.late,
+            "revived": self.revived,
+            "stale": self.stale,
+            "staleTime": self.stale_ms,
+            "topics": list(self.topics),
+        }
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        rows = as_list(as_object(value, "a table of deliveries").get("deliveryTable"), "deliveryTable")
-        return cls(tuple(map(DeliveryRow.from_wire, rows)))
+        wire = as_object(value, "a table of deliveries")
+        rows = tuple(map(DeliveryRow.from_wire, as_list(wire.get("deliveryTable"), "deliveryTable")))
+        return cls(
+            rows,
+            take(wire, "late", int, 0),
+            take(wire, "stale", int, 0),
+            take(wire, "staleTime", int, 0),
+            take(wire, "revived", int, 0),
+            as_texts(wire.get("topics"), "topics"),
+        )

@@ -81,6 +81,33 @@ async def test_a_group_and_a_topic_are_made_for_messages_in_order(lockstep: Lock
     assert (await settings())[:2] == (None, 3)
 
 
+def test_a_delivery_that_holds_up_a_queue_is_shown(lockstep: Lockstep, inside: Inside) -> None:
+    """Who has it and until when; the doctor finds nothing, but in a group that reads such a topic without order."""
+    assert lockstep("topic", "create", "held", "--queues", "1", "--type", "fifo").status == 0
+    assert lockstep("produce", "held", "-k", "k", "--text", stdin="a\nb\n").status == 0
+    pops = ("consume", "held", "-g", "popped", "--pop", "--from", "first", "--work", "5m")
+    with lockstep.start(*pops) as running:
+        end = time.monotonic() + END_S
+        while not (rows := inside("group", "deliveries", "popped", "-o", "json").rows):
+            assert time.monotonic() < end
+        row = rows[0]
+        assert (row["topic"], row["offset"], row["times_before"]) == ("held", 0, 0)
+        assert row["visible_ms"] > row["popped_ms"]
+        (described,) = inside("group", "describe", "popped", "-o", "json").rows
+        assert described["deliveries"][0]["client"] == row["client"] == described["members"][0]["client_id"]
+        assert described["answers"] == {"late": 0, "stale": 0, "revived": 0}
+        assert row["client"] in inside("group", "describe", "popped").out.rpartition("TIMES BEFORE")[2]
+        found = inside("doctor", "-g", "popped", "-o", "json").rows
+        running.popen.kill()
+        running.popen.wait(END_S)
+    assert found == []
+    lockstep("consume", "held", "-g", "plain", "--mode", "concurrent", "--from", "first", "-c", "2")
+    (finding,) = inside("doctor", "-g", "plain", "-o", "json").rows
+    assert finding["rule"] == "fifo-without-order"
+    lockstep("group", "update", "plain", "--fifo")
+    assert inside("doctor", "-g", "plain", "-o", "json").rows == []
+
+
 def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, inside: Inside) -> None:
     """While it runs the owner is the lock's, and its member tells how it consumes; the lag is what is not handled."""
     lockstep("consume", "orders", "-g", "described", "-c", "2")

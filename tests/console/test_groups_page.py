@@ -1,9 +1,14 @@
 """The pages of groups: what they show of members, shares, lag and order."""
 
+import pytest
+
+from lockstep.console.console import Console
 from lockstep.console.model import GroupState
+from lockstep.console.pages import groups
 from lockstep.console.pages.groups import group_rows, lag_line, member_rows, queue_rows
 from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.heartbeat import ConsumeType
+from lockstep.protocol.bodies.pop import DeliveryRow, DeliveryTableBody
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
 from tests.console.pages_inside import ask, make_console
@@ -102,6 +107,30 @@ async def test_the_pages_answer() -> None:
     assert "No consumer group yet" in (await ask(make_console(), "/groups")).text
     assert "没有名称匹配的消费组" in (await ask(console, "/groups?q=zzz", headers={"accept-language": "zh"})).text
     assert (await ask(console, "/groups?page=x")).status == 400
+
+
+async def test_deliveries_that_hold_up_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has what until when, and which attempt it is. Without pops there is no table."""
+    console = make_console(watched(reading()))
+    now_ms = console.runtime.now_ms()
+    held = DeliveryRow(QUEUES[0], 7, now_ms - 5000, now_ms + 60_000, 0, None, "popper")
+    again = DeliveryRow(QUEUES[1], 8, now_ms - 50_000, now_ms - 1000, 2)
+    told: list[DeliveryTableBody | None] = [DeliveryTableBody((held, again), late=3, stale=4, revived=5)]
+
+    async def popped(_console: Console, _group: str) -> DeliveryTableBody | None:
+        return told[-1]
+
+    monkeypatch.setattr(groups, "deliveries", popped)
+    page = (await ask(console, "/group?group=shop")).text.partition("Deliveries that are not acknowledged: 2")[2]
+    first, second = page.split("<tr>")[2:4]
+    assert "popper" in first
+    assert "until " in first
+    assert "it comes again" in second
+    assert '<td data-label="Attempt" class="number bad">3</td>' in second
+    assert "came too late: 3; that were refused: 4. Messages stored again: 5." in page
+    for nothing in (None, DeliveryTableBody(())):
+        told.append(nothing)
+        assert 'id="deliveries"' not in (await ask(console, "/group?group=shop")).text
 
 
 async def test_names_are_escaped() -> None:

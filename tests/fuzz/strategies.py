@@ -144,7 +144,9 @@ BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
     ),
     LocksReleasedBody: st.builds(LocksReleasedBody, texts, _some_queues),
     LockTableBody: st.builds(LockTableBody, st.lists(_rows, max_size=2).map(tuple)),
-    DeliveryTableBody: st.builds(DeliveryTableBody, st.lists(_deliveries, max_size=2).map(tuple)),
+    DeliveryTableBody: st.builds(
+        DeliveryTableBody, st.lists(_deliveries, max_size=2).map(tuple), *[int64s] * 4, text_tuples
+    ),
     ConsumerIdList: st.builds(ConsumerIdList, text_tuples),
     TopicList: st.builds(TopicList, text_tuples),
     ConsumerGroupList: st.builds(ConsumerGroupList, st.dictionaries(texts, text_tuples, max_size=3)),

@@ -1,6 +1,7 @@
 """POP over remoting: pop, acknowledge, change the invisible time, peek, wait for messages (docs/wire.md 18)."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial, wraps
 from typing import Any, Final, NamedTuple
 
@@ -15,9 +16,9 @@ from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.fronts.remoting.refusal import code_of
 from lockstep.broker.messages.filters import Wanted
 from lockstep.broker.messages.pop.held import HeldCall
-from lockstep.broker.messages.pop.port import Answered
+from lockstep.broker.messages.pop.port import Answered, FifoQueue
 from lockstep.broker.request_body import read_body
-from lockstep.protocol.bodies.pop import BatchAckBody, DeliveryRow
+from lockstep.protocol.bodies.pop import BatchAckBody, DeliveryRow, DeliveryTableBody
 from lockstep.protocol.bodies.rows import BodySteps, encode_list
 from lockstep.protocol.codes import PopResponseCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -355,19 +356,25 @@ def list_deliveries(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     """What a group in order has and did not acknowledge, by queue and offset."""
-    group = command.decode_header(ListDeliveriesRequestHeader).consumer_group
+    group, pops = command.decode_header(ListDeliveriesRequestHeader).consumer_group, broker.messages.pops
+    answers, queues = pops.answers.get(group, Counter()), pops.fifo.of_group(group)
+    rest = DeliveryTableBody(
+        (),
+        answers[Answered.LATE],
+        answers[Answered.STALE],
+        pops.stale_ms.get(group, 0),
+        sum(count for (_, of), count in pops.revived.items() if of == group),
+        tuple(dict.fromkeys(topic for topic, _, _ in queues)),
+    )
 
     def body() -> BodySteps:
-        return encode_list({}, "deliveryTable", _delivery_rows(broker, group), command.serialize_type)
+        return encode_list(rest.rest_to_wire(), "deliveryTable", _rows(broker, queues), command.serialize_type)
 
     return reply_in_steps(broker, connection, command, body)
 
 
-def _delivery_rows(broker: Broker, group: str) -> Iterator[dict[str, Any]]:
-    queues = {
-        (topic, queue_id): queue for topic, of, queue_id, queue in broker.messages.pops.fifo.queues() if of == group
-    }
-    for (topic, queue_id), queue in sorted(queues.items(), key=lambda item: item[0]):
+def _rows(broker: Broker, queues: Iterable[tuple[str, int, FifoQueue]]) -> Iterator[dict[str, Any]]:
+    for topic, queue_id, queue in queues:
         named = MessageQueue(topic, broker.config.broker_name, queue_id)
         for one in queue.under_way():
             yield DeliveryRow(named, *one).to_wire()

@@ -8,7 +8,7 @@ from lockstep.broker.messages.pop.checkpoints import Checkpoint, Checkpoints
 from lockstep.broker.messages.pop.fenced import FencedQueue
 from lockstep.broker.messages.pop.held import HeldCalls
 from lockstep.broker.messages.pop.modes import RequestModes
-from lockstep.broker.messages.pop.port import FifoQueue
+from lockstep.broker.messages.pop.port import Answered, FifoQueue
 from lockstep.broker.messages.pop.queues import FifoQueues
 from lockstep.broker.messages.pop.revive_log import ReviveLog
 from lockstep.broker.messages.pop.rocketmq import RocketMqQueue
@@ -32,7 +32,8 @@ class Pops:
         journals: Whether a delivery in order is in the log before its answer leaves: the fenced way, with files.
         in_use: A client has popped, or waited for messages, since the start or before.
         revived: (topic, group) -> messages that were stored again because nobody acknowledged them in time.
-        answers: How many acknowledgements, and changes of the invisible time, were `done`, `late`, ... (`Answered`).
+        answers: Group -> how many of its acknowledgements, and changes of invisible times, ended in each way.
+        stale_ms: Group -> epoch ms of its last answer that was refused.
 
     Args:
         put_all: Stores messages. Raises StoreFull.
@@ -58,7 +59,18 @@ class Pops:
             config.held_pulls_per_connection_max, config.held_pulls_max, self.fifo.next_visible_ms, log
         )
         self.revived = Counter[tuple[str, str]]()
-        self.answers = Counter[str]()
+        self.answers: dict[str, Counter[Answered]] = {}
+        self.stale_ms: dict[str, int] = {}
+
+    def answered(self, consumer_group: str, how: Answered, now_ms: int, count: int = 1) -> None:
+        """Count answers to deliveries.
+
+        Args:
+            consumer_group: Of the catalog; others are counted as "".
+        """
+        self.answers.setdefault(consumer_group, Counter())[how] += count
+        if how is Answered.STALE:
+            self.stale_ms[consumer_group] = now_ms
 
     def reset(self, topic: str, consumer_group: str, queue_id: int, now_ms: int) -> None:
         """Somebody else set the group's offset: all deliveries of the queue are over."""
@@ -112,3 +124,7 @@ class Pops:
             self._end(self.checkpoints.reset(*queue), now_ms)
         for key in [key for key in self.revived if is_gone(*key)]:
             del self.revived[key]
+        # Of a group in all its topics: gone with the group alone.
+        for group in [group for group in self.answers if is_gone("", group)]:
+            del self.answers[group]
+            self.stale_ms.pop(group, None)

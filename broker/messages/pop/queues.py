@@ -48,6 +48,11 @@ class FifoQueues:
         """Topic, group, queue id and queue of all that are known now."""
         return [(*key, *row) for key, queues in self._table.items() for row in queues.items()]
 
+    def of_group(self, consumer_group: str) -> list[tuple[str, int, FifoQueue]]:
+        """Topic, queue id and queue of all that the group reads, by name and number."""
+        tables = sorted((topic, queues) for (topic, group), queues in self._table.items() if group == consumer_group)
+        return [(topic, queue_id, queues[queue_id]) for topic, queues in tables for queue_id in sorted(queues)]
+
     def saved(self) -> dict[tuple[str, str], dict[int, OrderInfo]]:
         """For the file: (topic, group) -> queue id -> its last delivery."""
         return {

@@ -29,9 +29,12 @@ class OrderRecord:
         acked: Bit n: the message `offsets[n]` is acknowledged.
         used_ms: When the record was made, or read from the file.
         attempt_id: Of the call.
+        client: Who made it, to show it; RocketMQ's file does not keep it. None: it is not known since a restart.
     """
 
-    __slots__ = ("acked", "attempt_id", "invisible_ms", "offsets", "pop_ms", "times_before", "used_ms", "visible_ms")
+    __slots__ = (
+        "acked", "attempt_id", "client", "invisible_ms", "offsets", "pop_ms", "times_before", "used_ms", "visible_ms",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class OrderRecord:
         self.attempt_id = attempt_id
         self.times_before = times_before
         self.used_ms = used_ms
+        self.client: str | None = None
         self.visible_ms: dict[int, int] = {}
         self.acked = 0
 
@@ -88,6 +92,7 @@ class RocketMqQueue:
         if before is not None:
             times = before.times_before if again else _times_after(before, offsets)
         self.record = OrderRecord(order.pop_ms, order.invisible_ms, offsets, order.attempt_id, times, now_ms)
+        self.record.client = order.client
         return Delivered(committed, offsets, body, times, committed)
 
     def ack(self, queue_offset: int, pop_ms: int, committed: int) -> tuple[Answered, int]:
@@ -123,8 +128,9 @@ class RocketMqQueue:
         if one is None:
             return []
         end_ms = one.pop_ms + one.invisible_ms
+        visible_ms, times = one.visible_ms, one.times_before
         return [
-            UnderWay(offset, one.pop_ms, one.visible_ms.get(offset, end_ms), one.times_before.get(offset, 0))
+            UnderWay(offset, one.pop_ms, visible_ms.get(offset, end_ms), times.get(offset, 0), client=one.client)
             for place, offset in enumerate(one.offsets)
             if not one.acked >> place & 1
         ]

@@ -164,10 +164,12 @@ def test_deliveries_in_order() -> None:
     pop(peer, poll_ms=5000)
     assert values(peer, "lockstep_pop_queues_held") == {("G", "T"): 1}
     assert values(peer, "lockstep_held_pops") == {(): 1}
+    peer.now_ms += 3000
+    assert values(peer, "lockstep_pop_oldest_held_seconds") == {("G", "T"): 3}
     ack(peer, NOW_MS)
     ack(peer, NOW_MS + 10_000)
     assert values(peer, "lockstep_pop_queues_held") == {}
-    assert values(peer, "lockstep_pop_answers_total") == {("stale",): 1, ("done",): 1}
+    assert values(peer, "lockstep_pop_answers_total") == {("G", "stale"): 1, ("G", "done"): 1}
 
 
 def test_deliveries_without_order() -> None:

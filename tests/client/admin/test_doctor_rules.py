@@ -13,6 +13,7 @@ from lockstep.client.diagnosis.rules import RULES, examine
 from lockstep.protocol.bodies.client import Connection, ConsumeStatus, ProcessQueueInfo
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.bodies.pop import DeliveryRow, DeliveryTableBody
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import TRACE_TOPIC
@@ -89,6 +90,7 @@ def again(cause: str, count: int) -> tuple[LockChange, ...]:
 CONCURRENT = {**ORDERLY, "PROP_CONSUMEORDERLY": "false"}
 FREE = {queue: of for queue, of in LOCKS.items() if queue != QUEUES[0]}
 IDLE = ProcessQueueInfo(locked=True, last_lock_timestamp=NOW_MS, last_consume_timestamp=NOW_MS - 300_000)
+HELD = DeliveryRow(QUEUES[0], 7, NOW_MS - 90_000, NOW_MS + 30_000, 0, None, "p1")
 BAD: dict[str, ClusterFacts] = {
     "mixed-order": with_a(properties=CONCURRENT),
     "same-client-id": with_a(others=("127.0.0.1:50009",), others_live=True),
@@ -111,6 +113,11 @@ BAD: dict[str, ClusterFacts] = {
     "limits-met": replace(HEALTHY, limits={"broker b": {"held_pulls_max": (3, NOW_MS - 60_000)}}),
     "clocks-apart": replace(HEALTHY, clocks={"broker 10.0.0.2:10911": -4000}),
     "group-not-ordered": cluster(ordered_at_broker=False),
+    "fifo-without-order": replace(
+        cluster(members=(replace(A, properties=CONCURRENT),), locks={}), fifo_topics={TOPIC, "other"}
+    ),
+    "delivery-holds-queue": cluster(deliveries=DeliveryTableBody((HELD,))),
+    "stale-answers": cluster(deliveries=DeliveryTableBody((), stale=2, stale_ms=NOW_MS - 60_000)),
     "trace-topic-missing": replace(
         with_a(properties={**ORDERLY, "enableMsgTrace": "true"}), topics={TOPIC: HEALTHY.topics[TOPIC]}
     ),
@@ -146,6 +153,11 @@ def test_what_was_seen_is_named() -> None:
         "of its locks: a renews it each 20.0 s and trusts it for 30.0 s, and it lives 30.0 s"
     )
     assert seen["flapping"] == "queues got another owner within 15 minutes: orders@broker-a:0 (7 times)"
+    assert seen["fifo-without-order"] == (
+        "it consumes orders, made for messages in order, and consumeMessageOrderly is not set"
+    )
+    assert seen["delivery-holds-queue"] == "deliveries are held: orders@broker-a:0 at offset 7 by p1 for 90.0 s"
+    assert seen["stale-answers"] == "2 answers came after another delivery had begun, the last one 60.0 s ago"
     assert seen["limits-met"] == "held_pulls_max was reached 3 times since its start, the last one 60.0 s ago"
     assert seen["clocks-apart"] == "its clock is 4.0 s behind this machine's"
 
@@ -155,7 +167,7 @@ def test_a_cure_can_be_pasted() -> None:
     found = [finding for facts in BAD.values() for finding in examine(facts)]
     cures = {finding.rule: finding.cure for finding in found}
     assert cures["dead-letters"] == f"`lockstep message tail -t '%DLQ%{GROUP}'` shows them."
-    assert cures["group-not-ordered"] == f"`mqadmin updateSubGroup -g {GROUP} -o true`."
+    assert cures["group-not-ordered"] == f"`lockstep group update {GROUP} --fifo`."
     assert not any("GROUP" in finding.cure for finding in found)
 
 
@@ -246,6 +258,25 @@ def test_a_listener_is_slow_on_average_or_at_times_or_at_this_moment() -> None:
     (finding,) = examine(with_a(process_queues=stuck))
     assert finding.rule == "slow-listener"
     assert finding.evidence == "a call of a for orders@broker-a:0 runs since 31.0 s, and messages wait"
+
+
+def test_which_deliveries_are_a_finding() -> None:
+    """Those that hold a queue for long now, and those that were made again and again; stale answers of late."""
+    for row, is_found in (
+        (HELD._replace(pop_ms=NOW_MS - 59_000), False),
+        (HELD._replace(visible_ms=NOW_MS), False),
+        (HELD._replace(visible_ms=NOW_MS, times_before=2), False),
+        (HELD._replace(visible_ms=NOW_MS, times_before=3, client_id=None), True),
+    ):
+        assert bool(examine(cluster(deliveries=DeliveryTableBody((row,))))) is is_found
+    assert not examine(cluster(locks=FREE, deliveries=DeliveryTableBody((), topics=(TOPIC,))))
+    assert not examine(cluster(deliveries=DeliveryTableBody((), late=9, stale=2, stale_ms=NOW_MS - 900_001)))
+
+
+def test_a_fifo_topic_is_in_order_by_locks_or_by_its_groups_setting() -> None:
+    assert examine(replace(HEALTHY, fifo_topics={TOPIC})) == []
+    offline = cluster(members=(), locks={}, ordered_at_broker=True)
+    assert examine(replace(offline, fifo_topics={TOPIC})) == []
 
 
 def test_limits_of_long_ago_are_no_finding() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 from tests.commands import TIMEOUT_S, Lockstep, Running, running_broker
 
-__all__ = ["GROUP", "TIMEOUT_MS", "TOPIC", "Site", "running_site"]
+__all__ = ["GROUP", "POPS", "TIMEOUT_MS", "TOPIC", "Site", "running_site"]
 
 TOPIC, GROUP = "orders", "shop"
+POPS = "pops"  # a group whose member has messages, and works on them
 TIMEOUT_MS = TIMEOUT_S * 1000
 EVIL = "<script>window.evil = 1</script><img src=x onerror='window.evil = 2'>"
 FENCED = ("--lock-mode", "fenced", "--lock-delay-ms", "500", "--lock-delay-legacy-ms", "500")
@@ -49,7 +50,7 @@ class Site:
 
 @contextmanager
 def running_site(folder: Path) -> Iterator[Site]:
-    """Four queues, messages of five keys, one with markup for a body, and two members on them."""
+    """Four queues, messages of five keys, one with markup for a body, two members on them, and one that pops."""
     with running_broker(*FENCED, "--topic", f"{TOPIC}:4") as lockstep, ExitStack() as running:
         lines = "".join(f'{{"order": "k{number % 5}", "number": {number}}}\n' for number in range(40))
         assert lockstep("produce", TOPIC, "--key-field", "order", stdin=lines).status == 0
@@ -57,6 +58,9 @@ def running_site(folder: Path) -> Iterator[Site]:
         site = Site("", lockstep, folder, running)
         site.join()
         site.join()
+        pops = ("consume", TOPIC, "-g", POPS, "--pop", "--from", "first", "--work", "5m")
+        popping = running.enter_context(lockstep.start(*pops))
+        running.callback(popping.popen.kill)
         console = running.enter_context(lockstep.start("console", "--port", "0"))
         site.address = console.error_line().partition("console is at ")[2].split("/ ")[0]
         yield site

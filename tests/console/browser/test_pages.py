@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser import NEEDS_BROWSER
 from tests.console.browser.looks import faults
-from tests.console.browser.site import GROUP, TIMEOUT_MS, TOPIC, Site
+from tests.console.browser.site import GROUP, POPS, TIMEOUT_MS, TOPIC, Site
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.process, pytest.mark.long]
 
@@ -15,6 +15,7 @@ PATHS = (
     "/",
     "/groups",
     f"/group?group={GROUP}",
+    f"/group?group={POPS}",
     "/group?group=nobody",
     "/topics",
     f"/topic?topic={TOPIC}",
@@ -58,6 +59,14 @@ def test_each_page_at_each_width(site: Site, page: Page, errors: list[str], sche
             page.set_viewport_size({"width": width, "height": 900})
             found += [f"{path} at {width}: {fault}" for fault in faults(page)]
     assert not found, "\n".join(found)
+    assert not unexpected(errors)
+
+
+def test_who_holds_what_is_shown(site: Site, page: Page, errors: list[str]) -> None:
+    page.goto(f"{site.address}/group?group={POPS}")
+    table = page.locator("#deliveries")
+    expect(table).to_contain_text(f"{TOPIC} broker-a:", timeout=TIMEOUT_MS)
+    expect(table).to_contain_text("until ")
     assert not unexpected(errors)
 
 

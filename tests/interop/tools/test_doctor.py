@@ -79,7 +79,8 @@ async def test_a_healthy_group(patient: Patient) -> None:
     if patient.story.server.is_apache:
         assert told.status == 0
         assert told.out.startswith("nothing found: ")
-        blind = "flapping, late-renewals, short-locks and clocks-apart were not looked at: they need Lockstep's brokers"
+        rules = "flapping, late-renewals, short-locks, clocks-apart, delivery-holds-queue and stale-answers"
+        blind = f"{rules} were not looked at: they need Lockstep's brokers"
         assert told.err == f"lockstep: {blind}\n"
     else:
         assert f"group {patient.group}: short-locks" in told.out
