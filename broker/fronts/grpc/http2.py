@@ -5,6 +5,7 @@ cost, and lets other connections have their turn.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
@@ -351,22 +352,30 @@ class Http2Connection(asyncio.Protocol):
         self._pump(list(self._blocked.values()))
 
     def _on_goaway(self, event: Any) -> None:
-        self._closing = not self._streams
-        if self._closing and self._transport is not None:
+        # h2 writes no more after it.
+        self._closing = True
+        if self._transport is not None:
             self._transport.close()
 
     # Writer --------------------------------------------------------------------------------------------------
 
+    # h2 knows the end of a call, or of the connection, before its event is handled here: a client may end a call in the
+    # read that brought the request which is being answered. What is written then goes nowhere.
+
     def headers(self, stream_id: int, headers: Headers, *, end: bool) -> None:
-        self._h2.send_headers(stream_id, headers, end_stream=end)
+        with contextlib.suppress(h2.exceptions.ProtocolError):
+            self._h2.send_headers(stream_id, headers, end_stream=end)
 
     def data(self, stream_id: int, data: memoryview) -> None:
-        self._h2.send_data(stream_id, bytes(data))
+        with contextlib.suppress(h2.exceptions.ProtocolError):
+            self._h2.send_data(stream_id, bytes(data))
 
     def window(self, stream_id: int) -> int:
-        if self.write_paused:
+        try:
+            window = self._h2.local_flow_control_window(stream_id)
+        except h2.exceptions.ProtocolError:
             return 0
-        return min(self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size)
+        return 0 if self.write_paused else min(window, self._h2.max_outbound_frame_size)
 
     def blocked(self, stream: Stream) -> None:
         self._blocked[stream.stream_id] = stream
@@ -402,7 +411,8 @@ class Http2Connection(asyncio.Protocol):
             self._forget(stream)
         elif self.is_open:
             # The peer need not send the rest of its request.
-            self._h2.reset_stream(stream.stream_id, h2.errors.ErrorCodes.NO_ERROR)
+            with contextlib.suppress(h2.exceptions.ProtocolError):
+                self._h2.reset_stream(stream.stream_id, h2.errors.ErrorCodes.NO_ERROR)
             self._forget(stream)
 
     def _forget(self, stream: Stream) -> None:

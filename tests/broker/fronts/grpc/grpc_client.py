@@ -88,6 +88,7 @@ class GrpcClient(asyncio.Protocol):
         self.goaway: int | None = None
         self.lost = False
         self.grants_windows = True
+        self.is_corked = False  # True: what is written waits for `flush`
         self.receives = True  # False: what comes is dropped
         self.transport: asyncio.Transport | None = None
 
@@ -127,7 +128,7 @@ class GrpcClient(asyncio.Protocol):
             self.transport.close()
 
     def flush(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
+        if self.transport is not None and not self.transport.is_closing() and not self.is_corked:
             self.transport.write(self.h2.data_to_send())
 
     def write(self, stream_id: int, message: Any, *, end: bool) -> None:

@@ -160,6 +160,29 @@ def test_a_push_consumer_holds_what_it_works_on() -> None:
     on_a_broker(story)
 
 
+def test_a_client_ends_all_at_once() -> None:
+    """It says so, ends its streams and says goodbye in one write, as Java's does: nothing of ours fails."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        telemetry = await client.consume("G")
+        waits = client.receiving("G")
+        await asyncio.sleep(1)
+        client.is_corked = True
+        client.start("NotifyClientTermination", pb.NotifyClientTerminationRequest(group=topic_of("G")))
+        telemetry.cancel()
+        waits.cancel()
+        client.h2.close_connection()
+        client.is_corked = False
+        client.flush()
+        await asyncio.sleep(1)
+        assert client.lost
+        assert served.server.broker is not None
+        assert not served.server.broker.members.consumers.groups
+        assert not len(served.server.broker.messages.pops.held)
+
+    on_a_broker(story)
+
+
 @pytest.mark.parametrize("lock_mode", ["faithful", "fenced"])
 def test_a_consumer_that_dies_gives_back_what_it_holds(lock_mode: str) -> None:
     """Two minutes after its last heartbeat, as in RocketMQ; in fenced mode a grace after its stream ended."""
