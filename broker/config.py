@@ -58,6 +58,8 @@ class BrokerConfig:
     cluster: str = setting(DEFAULT_CLUSTER, name="brokerClusterName")
     broker_id: int = setting(MASTER_ID, name="brokerId")
 
+    # As which version it answers where RocketMQ 4.9 and 5.5 differ; empty: 5 if no client of 4 can tell (wire.md 13).
+    rocketmq: str = ""
     lock_mode: str = "faithful"  # or "fenced" (docs/fencing.md); the four settings below are of fenced locks
     lock_delay_ms: int = 3000  # of a queue whose owner's connection ended, for the calls that still run
     lock_delay_legacy_ms: int = 31_000  # since the last renewal, for owners that are not Lockstep's clients
@@ -365,6 +367,7 @@ class BrokerConfig:
 TLS_MODES = ("disabled", "permissive", "enforcing", "test")  # test: permissive, with a certificate that it makes
 _CHOICES = (
     ("lock_mode", ("faithful", "fenced")),
+    ("rocketmq", ("", "4", "5")),
     ("fence_legacy", ("refuse", "warn", "off")),
     ("acl_checks", ("rocketmq", "strict")),
     ("tls_mode", TLS_MODES),

@@ -150,18 +150,7 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="sync: a send is answered when it is synced to disk (default %(default)s: a moment before)")  # fmt: skip
     add("--trace", metavar="FILE",
         help="with --data-dir: after a crash, write here which offsets may have gone back")  # fmt: skip
-    add("--lock-live-ms", metavar="MS", type=_milliseconds, default=defaults.lock_max_live_time_ms,
-        help="life of a queue lock without a renewal (default %(default)s)")  # fmt: skip
-    add("--lock-mode", metavar="MODE", default=defaults.lock_mode,
-        help="faithful: RocketMQ's locks (default); fenced: only the owner of a queue pulls and commits")  # fmt: skip
-    add("--lock-delay-ms", metavar="MS", type=_milliseconds, default=defaults.lock_delay_ms,
-        help="fenced: how long a queue rests after its owner's connection ended (default %(default)s)")  # fmt: skip
-    add("--lock-delay-legacy-ms", metavar="MS", type=_milliseconds, default=defaults.lock_delay_legacy_ms,
-        help="fenced: the same for other clients, since their last renewal (default %(default)s)")  # fmt: skip
-    add("--lock-grace-ms", metavar="MS", type=_milliseconds, default=defaults.lock_grace_ms,
-        help="fenced: after a start without lock table, old owners come first (default: --lock-live-ms)")  # fmt: skip
-    add("--fence-legacy", choices=("refuse", "warn", "off"), default=defaults.fence_legacy,
-        help="fenced: pulls and commits of other clients that do not own the queue (default %(default)s)")  # fmt: skip
+    _add_modes(add, defaults)
     _add_security(add, defaults)
     add("-D", metavar="PROPERTY=VALUE", action="append", default=[], type=_property, dest="properties",
         help="any setting under RocketMQ's name or ours; may be repeated")  # fmt: skip
@@ -201,6 +190,23 @@ def option_helps() -> list[OptionHelp]:
         names = action.option_strings
         found += [OptionHelp(name, text, value, choices, value in _PATHS, repeats) for name in names]
     return found
+
+
+def _add_modes(add: Callable[..., Any], defaults: BrokerConfig) -> None:
+    add("--lock-live-ms", metavar="MS", type=_milliseconds, default=defaults.lock_max_live_time_ms,
+        help="life of a queue lock without a renewal (default %(default)s)")  # fmt: skip
+    add("--lock-mode", metavar="MODE", default=defaults.lock_mode,
+        help="faithful: RocketMQ's locks (default); fenced: only the owner of a queue pulls and commits")  # fmt: skip
+    add("--rocketmq", choices=("4", "5"), default=defaults.rocketmq,
+        help="answer as this version, where they differ (default: as 5 where no client of 4 can tell)")  # fmt: skip
+    add("--lock-delay-ms", metavar="MS", type=_milliseconds, default=defaults.lock_delay_ms,
+        help="fenced: how long a queue rests after its owner's connection ended (default %(default)s)")  # fmt: skip
+    add("--lock-delay-legacy-ms", metavar="MS", type=_milliseconds, default=defaults.lock_delay_legacy_ms,
+        help="fenced: the same for other clients, since their last renewal (default %(default)s)")  # fmt: skip
+    add("--lock-grace-ms", metavar="MS", type=_milliseconds, default=defaults.lock_grace_ms,
+        help="fenced: after a start without lock table, old owners come first (default: --lock-live-ms)")  # fmt: skip
+    add("--fence-legacy", choices=("refuse", "warn", "off"), default=defaults.fence_legacy,
+        help="fenced: pulls and commits of other clients that do not own the queue (default %(default)s)")  # fmt: skip
 
 
 def _add_security(add: Callable[..., Any], defaults: BrokerConfig) -> None:
@@ -262,12 +268,7 @@ def parse_options(arguments: list[str]) -> Options:
             data_dir=given.data_dir or defaults.data_dir,
             flush_sync=given.flush == "sync",
             trace=given.trace or defaults.trace,
-            lock_max_live_time_ms=given.lock_live_ms,
-            lock_mode=given.lock_mode,
-            lock_delay_ms=given.lock_delay_ms,
-            lock_delay_legacy_ms=given.lock_delay_legacy_ms,
-            lock_grace_ms=given.lock_grace_ms,
-            fence_legacy=given.fence_legacy,
+            **_modes(given),
             **_security(given, defaults),
             log_debug=given.log_level == "debug",
         )
@@ -293,6 +294,18 @@ def _in_options(text: str, properties: set[str]) -> str:
         return match[0] if match[0] in properties else _OPTION_OF_SETTING.get(match[0], match[0])
 
     return re.sub(r"^port(?=:)|\b[a-z]+(?:_[a-z]+)+\b", name, text)
+
+
+def _modes(given: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "lock_max_live_time_ms": given.lock_live_ms,
+        "lock_mode": given.lock_mode,
+        "rocketmq": given.rocketmq,
+        "lock_delay_ms": given.lock_delay_ms,
+        "lock_delay_legacy_ms": given.lock_delay_legacy_ms,
+        "lock_grace_ms": given.lock_grace_ms,
+        "fence_legacy": given.fence_legacy,
+    }
 
 
 def _security(given: argparse.Namespace, defaults: BrokerConfig) -> dict[str, Any]:

@@ -208,6 +208,7 @@ class RequestCode(IntEnum):
     CHANGE_MESSAGE_INVISIBLETIME = 200053
     NOTIFICATION = 200054
     POLLING_INFO = 200055
+    POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
     # Lockstep extensions, sent only to a peer that agreed (docs/architecture.md).
     LIST_LOCKS = 30001

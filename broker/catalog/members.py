@@ -30,11 +30,19 @@ __all__ = ["ClientChannel", "ConsumerGroup", "ConsumerManager", "Departure", "Me
 
 @dataclass(slots=True)
 class ClientChannel:
+    """
+    Args:
+        fingerprint: Of the last heartbeat that had the subscriptions; 0: the client sends none (docs/wire.md 13).
+        is_light: The heartbeat leaves the subscriptions of its groups as they are.
+    """
+
     client_id: str
     language: int
     version: int
     last_update_ms: int  # of the last heartbeat
     first_update_ms: int = 0
+    fingerprint: int = 0
+    is_light: bool = False
 
 
 @dataclass(slots=True)
@@ -138,7 +146,7 @@ class ConsumerManager:
         group.channels[connection] = channel
         self.memberships.add(connection, data.group_name)
         joined = known is None or known.client_id != channel.client_id
-        changed = _merge_subscriptions(group.subscriptions, data.subscriptions)
+        changed = not channel.is_light and _merge_subscriptions(group.subscriptions, data.subscriptions)
         self.characters -= group.characters
         group.characters = _characters_of(group.subscriptions.values())
         self.characters += group.characters
@@ -185,6 +193,11 @@ class ConsumerManager:
     def client_ids(self, consumer_group: str) -> tuple[str, ...]:
         group = self._groups.get(consumer_group)
         return group.client_ids() if group is not None else ()
+
+    def has_fingerprint(self, fingerprint: int, connection: Peer, groups: Iterable[str]) -> bool:
+        """Whether these groups have the subscriptions of a heartbeat of this connection with this fingerprint."""
+        known = [members.channels.get(connection) for group in groups if (members := self._groups.get(group))]
+        return bool(known) and all(channel is not None and channel.fingerprint == fingerprint for channel in known)
 
     def is_broadcasting(self, consumer_group: str) -> bool:
         """Whether each member pulls all queues."""

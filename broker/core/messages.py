@@ -80,6 +80,7 @@ class Messages:
         catalog.topics.log_end = lambda: store.max_commit_log_offset
         self.delays = DelayService(store, parse_delay_levels(config.delay_levels))
         self.timers = Timers(store, config.timer_delay_max_sec * 1000, config.timer_messages_max)
+        self._knows_timers = config.rocketmq != "4"
         for waiting in (self.delays, self.timers):
             waiting.on_skipped = self._on_delayed_skipped
             waiting.is_gone, waiting.on_gone = catalog.topics.is_gone, self._on_delayed_gone
@@ -139,7 +140,7 @@ class Messages:
             TimerRefused: The time cannot be.
         """
         place = self.delays.place(properties, topic, queue_id, now_ms)
-        if names.TIMED.isdisjoint(properties):
+        if names.TIMED.isdisjoint(properties) or not self._knows_timers:
             return place
         if place is None:
             return self.timers.place(properties, topic, queue_id, now_ms)

@@ -111,10 +111,12 @@ def _register_consumer(broker: Broker, peer: Peer, consumer: ConsumerData, chann
     config = broker.catalog.groups.find(group, now_ms)
     if config is not None:  # otherwise its pulls are refused
         broker.catalog.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
-    if broker.config.property_filter:  # compiling costs time
+    if broker.config.property_filter and not channel.is_light:  # compiling costs time
         broker.messages.filters.register(group, consumer.subscriptions, now_ms)
     changed = broker.members.consumers.register(consumer, peer, channel)
-    if broker.members.consumers.groups[group].newly_different(peer, consumer.subscriptions, now_ms):
+    if not channel.is_light and broker.members.consumers.groups[group].newly_different(
+        peer, consumer.subscriptions, now_ms
+    ):
         why = "the members subscribe to different topics or tags: they miss messages, and queues may have no owner"
         broker.log.warning("subscriptions_differ", group=group, client_id=channel.client_id, why=why)
     if not changed:

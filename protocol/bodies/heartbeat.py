@@ -144,9 +144,15 @@ class ConsumerData(NamedTuple):
 
 
 class HeartbeatData(NamedTuple):
+    """`fingerprint` and `without_subscriptions`: of a RocketMQ 5 client that sends its subscriptions only when they
+    changed (docs/wire.md 13); 0: of any other.
+    """
+
     client_id: str
     producer_data_set: tuple[ProducerData, ...] = ()
     consumer_data_set: tuple[ConsumerData, ...] = ()
+    fingerprint: int = 0
+    without_subscriptions: bool = False
 
     def to_wire(self) -> dict[str, Any]:
         return {
@@ -164,6 +170,8 @@ class HeartbeatData(NamedTuple):
             take(wire, "clientID", str, ""),
             tuple(ProducerData(take(as_object(data, "producerData"), "groupName", str)) for data in producers),
             tuple(ConsumerData.from_wire(data) for data in consumers),
+            take(wire, "heartbeatFingerprint", int, 0),
+            take(wire, "withoutSub", bool, False),
         )
 
 

@@ -41,10 +41,25 @@ def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, 
         # A long one only now: to read one with too many groups costs time and memory.
         data = unread.read()
     _check_names(data)
-    channel = ClientChannel(data.client_id, command.language, command.version, now_ms)
+    groups = [consumer.group_name for consumer in data.consumer_data_set]
+    is_known = data.fingerprint != 0 and broker.members.consumers.has_fingerprint(data.fingerprint, connection, groups)
+    is_light = data.fingerprint != 0 and data.without_subscriptions
+    channel = ClientChannel(
+        data.client_id,
+        command.language,
+        command.version,
+        now_ms,
+        # A light one says nothing that this connection has not said: it shall send all again.
+        fingerprint=data.fingerprint if is_known or not is_light else 0,
+        is_light=is_light,
+    )
     producers = [producer.group_name for producer in data.producer_data_set]
     steps = core.register(broker, connection, channel, data.consumer_data_set, producers)
-    return answer_in_steps(broker, connection, command, _success_after(steps, command))
+    # Clients of RocketMQ 4 get no fields, unless the broker answers as RocketMQ 5.
+    fields = None
+    if data.fingerprint or broker.config.rocketmq == "5":
+        fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "false" if is_known else "true"}
+    return answer_in_steps(broker, connection, command, _success_after(steps, command, fields))
 
 
 @lru_cache(_REMEMBERED_MAX)
@@ -54,9 +69,11 @@ def _read_short(body: bytes, serialize_type: int) -> tuple[UnreadHeartbeat, Hear
     return unread, unread.read()
 
 
-def _success_after(steps: Steps, command: RemotingCommand) -> AnswerSteps:
+def _success_after(steps: Steps, command: RemotingCommand, fields: dict[str, str] | None = None) -> AnswerSteps:
     yield from steps
-    return command.reply(ResponseCode.SUCCESS)
+    reply = command.reply(ResponseCode.SUCCESS)
+    reply.ext_fields = fields
+    return reply
 
 
 def _check_names(data: HeartbeatData) -> None:

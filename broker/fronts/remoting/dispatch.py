@@ -72,6 +72,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker, Answer]]] = {
     _R.PEEK_MESSAGE: pop.peek_message,
     _R.NOTIFICATION: pop.notification,
     _R.POLLING_INFO: pop.polling_info,
+    _R.POP_ROLLBACK: pop.pop_rollback,
     _R.LIST_DELIVERIES: pop.list_deliveries,
     _R.RECALL_MESSAGE: recall.recall_message,
     _R.CONSUMER_SEND_MSG_BACK: send_back.send_back,

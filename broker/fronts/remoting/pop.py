@@ -48,6 +48,7 @@ __all__ = [
     "peek_message",
     "polling_info",
     "pop_message",
+    "pop_rollback",
 ]
 
 _FOUND: Final = "FOUND"
@@ -270,6 +271,11 @@ def polling_info(broker: Broker, connection: Connection, command: RemotingComman
     check_pop(broker, connection, header, 0, now_ms)
     count = broker.messages.pops.held.count_of(header.topic, header.consumer_group, header.queue_id)
     return command.reply(ResponseCode.SUCCESS, PollingInfoResponseHeader(count), remark=_NO_REMARK)
+
+
+def pop_rollback(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """As 5.5.0: it answers, and does nothing, whatever the request has."""
+    return command.reply(ResponseCode.SUCCESS, remark=_NO_REMARK)
 
 
 def _forget_fields(command: RemotingCommand) -> None:
