@@ -88,7 +88,7 @@ class Messages:
         self.dropped = DroppedMessages(catalog.offsets, self.delays, self.timers, work, log, why)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
         self.pops = Pops(config, store, self.put_all, log)
-        self._waiting_groups = self.pops.held.groups
+        self._waiting_pops = self.pops.held.waiting
         self.message_id_prefix = ""
         self.plain_sends = {"taken": 0, "refused": 0}
         self.set_port(config.port)
@@ -105,7 +105,7 @@ class Messages:
             callback()
         stored = self.store.append(record)
         self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
-        if record.topic in self._waiting_groups:
+        if record.topic in self._waiting_pops:
             self.pops.held.on_stored(record.topic)
         return stored
 
@@ -117,7 +117,7 @@ class Messages:
         on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):
             on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
-            if record.topic in self._waiting_groups:
+            if record.topic in self._waiting_pops:
                 self.pops.held.on_stored(record.topic)
         return stored
 

@@ -75,18 +75,21 @@ class Assignment(NamedTuple):
 
 
 class AssignmentsBody(NamedTuple):
-    """Reply to QUERY_ASSIGNMENT."""
+    """Reply to QUERY_ASSIGNMENT. None: there is no answer, so what the client has stays."""
 
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[Assignment, ...] | None
 
     def to_wire(self) -> dict[str, Any]:
+        if self.assignments is None:
+            return {}
         return {"messageQueueAssignments": [one.to_wire() for one in self.assignments]}
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        wire = as_object(value, "the body")
-        rows = as_list(wire.get("messageQueueAssignments"), "messageQueueAssignments")
-        return cls(tuple(map(Assignment.from_wire, rows)))
+        rows = as_object(value, "the body").get("messageQueueAssignments")
+        if rows is None:
+            return cls(None)
+        return cls(tuple(map(Assignment.from_wire, as_list(rows, "messageQueueAssignments"))))
 
 
 class RequestMode(NamedTuple):

@@ -14,7 +14,7 @@ __all__ = ["all_modes", "query_assignment", "set_mode"]
 
 def query_assignment(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     found = core.assignments(broker, read_body(QueryAssignmentBody, command))
-    body = encode_body(AssignmentsBody(tuple(found)), command.serialize_type)
+    body = encode_body(AssignmentsBody(found), command.serialize_type)
     return command.reply(ResponseCode.SUCCESS, body=body)
 
 

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from lockstep.broker.messages.held_room import HeldRoom
 from lockstep.broker.peer import Peer
+from lockstep.protocol.names import pop_retry_topic
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["HeldCall", "HeldCalls"]
@@ -40,7 +41,7 @@ class HeldCalls:
 
     Attributes:
         room: How many are held.
-        groups: Topic -> groups with held calls.
+        waiting: Topic that calls read, which may be a group's retry topic -> whose calls.
         woken: (topic, group) of calls that are to be tried now.
         next_due_ms: Epoch ms when one must be tried again; None: never.
 
@@ -57,7 +58,7 @@ class HeldCalls:
         self.room = HeldRoom(per_peer_max, held_max)
         self._next_visible_ms = next_visible_ms
         self._held: dict[TopicOfGroup, list[HeldCall]] = {}
-        self.groups: dict[str, set[str]] = {}  # topic -> groups with held calls
+        self.waiting: dict[str, set[TopicOfGroup]] = {}
         self._due_ms: dict[TopicOfGroup, int] = {}
         self._heap: list[tuple[int, TopicOfGroup]] = []  # also with times that hold no more
         self.woken: dict[TopicOfGroup, None] = {}
@@ -75,7 +76,8 @@ class HeldCalls:
             return False
         key = (call.topic, call.consumer_group)
         self._held.setdefault(key, []).append(call)
-        self.groups.setdefault(call.topic, set()).add(call.consumer_group)
+        for topic in _read_topics(key):
+            self.waiting.setdefault(topic, set()).add(key)
         self.wake_at(*key, call.deadline_ms)
         self._wake_when_visible(key, now_ms)
         return True
@@ -104,8 +106,8 @@ class HeldCalls:
 
     def on_stored(self, topic: str) -> None:
         """A message can be read. Costs one look-up if no call waits for the topic."""
-        for consumer_group in self.groups.get(topic, ()):
-            self.woken[topic, consumer_group] = None
+        for key in self.waiting.get(topic, ()):
+            self.woken[key] = None
 
     def on_free(self, topic: str, consumer_group: str) -> None:
         """Something that held up a queue has ended."""
@@ -156,10 +158,11 @@ class HeldCalls:
             self._held[key] = kept
             return
         self._due_ms.pop(key, None)
-        groups = self.groups.get(key[0], set())
-        groups.discard(key[1])
-        if not groups:
-            self.groups.pop(key[0], None)
+        for topic in _read_topics(key):
+            keys = self.waiting.get(topic, set())
+            keys.discard(key)
+            if not keys:
+                self.waiting.pop(topic, None)
 
     def on_closed(self, peer: Peer) -> None:
         """Remove the calls of a closed connection."""
@@ -168,3 +171,9 @@ class HeldCalls:
                 kept = [call for call in calls if call.peer is not peer]
                 if len(kept) < len(calls):
                     self._keep(key, kept)
+
+
+def _read_topics(key: TopicOfGroup) -> tuple[str, str]:
+    """A pop reads the topic, and what was not acknowledged of it."""
+    topic, consumer_group = key
+    return topic, pop_retry_topic(consumer_group, topic)

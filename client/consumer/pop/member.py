@@ -221,7 +221,7 @@ class PopMember(GroupMember):
             raise ConsumerError(f"broker {broker_name} knows no POP: it is older than RocketMQ 5")
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(self.instance.address_of(broker_name), request_name(code), reply.code, reply.remark)
-        assignments = decode_body(AssignmentsBody, reply.body, reply.serialize_type).assignments
+        assignments = decode_body(AssignmentsBody, reply.body, reply.serialize_type).assignments or ()
         queues = {one.queue.queue_id: one.mode for one in assignments if one.queue.broker_name == broker_name}
         if all(mode == POP for mode in queues.values()) and queues:
             return list(queues)

@@ -341,6 +341,16 @@ class TestWithoutOrder:
         run_pops(peer.broker, peer.now_ms + 60_000)
         assert pop(peer, order=False)[0].code == 210
 
+    def test_a_waiting_pop_gets_what_comes_again(self, peer: Peer) -> None:
+        """It waited for the end of its own time, for the message came by another topic."""
+        peer.send_many(1)
+        pop(peer, order=False)
+        waiter = peer.beside()
+        waiter.call(R.POP_MESSAGE, pop_header(order=False, poll_time=20_000, born_time=NOW_MS))
+        assert waiter.connection.replies == []
+        run_pops(peer.broker, NOW_MS + 10_000)
+        assert [bodies(reply) for reply in waiter.connection.replies] == [[b"0"]]
+
     def test_after_the_last_retry_it_is_a_dead_letter(self, peer: Peer) -> None:
         peer.send()
         for _ in range(17):
@@ -400,21 +410,24 @@ class TestFenced:
 class TestAssignments:
     """The broker shares the queues out, for clients that do not do it themselves."""
 
-    def ask(self, peer: Peer, client: str = "c1", **fields: Any) -> list[tuple[int, str]]:
+    def ask(self, peer: Peer, client: str = "c1", **fields: Any) -> list[tuple[int, str]] | None:
         asked = QueryAssignmentBody("T", "G", client)._replace(**fields)
         reply = peer.answer(R.QUERY_ASSIGNMENT, body=asked)
         assert reply.code == C.SUCCESS, reply.remark
         body = decode_body(AssignmentsBody, reply.body, reply.serialize_type)
-        return [(one.queue.queue_id, one.mode) for one in body.assignments]
+        return None if body.assignments is None else [(one.queue.queue_id, one.mode) for one in body.assignments]
 
     def test_pulled_queues_are_shared(self, peer: Peer) -> None:
+        assert self.ask(peer) is None
         peer.make_topics("T")
-        assert self.ask(peer) == []
+        assert self.ask(peer) is None
         peer.heartbeat("c1", consumer("G", SubscriptionData.parse("T", "*", 1)))
         peer.beside().heartbeat("c2", consumer("G", SubscriptionData.parse("T", "*", 1)))
         assert self.ask(peer) == [(0, "PULL"), (1, "PULL")]
         assert self.ask(peer, "c2", strategy_name="AVG_BY_CIRCLE") == [(1, "PULL"), (3, "PULL")]
         assert self.ask(peer, message_model="BROADCASTING") == [(n, "PULL") for n in range(4)]
+        assert self.ask(peer, "a stranger") == []
+        assert self.ask(peer, strategy_name="MINE") is None
 
     def test_popped_queues_are_everybodys_or_shared_with_some(self, peer: Peer) -> None:
         peer.make_topics("T")
@@ -430,11 +443,8 @@ class TestAssignments:
 
     def test_what_is_refused(self, peer: Peer) -> None:
         peer.make_topics("T")
-        reply = peer.answer(R.QUERY_ASSIGNMENT, body=QueryAssignmentBody("T", "G", "c1", "MINE"))
-        assert (reply.code, reply.remark) == (
-            C.SYSTEM_ERROR,
-            "allocateStrategy is not implemented:'MINE'; known are AVG, AVG_BY_CIRCLE",
-        )
+        reply = peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("%RETRY%G", "G", "POP"))
+        assert (reply.code, reply.remark) == (C.NO_PERMISSION, "retry topic is not allowed to set mode")
         assert peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("no good", "G", "POP")).code == C.SYSTEM_ERROR
         with pytest.raises(RemoteProtocolError, match="POP or PULL"):
             peer.answer(R.SET_MESSAGE_REQUEST_MODE, body=RequestMode("T", "G", "PUSH"))
