@@ -25,6 +25,7 @@ __all__ = [
     "GetRouteInfoRequestHeader",
     "ListLockChangesRequestHeader",
     "ListLocksRequestHeader",
+    "LitePullMessageResponseHeader",
     "NotifyConsumerIdsChangedRequestHeader",
     "OffsetResponseHeader",
     "PullMessageRequestHeader",
@@ -142,6 +143,17 @@ class PullMessageResponseHeader(NamedTuple):
     next_begin_offset: int
     min_offset: int
     max_offset: int
+
+
+class LitePullMessageResponseHeader(NamedTuple):
+    """The flags are of namespaces and units. Source: wire.md 18.1"""
+
+    suggest_which_broker_id: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    topic_sys_flag: int
+    group_sys_flag: int
 
 
 class QueryConsumerOffsetRequestHeader(NamedTuple):
@@ -406,7 +418,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
 RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.SEND_MESSAGE: SendMessageResponseHeader,
     _R.PULL_MESSAGE: PullMessageResponseHeader,
-    _R.LITE_PULL_MESSAGE: PullMessageResponseHeader,
+    _R.LITE_PULL_MESSAGE: LitePullMessageResponseHeader,
     _R.QUERY_CONSUMER_OFFSET: OffsetResponseHeader,
     _R.SEARCH_OFFSET_BY_TIMESTAMP: OffsetResponseHeader,
     _R.GET_MAX_OFFSET: OffsetResponseHeader,

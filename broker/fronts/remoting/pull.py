@@ -10,9 +10,13 @@ from lockstep.broker.fronts.remoting.after import After, Answer, What
 from lockstep.broker.fronts.remoting.in_steps import give_fields
 from lockstep.broker.messages.pull_answers import NoRoom, Nothing, PullAnswer, Why
 from lockstep.broker.ownership.denial import Denial
-from lockstep.protocol.codes import PullSysFlag, ResponseCode
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import (
+    LitePullMessageResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+)
 from lockstep.protocol.tuples import new_tuple
 from lockstep.remoting.connections.under_way import busy
 from lockstep.store import GetResult, GetStatus
@@ -24,6 +28,7 @@ _SUSPEND: Final = int(PullSysFlag.SUSPEND)
 _SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
 _BULK: Final = int(PullSysFlag.BULK)
 _MASTER_ID: Final = 0
+_LITE: Final = int(RequestCode.LITE_PULL_MESSAGE)
 _CODES: Final[dict[Why, int]] = {
     Why.NOTHING_NEW: ResponseCode.PULL_NOT_FOUND,
     Why.NOTHING_MATCHED: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -69,7 +74,7 @@ def _reply(command: RemotingCommand, answer: PullAnswer) -> RemotingCommand:
         return _no_messages(command, answer)
     _, next_offset, min_offset, max_offset, body, _ = answer
     header = new_tuple(PullMessageResponseHeader, (_MASTER_ID, next_offset, min_offset, max_offset))
-    return command.reply(_SUCCESS, header, body, remark=_FOUND)
+    return command.reply(_SUCCESS, _with_flags(command, header), body, remark=_FOUND)
 
 
 def _no_messages(command: RemotingCommand, answer: Nothing | Denial | NoRoom) -> RemotingCommand:
@@ -77,8 +82,13 @@ def _no_messages(command: RemotingCommand, answer: Nothing | Denial | NoRoom) ->
         why, got = answer
         header = PullMessageResponseHeader(_MASTER_ID, got.next_begin_offset, got.min_offset, got.max_offset)
         remark = "another client owns the queue" if why is Why.NOT_OWNER else got.status.name
-        return command.reply(_CODES[why], header, remark=remark)
+        return command.reply(_CODES[why], _with_flags(command, header), remark=remark)
     if isinstance(answer, Denial):
         return give_fields(command, command.reply(answer.code, remark=answer.remark))
     # Java's clients wait 3 s after it, and ours one.
     return give_fields(command, busy(command, "OVERLOAD", *answer))
+
+
+def _with_flags(command: RemotingCommand, header: PullMessageResponseHeader) -> tuple[int, ...]:
+    """The answer to RocketMQ 5's proxy has flags of namespaces and units; nothing here has any."""
+    return LitePullMessageResponseHeader(*header, 0, 0) if command.code == _LITE else header
