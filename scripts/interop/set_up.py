@@ -1,4 +1,4 @@
-"""Fetch what `make interop` runs, from the registries, into build/interop: `set_up.py java java5 node cpp python5`.
+"""Fetch what `make interop` runs, from the registries, into build/interop: `set_up.py java java5 apache5 node cpp`.
 
 `drivers` and `drivers5` compile our Java programs with the clients of `java` and `java5`.
 
@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 __all__ = ["BUILD", "ROOT", "Missing", "fetch", "main"]
@@ -66,38 +66,37 @@ def set_up_java(folder: Path) -> None:
 
 
 def set_up_java5(folder: Path) -> None:
-    """RocketMQ's Java client 5.x, of the same protocol."""
+    """RocketMQ's Java clients 5.x: of the same protocol, and of gRPC."""
     need("javac", JAVA_OLDEST, "a JDK")
     copy_jars(HERE / "java5" / "pom.xml", folder / "lib")
 
 
 def set_up_apache(folder: Path) -> None:
-    """Apache's name server and broker."""
+    """Apache's name server and broker, of 5.5 with its proxy: the pom is that of the folder's name."""
     need("java", JAVA_OLDEST, "a Java runtime", "-version")
-    copy_jars(HERE / "apache" / "pom.xml", folder / "lib")
+    copy_jars(HERE / folder.name / "pom.xml", folder / "lib")
 
 
 def set_up_drivers(folder: Path) -> None:
     """Our Java drivers, compiled. Raises CalledProcessError when they do not compile."""
-    compile_drivers("java", ())
+    compile_drivers("java", HERE.glob("java/*.java"))
 
 
 def set_up_drivers5(folder: Path) -> None:
-    """The same, with the client 5.x. Raises CalledProcessError when they do not compile."""
-    compile_drivers("java5", WITH_TOOLS_ONLY)
+    """The same and those of java5, with the clients 5.x. Raises CalledProcessError when they do not compile."""
+    both = [*HERE.glob("java/*.java"), *HERE.glob("java5/*.java")]
+    compile_drivers("java5", [path for path in both if path.name not in WITH_TOOLS_ONLY])
 
 
-def compile_drivers(part: str, without: tuple[str, ...]) -> None:
+def compile_drivers(part: str, sources: Iterable[Path]) -> None:
     """With the jars of `part`, into its folder. Raises Missing, CalledProcessError."""
     java = BUILD / part
     if not (java / ".ready").exists():
         raise Missing((java / "missing.txt").read_text(encoding="utf-8").strip())
-    sources = sorted(str(path) for path in (HERE / "java").glob("*.java") if path.name not in without)
     shutil.rmtree(java / "classes", ignore_errors=True)
     (java / "classes").mkdir()
     command = ["javac", "-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-d", str(java / "classes")]
-    if sources:
-        subprocess.run([*command, "-cp", f"{java / 'lib'}/*", *sources], check=True)
+    subprocess.run([*command, "-cp", f"{java / 'lib'}/*", *sorted(map(str, sources))], check=True)
 
 
 def set_up_node(folder: Path) -> None:
@@ -138,6 +137,7 @@ PARTS: dict[str, Callable[[Path], None]] = {
     "java": set_up_java,
     "java5": set_up_java5,
     "apache": set_up_apache,
+    "apache5": set_up_apache,
     "drivers": set_up_drivers,
     "drivers5": set_up_drivers5,
     "node": set_up_node,
