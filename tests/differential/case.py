@@ -59,6 +59,7 @@ class Case:
     message: str = ""  # label under which the message of a send is known to later cases
     late: int = 0  # AFTER_READS or LAST: where the brokers disagree, it would change what later cases read
     silent: bool = False  # one of the two may never answer: do not wait long
+    wait_ms: int = 0  # before it is asked
 
     @property
     def id(self) -> str:

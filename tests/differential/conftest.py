@@ -13,7 +13,7 @@ from tests.differential.connection_cases import ConnectionOutcome, run_connectio
 from tests.differential.fidelity import Fidelity, measure
 from tests.differential.run import run_cases
 from tests.differential.served import served_codes
-from tests.differential.side import Side
+from tests.differential.side import Side, address
 from tests.interop.harness.servers import Server, apache_server, lockstep_server
 
 # Hours, so that no delayed message is due before all is asked, and no transaction is asked about: each broker does so
@@ -28,17 +28,12 @@ OURS = {"enablePropertyFilter": "true", "transactionTimeOut": "1000"}
 
 @contextmanager
 def side_of(server: Server) -> Iterator[Side]:
-    side = Side(_address(server.broker), _address(server.name_server))
+    side = Side(address(server.broker), address(server.name_server))
     side.client_answers.update(CLIENT_ANSWERS)
     try:
         yield side
     finally:
         side.close()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
 
 
 @pytest.fixture(scope="session")

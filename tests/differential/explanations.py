@@ -94,9 +94,11 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
 )  # fmt: skip
 
 
-def explain(outcome: Outcome) -> list[tuple[Difference, Explanation | None]]:
+def explain(
+    outcome: Outcome, explanations: tuple[Explanation, ...] = EXPLANATIONS
+) -> list[tuple[Difference, Explanation | None]]:
     """Every difference with its first explanation."""
     return [
-        (difference, next((each for each in EXPLANATIONS if each.covers(outcome, difference)), None))
+        (difference, next((each for each in explanations if each.covers(outcome, difference)), None))
         for difference in outcome.differences
     ]

@@ -20,6 +20,7 @@ class Mask(NamedTuple):
 
 
 CLOCK: Final = "a clock"
+OF_SENDS: Final = "RocketMQ 5 adds properties to messages that are sent without them, and so bytes"
 MASKS: Final = (
     Mask(r"(.*\.)?(born_timestamp|store_timestamp|storeTimestamp)", CLOCK),
     Mask(r".*(lastUpdateTimestamp|lastTimestamp|[tT]imeStamp|delayTime)", CLOCK),
@@ -48,6 +49,13 @@ MASKS: Final = (
         (21,),
     ),
     Mask(r".*(consumeTps|tps|avgpt)", "speed"),
+    Mask(r"body\[\d+\]\.properties\.(MSG_REGION|TRACE_ON|UNIQ_KEY)", OF_SENDS, (361, 200050, 200052), common=True),
+    Mask(r"body\[\d+\]\.stored_bytes", OF_SENDS, (361, 200050, 200052)),
+    Mask(r"ext\.recallHandle", CLOCK, shape=True),
+    Mask(r"ext\.transactionId", "RocketMQ 5 answers it to every send", (10,), common=True),
+    Mask(r"ext\.popTime|.*properties\.(1ST_POP_TIME|POP_CK)", CLOCK, (200050, 200053), shape=True),
+    Mask(r"ext\.invisibleTime", "counted from the pop, so a difference of clocks", (200053,)),
+    Mask(r"ext\.reviveQid", "each broker takes its revive queues in turn", (200050, 200053), shape=True),
 )  # fmt: skip
 
 

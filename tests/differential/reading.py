@@ -4,31 +4,35 @@ Addresses and offset message ids are written as what they are (`<broker>`, `<cli
 its own. Clocks and the like are left to masks.py.
 """
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.messages.properties import decode_properties
 from tests.differential.fastjson import NotJson, read_json
 from tests.differential.side import Answer, Received, Side
 
-__all__ = ["Facts", "facts_of", "flatten"]
+__all__ = ["EXCEPTION", "Facts", "facts_of", "flatten"]
 
 Facts = dict[str, Any]
 
-_MESSAGES: Final = {11, 12, 33, 309}  # codes whose bodies are messages
+EXCEPTION: Final = "<text of a Java exception>"
+_MESSAGES: Final = {11, 12, 33, 309, 361, 200050, 200052}  # codes whose bodies are messages
 _LINES: Final = {26, 319}  # codes whose bodies are `key=value` lines
 _TOPIC_COUNTS: Final = {205, 327}  # how many topics there are is compared by their lists
 _PUSHED_REPLY: Final = 326  # carries properties as a message does
 _STATUS_REMARKS: Final = {0, 19, 20, 21}  # replies to pulls whose remark is the name of a status
+_POP: Final = range(RequestCode.POP_MESSAGE, RequestCode.BATCH_ACK_MESSAGE + 1)  # whose remarks are RocketMQ's
 _ADDRESS = re.compile(r"\b127\.0\.0\.1:\d+")
 _OFFSET_ID = re.compile(r"\b7F000001[0-9A-F]{24}\b")
 # Lists whose order says nothing.
 _SETS: Final = {
     "topicList", "consumerIdList", "connectionSet", "groupList", "lockOKMQSet", "consumeTimeSpanSet", "brokerDatas",
-    "queueDatas", "consumeStatsList", "tagsSet", "codeSet", "filterServerList",
+    "queueDatas", "consumeStatsList", "tagsSet", "codeSet", "filterServerList", "messageQueueAssignments",
 }  # fmt: skip
 
 
@@ -47,14 +51,22 @@ def facts_of(answer: Answer, code: int, side: Side) -> Facts:
 
 
 def _frame(one: Received, code: int, side: Side) -> Facts:
-    is_status = code == 11 and one.code in _STATUS_REMARKS
-    remark: Any = one.remark if is_status else "<text>" if one.remark else None
+    remark: Any = _remark(one.remark, one.code, code, side) if one.remark else None
     fields = None if one.fields is None else {name: _named(value, side) for name, value in one.fields.items()}
     if fields is not None and code in _TOPIC_COUNTS:
         fields = {name: value if value == "0" else "<some>" for name, value in fields.items()}
+    if fields is not None and "recallHandle" in fields:
+        fields["queueOffset"] = "<a place among timers>"
+        fields["recallHandle"] = base64.urlsafe_b64decode(fields["recallHandle"] + "==").decode()
     if fields is not None and one.code == _PUSHED_REPLY:
         fields["properties"] = decode_properties(fields["properties"])
     return {"code": one.code, "flag": one.flag, "remark": remark, "ext": fields, "body": _body(one.body, code, side)}
+
+
+def _remark(text: str, response_code: int, code: int, side: Side) -> str:
+    if code in _POP:
+        return EXCEPTION if re.match(r"java\.|com\.alibaba", text) else _named(text, side)
+    return text if code in (11, 361) and response_code in _STATUS_REMARKS else "<text>"
 
 
 def _body(body: bytes, code: int, side: Side) -> Any:

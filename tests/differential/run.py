@@ -66,6 +66,8 @@ def _answer(case: Case, side: Side) -> Facts:
     answer = side.ask(case)
     if case.message:
         _keep(case.message, answer, side)
+    if case.code == RequestCode.POP_MESSAGE and answer.reply is not None and answer.reply.code == 0:
+        side.known["delivery"] = answer.reply.fields
     return facts_of(answer, case.code, side)
 
 
@@ -79,5 +81,11 @@ def _keep(label: str, answer: Answer, side: Side) -> None:
         found = side.ask(view).reply
         stored = decode_messages(found.body) if found is not None and found.code == 0 else []
         at_ms = stored[0].store_timestamp if stored else 0
-        side.known[label] = {"id": first, "physical": offset, "at_ms": at_ms, "queue_offset": fields["queueOffset"]}
+        side.known[label] = {
+            "id": first,
+            "physical": offset,
+            "at_ms": at_ms,
+            "queue_offset": fields["queueOffset"],
+            "recall_handle": fields.get("recallHandle"),
+        }
         side.pump(lambda: False, _APART_S)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from lockstep.protocol.frame import FrameDecoder
 from tests.differential.case import BROKER, Case
 
-__all__ = ["ANSWER_TIMEOUT_S", "SILENCE_S", "Answer", "Connection", "Received", "Side", "encode_request"]
+__all__ = ["ANSWER_TIMEOUT_S", "SILENCE_S", "Answer", "Connection", "Received", "Side", "address", "encode_request"]
 
 ANSWER_TIMEOUT_S: Final = 60.0  # a parked pull's longest wait included
 SILENCE_S: Final = 0.25  # how long no reply is silence
@@ -47,6 +47,12 @@ class Answer(NamedTuple):
     reply: Received | None
     closed: bool
     pushes: tuple[tuple[str, Received], ...]  # of the watched connections
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of `host:port`."""
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 def encode_request(case: Case, opaque: int, fields: dict[str, Any] | None, body: bytes) -> bytes:
@@ -171,7 +177,7 @@ class Side:
         """Sends, does what is to be done meanwhile, and waits for the reply: shortly where none is expected."""
         connection = self.connection(case.connection, case.server)
         watched = {name: self.connection(name) for name in case.watch}
-        self.pump(lambda: True)
+        self.pump(lambda: not case.wait_ms, case.wait_ms / 1000)
         for each in watched.values():
             each.received.clear()
         opaque = self._next_opaque()
@@ -237,6 +243,10 @@ class Side:
         if case.fields is None:
             return None
         return {name: value(self) if callable(value) else value for name, value in case.fields.items()}
+
+    @staticmethod
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
 
     def _next_opaque(self) -> int:
         self._opaque += 1

@@ -1,10 +1,11 @@
 """The two ends a client may be pointed at: our broker, and Apache's name server and broker, as processes.
 
-Both live for the whole session, so tests take topics and groups of their own. Both let a lock live LOCK_LIFE_MS;
-clients of a test have intervals to match (drivers.FAST).
+Apache's are of 4.9 (`apache`) or of 5.5 (`apache5`). All live for the whole session, so tests take topics and
+groups of their own. All let a lock live LOCK_LIFE_MS; clients of a test have intervals to match (drivers.FAST).
 """
 
 import asyncio
+import json
 import os
 import socket
 import threading
@@ -21,7 +22,7 @@ from tests.integration.harness.ports import free_port, free_ports_at
 from tests.integration.harness.processes import ANSWER_MS
 from tests.interop.harness.installed import jars, version_of
 
-__all__ = ["LOCK_LIFE_MS", "Ports", "Server", "apache_server", "free_ports", "lockstep_server"]
+__all__ = ["LOCK_LIFE_MS", "Ports", "Server", "apache_proxy", "apache_server", "free_ports", "lockstep_server"]
 
 LOCK_LIFE_MS = 10_000  # as in the demo
 START_TIMEOUT_S = 180.0  # of a busy machine
@@ -90,10 +91,10 @@ class Server:
         config = ClientConfig(connect_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS)
         return AdminClient(name_server=self.name_server, config=config)
 
-    async def create_topic(self, topic: str, queues: int = 4) -> str:
+    async def create_topic(self, topic: str, queues: int = 4, *, message_type: str | None = None) -> str:
         """Make a topic; returns once the name server gives its route."""
         async with self.admin() as admin:
-            await admin.create_topic(topic, queues)
+            await admin.create_topic(topic, queues, message_type=message_type)
             self.queue_counts[topic] = queues
             deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
             while topic not in await admin.topics():
@@ -160,6 +161,36 @@ def apache_server(
         pids = tuple(daemon.pid for daemon in reversed(started))
         tails: Callable[[], str] = lambda: "\n".join(d.tail() for d in started)  # noqa: E731
         yield Server("Apache RocketMQ", version, name_server, address, tails, pids=pids)
+
+
+@contextmanager
+def apache_proxy(folder: Path, server: Server, settings: Mapping[str, object] | None = None) -> Iterator[str]:
+    """Apache's proxy in cluster mode, before any broker; everything it writes is in `folder`.
+
+    Args:
+        settings: They win.
+
+    Yields:
+        Where it serves gRPC, host:port.
+    """
+    port, remoting_port = free_port(), free_port()
+    chosen = {
+        "rocketMQClusterName": "DefaultCluster",
+        "namesrvAddr": server.name_server,
+        "grpcServerPort": port,
+        "remotingListenPort": remoting_port,
+        "localServeAddr": "127.0.0.1",
+    }
+    (folder / "rmq-proxy.json").write_text(json.dumps(chosen | dict(settings or {})), encoding="utf-8")
+    java = ["java", *SMALL_HEAP, f"-Duser.home={folder}"]
+    command = [*java, "-cp", f"{jars('apache5')}/*", "org.apache.rocketmq.proxy.ProxyStartup"]
+    command += ["-n", server.name_server, "-pm", "cluster", "-pc", str(folder / "rmq-proxy.json")]
+    proxy = jvm_process("apache-proxy", command, folder)
+    try:
+        proxy.wait_until(lambda: accepts(port), "the proxy", START_TIMEOUT_S)
+        yield f"127.0.0.1:{port}"
+    finally:
+        proxy.kill()  # it would wait for half a minute for clients to leave
 
 
 def jvm_process(name: str, command: list[str], home: Path) -> ChildProcess:
