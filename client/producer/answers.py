@@ -8,12 +8,13 @@ from lockstep.client.send_result import SendResult, SendStatus
 from lockstep.protocol.codes import ResponseCode, SysFlag, response_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
-from lockstep.protocol.headers.messaging import SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import SendMessageResponseHeader, TimedSendResponseHeader
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["new_send_error", "read_send_reply"]
 
 _FLUSH_DISK_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
+_TIMER: Final = "TIMER_"  # in the properties of each message for a time
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 
 
@@ -44,9 +45,13 @@ def read_send_reply(reply: RemotingCommand | SendResult, queue: MessageQueue, ou
     if status is None or (reply.code == _FLUSH_DISK_TIMEOUT and not outgoing.sys_flag & _PREPARED):
         raise new_send_error(reply.code, reply.remark, outgoing)
     try:
-        header = reply.decode_header(SendMessageResponseHeader)
+        if _TIMER in outgoing.properties:
+            timed = reply.decode_header(TimedSendResponseHeader)
+            header, handle = SendMessageResponseHeader(*timed[:-1]), timed.recall_handle
+        else:
+            header, handle = reply.decode_header(SendMessageResponseHeader), None
     except HeaderError as error:
         raise SendError(f"the broker's answer: {error}", SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
     if header.queue_id != queue.queue_id:
         queue = queue._replace(queue_id=header.queue_id)
-    return SendResult(status, outgoing.msg_id, queue, header.queue_offset, header.msg_id, header.recall_handle)
+    return SendResult(status, outgoing.msg_id, queue, header.queue_offset, header.msg_id, handle)

@@ -44,6 +44,7 @@ __all__ = [
     "SendMessageRequestHeader",
     "SendMessageRequestHeaderV2",
     "SendMessageResponseHeader",
+    "TimedSendResponseHeader",
     "TimestampResponseHeader",
     "UnregisterBrokerRequestHeader",
     "UnregisterClientRequestHeader",
@@ -92,7 +93,16 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader):
 
 
 class SendMessageResponseHeader(NamedTuple):
-    """`recall_handle`: of a message that waits for its time (docs/wire.md 18.7)."""
+    msg_id: str
+    queue_id: Int32
+    queue_offset: int
+    transaction_id: str | None = None
+    msg_region: str | None = None
+    trace_on: str | None = None
+
+
+class TimedSendResponseHeader(NamedTuple):
+    """Of a message that waits for its time: the same, and a handle to recall it (docs/wire.md 18.7)."""
 
     msg_id: str
     queue_id: Int32
@@ -362,6 +372,7 @@ rename_on_wire(
     ),
 )
 rename_on_wire(SendMessageResponseHeader, {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"})
+rename_on_wire(TimedSendResponseHeader, {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"})
 rename_on_wire(RecallMessageResponseHeader, {"msg_region": "MSG_REGION"})
 rename_on_wire(UnregisterClientRequestHeader, {"client_id": "clientID"})
 # For a missing field Java has null: it ignores it, or writes "null" into a name. tests/differential compares this.

@@ -16,6 +16,7 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
+    TimedSendResponseHeader,
 )
 from lockstep.protocol.messages.batch import decode_batch
 from lockstep.protocol.tuples import new_tuple
@@ -58,7 +59,9 @@ def send_message(broker: Broker, connection: Connection, command: RemotingComman
     except StoreFull as why:
         return _refuse(broker, connection, command, header, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
     message_id = f"{broker.messages.message_id_prefix}{commit_log_offset:016X}"
-    answer = (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON, handle)
+    answer = (message_id, queue_id, queue_offset, None, _REGION, _TRACE_ON)
+    if handle is not None:
+        return After(command.reply(_SUCCESS, TimedSendResponseHeader(*answer, handle)), _LOG)
     reply = command.reply(_SUCCESS, new_tuple(SendMessageResponseHeader, answer))
     return new_tuple(After, (reply, _LOG))
 

@@ -11,7 +11,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import (
     RecallMessageRequestHeader,
     RecallMessageResponseHeader,
-    SendMessageResponseHeader,
+    TimedSendResponseHeader,
 )
 from lockstep.protocol.messages.batch import BatchRecord, encode_batch
 from lockstep.protocol.recall import RecallHandle
@@ -29,7 +29,7 @@ def send(peer: Peer, properties: str, body: bytes = b"x", unique_key: str = "U",
     """Returns its recall handle."""
     reply = peer.send(body=body, properties=f"{properties}\x02UNIQ_KEY\x01{unique_key}", **fields)
     assert reply.code == 0, reply
-    return reply.decode_header(SendMessageResponseHeader).recall_handle
+    return reply.decode_header(TimedSendResponseHeader).recall_handle
 
 
 def bodies(peer: Peer, queue_id: int = 0) -> list[bytes]:
@@ -106,10 +106,9 @@ def test_a_batch_cannot_wait() -> None:
 
 
 def test_a_transaction_waits_from_its_commit_on() -> None:
-    """A half message has no handle: nobody could say whether it is recalled before or after its commit."""
+    """For as long as it asks, or until the time that it asks for."""
     peer = Peer()
     sent = send_half(peer, extra="\x02TIMER_DELAY_SEC\x011")
-    assert sent.recall_handle is None
     peer.now_ms = NOW_MS + 5000
     assert end(peer, sent, COMMIT) is not None
     assert peer.broker.messages.timers.next_due_ms == NOW_MS + 6000
