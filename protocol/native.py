@@ -12,8 +12,8 @@ from typing import Final
 __all__ = ["INTERFACE", "NATIVE", "arm"]
 
 
-# As in native/src/lib.rs: it rises when a function comes, goes or changes.
-INTERFACE: Final = 2
+# As in native/src/lib.rs: it rises when a function comes, goes, or takes and refuses other bytes than before.
+INTERFACE: Final = 3
 
 
 def _load() -> ModuleType | None:

@@ -11,7 +11,7 @@ mod stored;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // As in protocol/native.py: it rises when a function comes, goes or changes.
-    module.add("INTERFACE", 2)?;
+    module.add("INTERFACE", 3)?;
     module.add_class::<messages::StoredMessage>()?;
     module.add_function(wrap_pyfunction!(calls::call_each, module)?)?;
     module.add_function(wrap_pyfunction!(messages::decode_into, module)?)?;
