@@ -155,11 +155,15 @@ class HeartbeatData(NamedTuple):
     without_subscriptions: bool = False
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        wire: dict[str, Any] = {
             "clientID": self.client_id,
             "consumerDataSet": [data.to_wire() for data in self.consumer_data_set],
             "producerDataSet": [{"groupName": data.group_name} for data in self.producer_data_set],
         }
+        # A client of RocketMQ 4 has neither.
+        if self.fingerprint or self.without_subscriptions:
+            wire |= {"heartbeatFingerprint": self.fingerprint, "withoutSub": self.without_subscriptions}
+        return wire
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:

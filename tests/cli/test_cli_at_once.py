@@ -52,6 +52,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         all_groups=gives({"g": ["orders"]}),
         progress=gives(GroupProgress({queue: OffsetWrapper(9, 0, 1) for queue in QUEUES}, 0.0)),
         list_locks=_no_locks,
+        list_deliveries=gives(None),
         consumer_ids=gives([]),
         running_infos=gives({}),
     )

@@ -48,6 +48,9 @@ class Cluster(ApacheCluster):
     async def topics(self) -> list[str]:
         return ["b", "a", "orders"]
 
+    async def message_types(self) -> dict[str, str]:
+        return {}
+
     async def route(self, topic: str) -> Any:
         return await self.routes()
 

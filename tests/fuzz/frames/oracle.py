@@ -24,7 +24,7 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _HARMLESS: Final = frozenset(
     {
         _R.CHECK_CLIENT_CONFIG, _R.HEART_BEAT, _R.UNREGISTER_CLIENT, _R.SEND_MESSAGE, _R.SEND_MESSAGE_V2,
-        _R.SEND_BATCH_MESSAGE,
+        _R.SEND_BATCH_MESSAGE, _R.POP_ROLLBACK,
     }
 )  # fmt: skip
 _NAME_SERVER_READS: Final = frozenset(
