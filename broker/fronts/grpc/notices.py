@@ -43,8 +43,7 @@ class BothNotices:
             return
         stored = decode_messages(message, unzip=False)[0]
         half = HalfMessage(stored.queue_offset, stored.commit_log_offset)
-        # The topic is the producer group of half messages of this front.
-        self._undecided.add(stored.msg_id, stored.topic, half, self._now_ms())
+        self._undecided.add(stored.topic, stored.msg_id, half, self._now_ms())
         command = pb.TelemetryCommand()
         asked = command.recover_orphaned_transaction_command
         asked.transaction_id = stored.msg_id

@@ -28,6 +28,7 @@ __all__ = ["end_transaction", "recall_message", "send_message"]
 
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _MS_PER_S: Final = 1000
+_BATCHED: Final = (pb.NORMAL, pb.FIFO)
 _DELAY_MS_MAX: Final = 24 * 3_600_000
 _RECOVERY_S_MAX: Final = 3600
 
@@ -61,12 +62,16 @@ def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_m
     topic = check_topic(messages[0].topic)
     if any(one.topic != messages[0].topic for one in messages):
         raise Failure(pb.MESSAGE_CORRUPTED, "topic in message is not same")
-    bodies = [_checked(broker, one, now_ms) for one in messages]
+    bodies = _checked(broker, list(messages), now_ms)
     config = broker.catalog.topics.get(topic)
     if config is None:
         raise _wrong_type("UNSPECIFIED", messages[0])
     for one in messages:
         _check_type(config, one)
+        # A batch is stored at once, for all to read.
+        if len(messages) > 1 and type_of(one) not in _BATCHED:
+            name = pb.MessageType.Name(type_of(one))
+            raise Failure(pb.BAD_REQUEST, f"messages of type {name} cannot be sent with others in one request")
     queue_id = _queue_of(config, list(messages), broker.rng)
     answer = pb.SendMessageResponse()
     entry = answer.entries.add()
@@ -103,10 +108,23 @@ def _leave(call: Call, answer: pb.SendMessageResponse, reason: str) -> None:
     call.finish()
 
 
-def _checked(broker: Broker, message: pb.Message, now_ms: int) -> bytes:
-    """The plain body of a message that may be stored. Raises Failure."""
-    body = plain_body(message, broker.config.max_message_bytes)
-    check_body(body, broker.config.max_message_bytes)
+def _checked(broker: Broker, messages: list[pb.Message], now_ms: int) -> list[bytes]:
+    """The plain bodies of messages that may be stored. Raises Failure."""
+    bytes_max, count_max = broker.config.max_message_bytes, broker.config.batch_messages_max
+    if len(messages) > count_max:
+        raise Failure(pb.BAD_REQUEST, f"a batch may hold at most {count_max} messages (batch_messages_max)")
+    bodies, left = list[bytes](), bytes_max
+    for message in messages:
+        # Together they may be no longer than one, also unpacked: a small request may hold thousands of gzip bodies.
+        bodies.append(plain_body(message, left))
+        left -= len(bodies[-1])
+        check_body(bodies[-1], bytes_max, left)
+        _check_message(message, now_ms)
+    return bodies
+
+
+def _check_message(message: pb.Message, now_ms: int) -> None:
+    """Raises Failure."""
     check_message(message)
     system = message.system_properties
     if system.HasField("delivery_timestamp") and duration_ms(system.delivery_timestamp) > now_ms + _DELAY_MS_MAX:
@@ -115,7 +133,6 @@ def _checked(broker: Broker, message: pb.Message, now_ms: int) -> bytes:
     if system.orphaned_transaction_recovery_duration.seconds > _RECOVERY_S_MAX:
         text = f"the max transaction recovery time of message is too large, max is {_RECOVERY_S_MAX}"
         raise Failure(pb.BAD_REQUEST, text)
-    return body
 
 
 def _queue_of(config: TopicConfig, messages: list[pb.Message], rng: random.Random) -> int:
@@ -147,7 +164,7 @@ def _store(
     stored = append(parts.broker, call.peer, send, body, now_ms)
     if is_half:
         half = HalfMessage(stored.queue_offset, stored.commit_log_offset)
-        parts.undecided.add(system.message_id, topic, half, now_ms)
+        parts.undecided.add(topic, system.message_id, half, now_ms)
     return stored
 
 
@@ -168,14 +185,16 @@ def end_transaction(
     parts: Parts, call: Call, request: pb.EndTransactionRequest, now_ms: int
 ) -> pb.EndTransactionResponse:
     """Commit or roll back. Without a resolution the producer is asked again, as in RocketMQ."""
-    check_topic(request.topic)
+    topic = check_topic(request.topic)
     if not request.transaction_id.strip():
         raise Failure(pb.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
-    found = parts.undecided.take(request.transaction_id, now_ms)
+    found = parts.undecided.find(topic, request.transaction_id, now_ms)
     if found is None:
         raise Failure(pb.INTERNAL_SERVER_ERROR, f"{PROXY}cannot found transaction data")
     if request.resolution in (pb.COMMIT, pb.ROLLBACK):
-        end(parts.broker, found.producer_group, found.half, request.resolution == pb.COMMIT, now_ms)
+        end(parts.broker, topic, found.half, request.resolution == pb.COMMIT, now_ms)
+    # Only after it is stored: if that fails, the producer may try again.
+    parts.undecided.remove(topic, request.transaction_id)
     return pb.EndTransactionResponse()
 
 

@@ -30,6 +30,8 @@ _BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 _TRACE_CONTEXT: Final = "TRACE_CONTEXT"
 DELIVER_AT: Final = names.TIMER_DELIVER_MS
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
+_INT64_MAX: Final = 2**63 - 1
+_INT32_MAX: Final = 2**31 - 1
 _GZIP: Final = 16 + zlib.MAX_WBITS
 # Readers see these, although names like them are reserved for senders.
 _SHOWN: Final = frozenset((names.TRANSACTION_CHECK_TIMES, names.CHECK_IMMUNITY_TIME_IN_SECONDS))
@@ -49,8 +51,8 @@ _HIDDEN: Final = (
 
 
 def duration_ms(value: pb.Duration | pb.Timestamp) -> int:
-    """Milliseconds, cut; of a time since the epoch, too."""
-    return int(value.seconds * 1000 + value.nanos // 1_000_000)
+    """Milliseconds, cut; of a time since the epoch, too. At most what 64 bits hold, as a message is stored."""
+    return max(-_INT64_MAX, min(int(value.seconds * 1000 + value.nanos // 1_000_000), _INT64_MAX))
 
 
 def set_duration(target: pb.Duration, ms: int) -> None:
@@ -102,14 +104,19 @@ def properties_of(message: pb.Message, topic: str) -> dict[str, str]:
 
 
 def plain_body(message: pb.Message, bytes_max: int) -> bytes:
-    """The body as its sender had it: clients of RocketMQ 4 read no gzip. Raises Failure."""
-    if message.system_properties.body_encoding != pb.GZIP:
+    """The body as its sender had it: clients of RocketMQ 4 read no gzip. Raises Failure.
+
+    One over the limit is cut, one byte above it.
+    """
+    if message.system_properties.body_encoding != pb.GZIP or not message.body:
         return message.body
     unzip = zlib.decompressobj(_GZIP)
     try:
         body = unzip.decompress(message.body, bytes_max + 1)
     except zlib.error as error:
         raise Failure(pb.MESSAGE_CORRUPTED, f"the body is no gzip: {error}") from None
+    if len(body) <= bytes_max and (not unzip.eof or unzip.unused_data):
+        raise Failure(pb.MESSAGE_CORRUPTED, "the body is not one whole gzip")
     return body
 
 
@@ -162,7 +169,7 @@ def to_message(stored: MessageExt, delivered: Delivered, handle: str, attempt: i
     set_timestamp(system.store_timestamp, stored.store_timestamp)
     system.store_host = _host(*stored.store_host)
     system.queue_id, system.queue_offset = stored.queue_id, stored.queue_offset
-    system.delivery_attempt = attempt
+    system.delivery_attempt = min(attempt, _INT32_MAX)
     system.message_type = _stored_type(properties)
     if handle:
         system.receipt_handle = handle

@@ -1,4 +1,7 @@
-"""Half messages that producers of this front may end: they name them by transaction id, the log by its offsets."""
+"""Half messages that producers of this front may end: they name them by topic and transaction id, the log by offsets.
+
+The topic is the producer group of this front's half messages. Who may end those of one topic ends no others.
+"""
 
 from collections import OrderedDict
 from typing import Final, NamedTuple
@@ -12,9 +15,6 @@ _KNOWN_MS: Final = 30_000
 
 
 class UndecidedMessage(NamedTuple):
-    """`producer_group`: the topic, under which this front stores half messages."""
-
-    producer_group: str
     half: HalfMessage
     until_ms: int
 
@@ -28,15 +28,19 @@ class Undecided:
 
     def __init__(self, messages_max: int) -> None:
         self._max = messages_max
-        self._by_id: OrderedDict[str, UndecidedMessage] = OrderedDict()
+        self._by_id: OrderedDict[tuple[str, str], UndecidedMessage] = OrderedDict()
 
-    def add(self, transaction_id: str, producer_group: str, half: HalfMessage, now_ms: int) -> None:
-        self._by_id[transaction_id] = UndecidedMessage(producer_group, half, now_ms + _KNOWN_MS)
-        self._by_id.move_to_end(transaction_id)
+    def add(self, topic: str, transaction_id: str, half: HalfMessage, now_ms: int) -> None:
+        self._by_id[topic, transaction_id] = UndecidedMessage(half, now_ms + _KNOWN_MS)
+        self._by_id.move_to_end((topic, transaction_id))
         while self._by_id and (len(self._by_id) > self._max or next(iter(self._by_id.values())).until_ms < now_ms):
             self._by_id.popitem(last=False)
 
-    def take(self, transaction_id: str, now_ms: int) -> UndecidedMessage | None:
-        """A message that is ended now; None: it is not known, or not any more."""
-        found = self._by_id.pop(transaction_id, None)
+    def find(self, topic: str, transaction_id: str, now_ms: int) -> UndecidedMessage | None:
+        """None: it is not known, or not any more."""
+        found = self._by_id.get((topic, transaction_id))
         return found if found is not None and found.until_ms >= now_ms else None
+
+    def remove(self, topic: str, transaction_id: str) -> None:
+        """The message is decided."""
+        self._by_id.pop((topic, transaction_id), None)

@@ -18,6 +18,7 @@ _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _MESSAGE_GROUP_BYTES_MAX: Final = 64
 _PROPERTIES_MAX: Final = 128
 _PROPERTIES_BYTES_MAX: Final = 16 * 1024
+_SYSTEM_TEXT_BYTES_MAX: Final = 4096  # with all others below the 32,767 that a message may have
 _SHOWN_CHARACTERS: Final = 128
 INVISIBLE_MS_MIN: Final = 10_000
 INVISIBLE_MS_MAX: Final = 12 * 3_600_000
@@ -69,11 +70,11 @@ def check_invisible(invisible_ms: int, min_ms: int = INVISIBLE_MS_MIN) -> None:
         raise Failure(pb.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too large. max is {INVISIBLE_MS_MAX}")
 
 
-def check_body(body: bytes, bytes_max: int) -> None:
-    """Raises Failure for an empty body, or one over the limit."""
+def check_body(body: bytes, bytes_max: int, left: int) -> None:
+    """Raises Failure for an empty body, or one over the limit: with it, `left` bytes are free for the request."""
     if not body:
         raise Failure(pb.MESSAGE_BODY_EMPTY, "message body cannot be empty")
-    if len(body) > bytes_max:
+    if left < 0:
         raise Failure(pb.MESSAGE_BODY_TOO_LARGE, f"message body cannot exceed the max {bytes_max}")
 
 
@@ -82,6 +83,12 @@ def check_message(message: pb.Message) -> None:
     system = message.system_properties
     if not system.message_id.strip():
         raise Failure(pb.ILLEGAL_MESSAGE_ID, "message id cannot be empty")
+    for what in ("message_id", "born_host", "trace_context"):
+        text = getattr(system, what)
+        # Control characters separate the properties, among which these are stored.
+        if _CONTROL.search(text) or len(text.encode()) > _SYSTEM_TEXT_BYTES_MAX:
+            code = pb.ILLEGAL_MESSAGE_ID if what == "message_id" else pb.BAD_REQUEST
+            raise Failure(code, f"{what} has a control character, or over {_SYSTEM_TEXT_BYTES_MAX} bytes")
     if system.HasField("tag"):
         _check_text(system.tag, pb.ILLEGAL_MESSAGE_TAG, "tag")
         if "|" in system.tag:
