@@ -232,7 +232,7 @@ def append_batch(
     target = send_target(broker, send, now_ms, retries_max)
     check_body(broker, body)
     shared = {**decode_properties(send.properties or ""), names.CLUSTER: broker.config.cluster}
-    _check_batch(send, shared)
+    _check_batch(broker, send, shared)
     appended = encode_properties(shared)
     try:
         batch = decode_batch(body, broker.config.batch_messages_max)
@@ -263,12 +263,12 @@ def _records(
     ]
 
 
-def _check_batch(send: Send, shared: dict[str, str]) -> None:
+def _check_batch(broker: Broker, send: Send, shared: dict[str, str]) -> None:
     """Refuse a batch with a delay or a transaction. Such properties of its single messages have no effect."""
     delay = shared.get(names.DELAY, "0")
     if delay != "0":
         raise Refused(Reason.ILLEGAL_MESSAGE, f"a batch cannot be delayed, but its DELAY is {short_text(delay)}")
-    if any(name in shared for name in names.TIMERS):
+    if broker.messages.knows_timers and any(name in shared for name in names.TIMERS):
         raise Refused(Reason.ILLEGAL_MESSAGE, "a batch cannot wait for a time")
     if send.sys_flag & _TRANSACTION:
         raise Refused(Reason.ILLEGAL_MESSAGE, "a batch cannot be part of a transaction")

@@ -45,6 +45,7 @@ class Messages:
         before_store: Each is called before messages are stored, and may raise StoreFull: then none of them is stored.
         on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
         pops: Deliveries that are under way, of groups that pop.
+        knows_timers: A message may ask for a time.
         plain_sends: How many sends were handled from their bytes, taken; and how many reads that began with a send,
             and frames of sends, went the usual way, refused: one is not plain, not whole yet, or may not be stored now.
         message_id_prefix: An offset message id without its last 16 hex digits, the commit log offset.
@@ -80,7 +81,7 @@ class Messages:
         catalog.topics.log_end = lambda: store.max_commit_log_offset
         self.delays = DelayService(store, parse_delay_levels(config.delay_levels))
         self.timers = Timers(store, config.timer_delay_max_sec * 1000, config.timer_messages_max)
-        self._knows_timers = config.rocketmq != "4"
+        self.knows_timers = config.rocketmq != "4"
         for waiting in (self.delays, self.timers):
             waiting.on_skipped = self._on_delayed_skipped
             waiting.is_gone, waiting.on_gone = catalog.topics.is_gone, self._on_delayed_gone
@@ -140,7 +141,7 @@ class Messages:
             TimerRefused: The time cannot be.
         """
         place = self.delays.place(properties, topic, queue_id, now_ms)
-        if names.TIMED.isdisjoint(properties) or not self._knows_timers:
+        if names.TIMED.isdisjoint(properties) or not self.knows_timers:
             return place
         if place is None:
             return self.timers.place(properties, topic, queue_id, now_ms)

@@ -105,6 +105,15 @@ def test_a_batch_cannot_wait() -> None:
     assert bodies(peer) == [b"a", b"b"]
 
 
+def test_a_time_means_nothing_to_rocketmq_4() -> None:
+    """Of a batch, too."""
+    peer = Peer(rocketmq="4")
+    peer.send(body=b"a", properties=IN_A_SECOND)
+    body = encode_batch([BatchRecord(0, b"b", "")])
+    assert peer.send(body=body, batch=True, properties=IN_A_SECOND).code == 0
+    assert bodies(peer) == [b"a", b"b"]
+
+
 def test_a_transaction_waits_from_its_commit_on() -> None:
     """For as long as it asks, or until the time that it asks for."""
     peer = Peer()
