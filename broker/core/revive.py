@@ -8,6 +8,7 @@ from lockstep.broker.messages.delays.service import record_of
 from lockstep.broker.messages.pop.checkpoints import REVIVE_QUEUES, Checkpoint
 from lockstep.broker.messages.pop.reader import StoreReader
 from lockstep.broker.messages.pop.revive_log import REVIVE_GROUP, revive_topic
+from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.message import decode_messages
@@ -17,6 +18,7 @@ from lockstep.store import Record, StoreFull
 __all__ = ["run_pops", "save_checkpoints"]
 
 _REVIVED_AT_ONCE_MAX: Final = 100  # checkpoints: a few milliseconds of work
+_SAVED_A_STEP: Final = 100  # checkpoints: about a millisecond
 _STORE_FULL_WAIT_MS: Final = 1000
 # The field of a stored message has 32 bits, with a sign; Java reads the length of a topic as a signed byte.
 _TIMES_MAX: Final = (1 << 31) - 1
@@ -40,19 +42,29 @@ def run_pops(broker: Broker, now_ms: int) -> None:
 
 def save_checkpoints(broker: Broker, now_ms: int) -> None:
     """Called every 10 s, for a broker with files: older deliveries enter the log, and the groups' offsets go on."""
-    checkpoints, store = broker.messages.pops.checkpoints, broker.messages.store
-    topic = revive_topic(broker.config.cluster)
+    checkpoints = broker.messages.pops.checkpoints
+    broker.work.start(checkpoints, _save_in_steps(broker, now_ms))
+
+
+def _save_in_steps(broker: Broker, now_ms: int) -> Steps:
+    checkpoints = broker.messages.pops.checkpoints
     try:
-        for one in checkpoints.unsaved(now_ms - _STAY_IN_MEMORY_MS):
-            broker.messages.pops.revive_log.save(one, now_ms)
-            commit_settled(broker, one.key.consumer_group, one.key.topic, one.key.queue_id)
+        for number, one in enumerate(checkpoints.unsaved(now_ms - _STAY_IN_MEMORY_MS), 1):
+            # Acknowledged, or ended by a reset, since an earlier step: the log must not bring it back.
+            if checkpoints.find(one.key) is one:
+                # First the log, then the offset: what is before the offset does not come again after a crash.
+                broker.messages.pops.revive_log.save(one, now_ms)
+                commit_settled(broker, one.key.consumer_group, one.key.topic, one.key.queue_id)
+            if number % _SAVED_A_STEP == 0:
+                yield None
     except StoreFull as why:
         broker.log.error("pop_checkpoint_failed", reason=str(why))
+    topic = revive_topic(broker.config.cluster)
+    first_saved = checkpoints.first_saved()
     for queue_id in range(REVIVE_QUEUES):
-        first = checkpoints.first_saved(queue_id)
-        end = store.max_offset(topic, queue_id)
+        end = broker.messages.store.max_offset(topic, queue_id)
         if end:
-            broker.catalog.offsets.commit(REVIVE_GROUP, topic, queue_id, end if first is None else first)
+            broker.catalog.offsets.commit(REVIVE_GROUP, topic, queue_id, first_saved.get(queue_id, end))
 
 
 def _revive(broker: Broker, checkpoint: Checkpoint, now_ms: int) -> None:

@@ -188,14 +188,13 @@ class Checkpoints:
         found = [one for one in self._open.values() if one.saved_at is None and one.key.pop_ms < before_ms]
         return sorted(found, key=lambda one: one.key.pop_ms)
 
-    def first_saved(self, revive_queue_id: int) -> int | None:
-        """The first place of a queue of the revive log that an open checkpoint needs. None: none."""
-        places = [
-            one.saved_at
-            for one in self._open.values()
-            if one.saved_at is not None and one.revive_queue_id == revive_queue_id
-        ]
-        return min(places, default=None)
+    def first_saved(self) -> dict[int, int]:
+        """Queue id of the revive log -> its first place that an open checkpoint needs."""
+        first = dict[int, int]()
+        for one in self._open.values():
+            if one.saved_at is not None:
+                first[one.revive_queue_id] = min(one.saved_at, first.get(one.revive_queue_id, one.saved_at))
+        return first
 
     @property
     def next_due_ms(self) -> int | None:

@@ -196,6 +196,27 @@ async def test_a_checkpoint_is_in_the_log_before_the_offset_goes_on(tmp_path: Pa
         assert len(offsets(popped_any(last, 32, NOW_MS + 73_000))) == 2
 
 
+async def test_many_checkpoints_enter_the_log_in_steps(tmp_path: Path) -> None:
+    """Whatever ends between two steps does not enter the log."""
+    async with kept(tmp_path, **LIFE) as opened:
+        for _ in range(250):
+            opened.send(b"x")
+        found = [popped_any(opened, 1, NOW_MS) for _ in range(250)]
+        turns = list[Callable[[], None]]()
+        work, checkpoints = opened.broker.work, opened.broker.messages.pops.checkpoints
+        work.soon = turns.append
+        save_checkpoints(opened.broker, NOW_MS + 11_000)
+        assert len(checkpoints.unsaved(NOW_MS + 1)) == 150
+        assert opened.broker.catalog.offsets.query("G", "T", 0) == 100
+        receipt = Receipt(249, found[249].pop_ms, 60_000, found[249].revive_queue_id, 0, "broker-a", 0, 249)
+        assert ack(opened.broker, FakeConnection(), Delivery("G", "T", receipt), NOW_MS + 11_000) is Answered.DONE
+        turns.pop()()
+        assert (turns, checkpoints.unsaved(NOW_MS + 1), len(checkpoints)) == ([], [], 249)
+        topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
+        assert sum(opened.store.max_offset(topic, queue_id) for queue_id in range(8)) == 249
+        assert opened.broker.catalog.offsets.query("G", "T", 0) == 250
+
+
 async def test_what_the_revive_log_says_is_rocketmqs(tmp_path: Path) -> None:
     async with kept(tmp_path, **LIFE) as opened:
         for _ in range(2):
