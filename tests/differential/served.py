@@ -20,6 +20,7 @@ OF_ROCKETMQ_5: Final = (  # served, for clients of that version; the broker that
     RequestCode.GET_TOPIC_CONFIG,
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
     RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.RECALL_MESSAGE,
     RequestCode.QUERY_ASSIGNMENT,
     RequestCode.SET_MESSAGE_REQUEST_MODE,
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
