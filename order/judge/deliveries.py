@@ -11,7 +11,7 @@ from typing import Final
 
 from lockstep.order.judge.across import FirstHandled, QueueSeen
 from lockstep.order.judge.history import FAILED, QueueHistory
-from lockstep.order.judge.key_calls import KeyCalls
+from lockstep.order.judge.key_calls import Fence, KeyCalls
 from lockstep.order.judge.period import Period, stamp_ns
 from lockstep.order.judge.sent import SentQueue
 from lockstep.order.judge.survey import Facts
@@ -37,6 +37,7 @@ class _Delivery:
         until_ns: When its invisible time is surely over, on its client's clock: it began before the answer came.
         cause: Of a repeat in it.
         resets: How many resets had been read before it.
+        fence: None: it is not fenced, so the broker may take its answer after its end.
         below: A `stored` record with an offset behind it, from before the pop.
         ended: The record that ended it, and how, in words.
         newer: The next delivery of the message.
@@ -49,6 +50,7 @@ class _Delivery:
     until_ns: int
     cause: Cause
     resets: int
+    fence: Fence | None
     below: Record | None = None
     ended: tuple[Record, str] | None = None
     newer: "_Delivery | None" = None
@@ -81,7 +83,8 @@ class DeliveredHistory(QueueHistory):
         before = self._newest_of.get(offset)
         # The pop was before the answer, so the time is over by then.
         until_ns = stamp_ns(record) + record["invisible_ms"] * _MS_NS
-        new = _Delivery(record, clock, until_ns, self._cause(offset, before), self._unless_reset.count)
+        fence = Fence(record["epoch"]) if "epoch" in record else None
+        new = _Delivery(record, clock, until_ns, self._cause(offset, before), self._unless_reset.count, fence)
         new.below = self._stored_below(record, clock)
         if self.start < 0 or offset < self.start:
             self.start = offset
@@ -184,8 +187,8 @@ class DeliveredHistory(QueueHistory):
         if stamp_ns(record) < begin:
             self._ownership.call_times(record, begin)
             return
-        epoch = delivery.record.get("epoch") if delivery is not None else None
-        overlaps = in_order and self._calls.take(record, clock, begin, epoch)
+        fence = delivery.fence if delivery is not None else None
+        overlaps = in_order and self._calls.take(record, clock, begin, fence)
         if delivery is None:
             text = f"{_who(record)} handled offset {record['offset']} of {self.queue} without a delivery"
             doubt = f"{text}; the trace may begin behind it"
@@ -216,6 +219,9 @@ class DeliveredHistory(QueueHistory):
     def acked(self, record: Record, time_ns: int, clock: int) -> None:
         """Take an `acked` record: the broker answered that the message is consumed."""
         self._acked.add(record["offset"])
+        delivery = self._find(record)
+        if delivery is not None and delivery.fence is not None:
+            self._calls.acked(delivery.fence)
         self._end(record, "it had acknowledged the message")
 
     def refused(self, record: Record, time_ns: int, clock: int) -> None:

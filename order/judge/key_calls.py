@@ -1,5 +1,6 @@
 """Rule (c) for groups that pop: of the messages of one key, one call runs at a time."""
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lockstep.order.judge.period import stamp_ns
@@ -8,17 +9,31 @@ from lockstep.order.report import Findings
 from lockstep.order.traces.clocks import Clocks
 from lockstep.order.traces.reader import Record
 
-__all__ = ["KeyCalls"]
+__all__ = ["Fence", "KeyCalls"]
+
+
+@dataclass(slots=True)
+class Fence:
+    """Of a fenced delivery.
+
+    Attributes:
+        acked: The broker took its answer, so it had not ended.
+        beside: Its calls that ran beside one of a later delivery, both records and for how many ms.
+    """
+
+    epoch: int
+    acked: bool = False
+    beside: list[tuple[Record, Record, float]] = field(default_factory=list)
 
 
 class _Call(NamedTuple):
-    """A call that ended. `epoch`: of the fenced delivery of its message; None: it was not fenced."""
+    """A call that ended. `fence`: of the delivery of its message; None: it was not fenced."""
 
     record: Record
     clock: int
     begin_ns: int
     end_ns: int
-    epoch: int | None
+    fence: Fence | None
 
 
 class KeyCalls:
@@ -33,9 +48,9 @@ class KeyCalls:
         self._newest: dict[str | None, dict[int, tuple[_Call, _Call | None]]] = {}
         self.outlived_count = 0  # calls that ran on beside the next owner's, which a fence keeps out
 
-    def take(self, record: Record, clock: int, begin_ns: int, epoch: int | None) -> bool:
+    def take(self, record: Record, clock: int, begin_ns: int, fence: Fence | None) -> bool:
         """Take a call for one message. Returns whether it overlapped with another owner's."""
-        call = _Call(record, clock, begin_ns, stamp_ns(record), epoch)
+        call = _Call(record, clock, begin_ns, stamp_ns(record), fence)
         calls, found = self._newest.setdefault(record.get("key"), {}), False
         for pair in calls.values():
             for other in pair:
@@ -58,18 +73,32 @@ class KeyCalls:
     def _found(self, one: _Call, call: _Call, late_ms: float) -> bool:
         """Report two calls at once. Returns whether they are of two owners."""
         first, second = sorted((one, call), key=lambda each: each.begin_ns) if one.clock == call.clock else (one, call)
-        names = first.record["client_id"], second.record["client_id"]
-        where = f"offset {second.record['offset']} of {self._queue}"
-        if names[0] == names[1]:
-            # One call may have several messages.
-            if one.begin_ns != call.begin_ns:
-                text = f"{names[1]} began {where} while another call of its key ran"
-                self._findings.violation(Kind.CONCURRENT_CALLS, text, first.record, second.record, size=late_ms)
-            return False
-        if one.epoch is not None and call.epoch is not None and one.epoch != call.epoch:
+        if first.record["client_id"] == second.record["client_id"] and one.begin_ns == call.begin_ns:
+            return False  # one call may have several messages
+        older = min((one, call), key=lambda each: each.fence.epoch if each.fence is not None else 0).fence
+        if older is not None and one.fence != call.fence and not older.acked:
+            # Until its broker takes the older delivery's answer: it refuses that of a delivery which has ended.
+            older.beside.append((first.record, second.record, late_ms))
             self.outlived_count += 1
             return False
-        other = f"offset {first.record['offset']} of the same key"
-        text = f"{names[0]} was still handling {other} when {names[1]} began {where}"
-        self._findings.violation(Kind.OVERLAP, text, first.record, second.record, size=late_ms)
+        return self._at_once(first.record, second.record, late_ms)
+
+    def acked(self, fence: Fence) -> None:
+        """The broker took the answer of a delivery. Its calls beside later ones were not kept out."""
+        fence.acked = True
+        for first, second, late_ms in fence.beside:
+            self.outlived_count -= 1
+            self._at_once(first, second, late_ms)
+        fence.beside.clear()
+
+    def _at_once(self, first: Record, second: Record, late_ms: float) -> bool:
+        """Report it. Returns whether they are of two owners."""
+        name, where = second["client_id"], f"offset {second['offset']} of {self._queue}"
+        if first["client_id"] == name:
+            text = f"{name} began {where} while another call of its key ran"
+            self._findings.violation(Kind.CONCURRENT_CALLS, text, first, second, size=late_ms)
+            return False
+        other = f"offset {first['offset']} of the same key"
+        text = f"{first['client_id']} was still handling {other} when {name} began {where}"
+        self._findings.violation(Kind.OVERLAP, text, first, second, size=late_ms)
         return True

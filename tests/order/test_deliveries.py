@@ -50,6 +50,30 @@ def test_a_zombie_beside_the_new_owner_of_its_key() -> None:
         assert any("1 calls ran on beyond" in sentence for sentence in report.unseen) == fenced
 
 
+@pytest.mark.parametrize(
+    ("acked", "found"),
+    [("before", [Kind.OVERLAP]), ("behind", [Kind.OVERLAP]), ("later only", []), ("no", [])],
+)
+def test_a_fence_that_let_two_holders_of_a_key_in(acked: str, found: list[Kind]) -> None:
+    """a has offset 0, and b gets offset 2 of the key beside it. If the broker takes a's answer, nothing was fenced."""
+    story = PopStory()
+    story.deliver("a", 0, pop_ms=1, epoch=1)
+    story.deliver("b", 2, pop_ms=2, epoch=2)
+    late = story.call("a", 0, pop_ms=1)
+    if acked == "before":
+        story.answer("acked", "a", 0, pop_ms=1)
+    story.call("b", 2, pop_ms=2)["begin_mono_ns"] = late["begin_mono_ns"]
+    if acked == "behind":
+        story.answer("acked", "a", 0, pop_ms=1)
+    if acked != "no":
+        story.answer("acked", "b", 2, pop_ms=2)
+    report = story.report()
+    assert kinds(report) == found
+    assert any("1 calls ran on beyond" in sentence for sentence in report.unseen) == (not found)
+    for violation in report.violations:
+        assert [(one["client_id"], one["offset"]) for one in violation.evidence] == [("a", 0), ("b", 2)]
+
+
 def test_another_key_is_nobody_elses_business() -> None:
     """b has the messages of K, and a goes on with L in its own time."""
     story = PopStory()

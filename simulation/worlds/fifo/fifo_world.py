@@ -14,7 +14,6 @@ from lockstep.client import (
     PullConsumerConfig,
     SimpleConsumer,
 )
-from lockstep.order import Kind
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.protocol.selector import queue_of_group
 from lockstep.remoting.errors import RemotingError
@@ -36,8 +35,6 @@ __all__ = ["FIFO_WORLDS", "FifoWorld"]
 
 _AGAIN_MS: Final = 500
 _IDLE_CLOSE_MS: Final = 30_000
-# A call that outlives its delivery overlaps with those of the next one: a fence keeps its effects out.
-_FENCED_OUT: Final = frozenset((Kind.OVERLAP, Kind.CONCURRENT_CALLS, Kind.STALE_OWNER))
 _CRASHED: Final = "recovered_after_crash"
 
 
@@ -218,8 +215,6 @@ class FifoWorld:
         """What the judge of order finds in the traces."""
         report = self.cluster.judge()
         for kind, count in sorted(report.violation_counts.items()):
-            if self.plan.fenced and kind in _FENCED_OUT:
-                continue
             first = next(found for found in report.violations if found.kind is kind)
             at_ms = max(map(time_of, first.evidence), default=None)
             self.findings.add(f"judge: {kind}", f"{count} times, first: {first.sentence}", at_ms=at_ms)
