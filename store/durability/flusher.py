@@ -227,7 +227,7 @@ class StoreFlusher:
         # First readable, then answered: a producer that has its answer finds its message.
         store.make_visible(log_end)
         while self._waiting and self._waiting[0][0] <= log_end:
-            self._waiting.popleft()[1]("")
+            self._tell(self._waiting.popleft()[1], "")
         self._on_visible()
 
     def _on_failed(self, work: _Work, error: Failure) -> None:
@@ -246,7 +246,14 @@ class StoreFlusher:
         store.refuse(_LOG, reason)
         waiting, self._waiting = self._waiting, deque()
         for _, then in waiting:
+            self._tell(then, reason)
+
+    def _tell(self, then: OnSafe, reason: str) -> None:
+        try:
             then(reason)
+        # A fault of ours in one answer keeps no other caller waiting.
+        except Exception as error:
+            self._events.error("answer_failed", exc_info=error)
 
     # The end -------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,17 @@ async def test_replies_leave_when_many_sends_are_on_the_disk_with_one_sync(tmp_p
         assert opened.visible >= 1
 
 
+async def test_a_fault_in_one_answer_keeps_no_other_waiting(tmp_path: Path) -> None:
+    async with kept(tmp_path, flush_interval_ms=60_000) as opened:
+        opened.send(b"0")
+        heard = list[str]()
+        opened.flusher.when_safe(lambda reason: heard[7])  # type: ignore[arg-type]
+        opened.flusher.when_safe(heard.append)
+        opened.flusher.check()
+        await until(lambda: heard == [""], "the next one is answered")
+        assert opened.log.names("error") == ["answer_failed"]
+
+
 async def test_a_failed_sync_acknowledges_nothing_until_all_was_written_again(tmp_path: Path) -> None:
     """Messages in the log get FLUSH_DISK_TIMEOUT and their offset, later sends are refused at once, and reads go on.
     When the disk works again sends do too."""

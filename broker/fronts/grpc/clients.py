@@ -15,6 +15,7 @@ from lockstep.broker.fronts.grpc.renewals import Renewal
 from lockstep.broker.fronts.grpc.sessions import Session
 from lockstep.broker.fronts.grpc.settings import answer_settings, take_settings
 from lockstep.broker.fronts.grpc.validation import named
+from lockstep.broker.messages.pop.port import Answered
 from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
@@ -162,6 +163,9 @@ def client_gone(parts: Parts, session: Session, now_ms: int, left_ms: int = _LEF
     """The client is no member any more, and others get what was renewed for it after `left_ms`."""
     if not parts.sessions.remove(session):
         return
+    for topic, group in session.waits_for:
+        # Its calls end now: what they would get, nobody would acknowledge.
+        parts.broker.messages.pops.held.on_free(topic, group)
     for handle, renewal in parts.renewals.of(session):
         parts.renewals.end(handle)
         _set_invisible(parts, renewal, left_ms, now_ms)
@@ -200,12 +204,14 @@ def renew(parts: Parts, now_ms: int) -> None:
 
 
 def _set_invisible(parts: Parts, renewal: Renewal, invisible_ms: int, now_ms: int) -> bool:
-    """Returns whether the delivery is still under way, as far as the broker knows."""
+    """Returns whether the delivery is still under way."""
     try:
-        _, changed = change_invisible(parts.broker, renewal.session, renewal.delivery, invisible_ms, now_ms)
+        answered, changed = change_invisible(parts.broker, renewal.session, renewal.delivery, invisible_ms, now_ms)
     except (Refused, StoreFull) as why:
         failure: Failure = as_failure(why)
         parts.broker.log.info("renewal_failed", client_id=renewal.session.client_id, reason=failure.text)
+        return False
+    if answered is not Answered.DONE:
         return False
     renewal.delivery = renewal.delivery._replace(receipt=changed)
     renewal.times += 1

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from lockstep.broker.core.ack import Delivery, ack
+from lockstep.broker.core.ack import Delivery, ack, change_invisible
 from lockstep.broker.core.pop import ANY_QUEUE, POP_COUNT_MAX, Pop, Popped, check_pop, pop
 from lockstep.broker.core.refused import Refused
 from lockstep.broker.core.send_back import send_back
@@ -79,8 +79,10 @@ def receive_message(parts: Parts, call: Call, request: pb.ReceiveMessageRequest,
         return
     held = parts.broker.messages.pops.held
     wants = (asked.wanted, asked.count_max > 0, asked.in_order)
-    waits = HeldCall(call.peer, topic, group, ANY_QUEUE, now_ms + poll_ms, wants, receiving.answer)
+    waits = HeldCall(call.peer, topic, group, ANY_QUEUE, now_ms + poll_ms, wants, receiving.answer, receiving.is_gone)
     if held.park(waits, now_ms):
+        if receiving.renewed_for is not None:
+            receiving.renewed_for.waits_for.add((topic, group))
         # The table forgets it when it tries the group's calls: now, so that nobody fills it with calls that have ended.
         call.on_gone = lambda _: held.on_free(topic, group)
         return
@@ -120,10 +122,16 @@ class _Receiving(NamedTuple):
     asked: Pop
     renewed_for: Session | None
 
+    def is_gone(self) -> bool:
+        """Whether the call ended, or its client said that it ends: nobody would acknowledge what it renews."""
+        one = self.renewed_for
+        return not self.call.is_open or (one is not None and self.parts.sessions.find(one.client_id) is not one)
+
     def answer(self, now_ms: int, is_over: bool) -> bool:
         """Try to answer; with `is_over` for the last time. Returns whether it is answered."""
-        if not self.call.is_open:
+        if self.is_gone():
             # Nobody gets what would be delivered.
+            self._end(pb.MESSAGE_NOT_FOUND, "no new message", now_ms)
             return True
         try:
             check_pop(self.parts.broker, self.call.peer, self.asked, self.asked.count_max, now_ms)
@@ -149,6 +157,10 @@ class _Receiving(NamedTuple):
             self._give(popped, now_ms)
 
     def _give(self, popped: Popped, now_ms: int) -> None:
+        if self.is_gone():
+            # It ended while the delivery went to the disk.
+            self._give_back(popped, now_ms)
+            return
         delivered = Delivered(self.asked.topic, _UNZIPPED_BYTES_MAX)
         given = [
             self._message(stored, receipt, before + 1, delivered, now_ms)
@@ -163,6 +175,17 @@ class _Receiving(NamedTuple):
             self.call.send(pb.ReceiveMessageResponse(message=message).SerializeToString())
         self._finish(popped.pop_ms)
 
+    def _give_back(self, popped: Popped, now_ms: int) -> None:
+        """Others get the messages at once."""
+        for _, receipt, _ in _with_receipts(self.parts, self.asked, popped):
+            delivery = Delivery(self.asked.consumer_group, self.asked.topic, receipt)
+            try:
+                change_invisible(self.parts.broker, self.call.peer, delivery, 0, now_ms)
+            except (Refused, StoreFull) as why:
+                # They come when their time is over.
+                self.parts.broker.log.info("renewal_failed", client_id=self.asked.client, reason=str(why))
+        self._end(pb.MESSAGE_NOT_FOUND, "no new message", now_ms)
+
     def _message(
         self, stored: MessageExt, receipt: Receipt, attempt: int, delivered: Delivered, now_ms: int
     ) -> pb.Message | None:
@@ -170,9 +193,13 @@ class _Receiving(NamedTuple):
         broker, name = self.parts.broker, self.asked.consumer_group
         group, delivery = broker.catalog.groups.get(name), Delivery(name, self.asked.topic, receipt)
         if receipt.revive_queue_id == ORDERED and group is not None and attempt > group.retry_max_times + 1:
-            # First the copy, then the end of the delivery: the message is never without both.
-            send_back(broker, self.call.peer, DeadLetter(stored.commit_log_offset, name), now_ms)
-            ack(broker, self.call.peer, delivery, now_ms)
+            try:
+                # First the copy, then the end of the delivery: the message is never without both.
+                send_back(broker, self.call.peer, DeadLetter(stored.commit_log_offset, name), now_ms)
+                ack(broker, self.call.peer, delivery, now_ms)
+            except (Refused, StoreFull) as why:
+                # It comes again after its time; the other messages are given now.
+                broker.log.warning("dead_letter_failed", group=name, topic=self.asked.topic, reason=str(why))
             return None
         handle = f"{receipt.encode()} {stored.commit_log_offset}"
         if self.renewed_for is not None:

@@ -20,6 +20,7 @@ class Session:
         topics: Of a producer, which names them; a transaction's producer group is its topic.
         heard_ms: When it last sent settings or a heartbeat, in epoch ms.
         request_timeout_ms: How long it waits for an answer.
+        waits_for: Topic and group of calls that waited for messages to renew.
     """
 
     def __init__(self, client_id: str, telemetry: Call, end: Callable[["Session", str], None]) -> None:
@@ -32,6 +33,7 @@ class Session:
         self.topics: tuple[str, ...] = ()
         self.heard_ms = telemetry.received_ms
         self.request_timeout_ms = 0
+        self.waits_for = set[tuple[str, str]]()
         self._end = end
 
     @property

@@ -17,6 +17,10 @@ _NOT_READ_RETRY_MS: Final = 1000
 _HEAP_SLACK: Final = 64
 
 
+def _stays() -> bool:
+    return False
+
+
 class HeldCall(NamedTuple):
     """A call that waits.
 
@@ -25,6 +29,7 @@ class HeldCall(NamedTuple):
         wants: What it asks for: of equal calls one that finds nothing speaks for all.
         answer: Tries again at a time in epoch ms; must answer if the last argument says that the wait is over. Returns
             whether it has answered.
+        is_gone: Whether nobody waits any more: then `answer` ends the call, whatever there is.
     """
 
     peer: Peer
@@ -34,6 +39,7 @@ class HeldCall(NamedTuple):
     deadline_ms: int
     wants: Hashable
     answer: Callable[[int, bool], bool]
+    is_gone: Callable[[], bool] = _stays
 
 
 class HeldCalls:
@@ -131,7 +137,8 @@ class HeldCalls:
         """Calls that wait on. A peer that does not take its answers gets no more of them."""
         kept, found_nothing = list[HeldCall](), set[Hashable]()
         for call in calls:
-            is_over = now_ms >= call.deadline_ms
+            # A call that nobody waits for takes no room until its deadline, and says nothing for the others.
+            is_over = now_ms >= call.deadline_ms or call.is_gone()
             wants = (call.queue_id, call.wants)
             if call.peer.write_paused:
                 kept.append(call)

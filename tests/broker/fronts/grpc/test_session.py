@@ -1,15 +1,19 @@
 """Sessions: what each call answers, in order and not, on virtual time."""
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lockstep.broker.fronts.grpc import receiving
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.simulation import World
+from lockstep.store import StoreFull
 from tests.broker.cluster import Client, Served
 from tests.broker.fronts.grpc.grpc_client import GrpcClient, topic_of
 from tests.broker.fronts.grpc.story import on_a_broker
@@ -19,6 +23,13 @@ from tests.rows import each_row
 
 def bodies(messages: list[pb.Message]) -> list[bytes]:
     return [one.body for one in messages]
+
+
+def raises(error: Exception) -> Callable[..., None]:
+    def fails(*_: object) -> None:
+        raise error
+
+    return fails
 
 
 def stored(served: Served, topic: str) -> list[bytes]:
@@ -93,6 +104,48 @@ def test_the_last_delivery_is_followed_by_a_dead_letter() -> None:
     on_a_broker(story)
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_full_store_leaves_a_dead_letter_out(held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receive finds no message, and the connection lives on: the message comes again."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"bad", group="key")
+        await client.consume("G")
+        nack = pb.ChangeInvisibleDurationRequest(group=topic_of("G"), topic=topic_of("T"))
+        for number in range(3):
+            (one,) = await client.receive("G", invisible_duration=pb.Duration(seconds=10))
+            nack.receipt_handle = one.system_properties.receipt_handle
+            nack.invisible_duration.seconds = 2 if held and number == 2 else 0
+            await client.call("ChangeInvisibleDuration", nack)
+        with monkeypatch.context() as patched:
+            patched.setattr(receiving, "send_back", raises(StoreFull("full")))
+            assert await client.receive("G") == []
+        assert not client.lost
+        assert "dead_letter_failed" in served.log.names("warning")
+        await asyncio.sleep(11)
+        assert await client.receive("G") == []
+        assert stored(served, "%DLQ%G") == [b"bad"]
+
+    on_a_broker(story)
+
+
+def test_a_delivery_that_is_over_is_not_renewed() -> None:
+    """An operator moved the group on: the broker sees it at the first renewal, and lets go."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"0")
+        await client.consume("free", push=True)
+        (one,) = await client.receive("free", auto_renew=True)
+        assert served.server.broker is not None
+        served.server.broker.messages.pops.checkpoints.reset("T", "free", one.system_properties.queue_id)
+        for _ in range(30):
+            await asyncio.sleep(10)
+            await client.call("Heartbeat", pb.HeartbeatRequest(group=topic_of("free"), client_type=pb.PUSH_CONSUMER))
+        assert served.log.names("info").count("pop_answer_late") == 1
+
+    on_a_broker(story)
+
+
 def test_a_client_gives_a_message_up() -> None:
     """It becomes a dead letter and is acknowledged; with a handle that has expired neither happens."""
 
@@ -156,6 +209,65 @@ def test_a_push_consumer_holds_what_it_works_on() -> None:
         (one,) = await client.receive("G", batch=1, auto_renew=True)
         assert (one.body, one.system_properties.delivery_attempt) == (b"1", 2)
         assert 900 <= world.now_ms - began_ms <= 1200
+
+    on_a_broker(story)
+
+
+@pytest.mark.parametrize("group", ["G", "free"])
+def test_a_client_that_ended_gets_nothing_more(group: str) -> None:
+    """Its call that waits ends with its goodbye; the next message is another's."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.consume(group, push=True)
+        waits = client.receiving(group, auto_renew=True)
+        await asyncio.sleep(1)
+        began_ms = world.now_ms
+        await client.call("NotifyClientTermination", pb.NotifyClientTerminationRequest(group=topic_of(group)))
+        await waits.ended
+        assert (waits.messages[0].status.code, len(waits.messages)) == (pb.MESSAGE_NOT_FOUND, 2)
+        assert world.now_ms - began_ms < 100
+        await client.send("T", b"0", group="key")
+        client.client_id = "c2"
+        await client.consume(group, push=True)
+        assert bodies(await client.receive(group, auto_renew=True)) == [b"0"]
+
+    on_a_broker(story)
+
+
+def test_what_was_on_its_way_to_the_disk_goes_to_others(tmp_path: Path) -> None:
+    """The client ended between the delivery and its sync."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"0", group="key")
+        await client.consume("G", push=True)
+        client.is_corked = True
+        waits = client.receiving("G", auto_renew=True)
+        client.start("NotifyClientTermination", pb.NotifyClientTerminationRequest(group=topic_of("G")))
+        client.is_corked = False
+        client.flush()
+        await waits.ended
+        assert waits.messages[0].status.code == pb.MESSAGE_NOT_FOUND
+        client.client_id = "c2"
+        await client.consume("G", push=True)
+        (one,) = await client.receive("G", auto_renew=True)
+        assert (one.body, one.system_properties.delivery_attempt) == (b"0", 2)
+
+    on_a_broker(story, data_dir=str(tmp_path / "data"), flush_sync=True, lock_mode="fenced")
+
+
+def test_calls_that_ended_take_no_room() -> None:
+    """Cancelled receives leave the table at once, also those behind one that waits for the same."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.consume("G")
+        client.receiving("G")
+        waits = [client.receiving("G") for _ in range(3)]
+        await asyncio.sleep(0.1)
+        for one in waits:
+            one.cancel()
+        await asyncio.sleep(0.1)
+        assert served.server.broker is not None
+        assert len(served.server.broker.messages.pops.held) == 1
 
     on_a_broker(story)
 
