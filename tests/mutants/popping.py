@@ -41,8 +41,8 @@ POPPING: Final = (
         edited(
             FENCED,
             "FencedQueue._read_again",
-            "not one.is_acked and one.key not in held and (message := reader.at(offset))",
-            "one.key not in held and (message := reader.at(offset))",
+            "one.is_acked or one.key in held",
+            "one.key in held",
         ),
         QUEUE,
     ),

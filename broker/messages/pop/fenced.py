@@ -21,6 +21,8 @@ __all__ = ["FencedQueue", "Waiting"]
 
 # Of messages that were answered: a zombie that answers later still learns that it is one.
 _ANSWERED_MAX: Final = 256
+# What one read of the store gives at most.
+_READ_AGAIN: Final = 32
 # Looked up once: in an enum it costs as much as a call.
 _DONE: Final = Answered.DONE
 _Taken = tuple[int, bytes]  # a message for a delivery: its queue offset, and its stored bytes
@@ -115,12 +117,18 @@ class FencedQueue:
 
     def _read_again(self, count: int, held: set[int], reader: QueueReader) -> list[_Taken]:
         """Messages that were read before, and are free. What this filter hides waits for a member with another one."""
-        taken = list[_Taken]()
+        taken, passing, read_to = list[_Taken](), dict[int, bytes](), 0
         for offset, one in self.waiting.items():
             if len(taken) == count:
                 break
-            if not one.is_acked and one.key not in held and (message := reader.at(offset)):
-                taken.append((offset, message))
+            if one.is_acked or one.key in held:
+                continue
+            if offset >= read_to:
+                # Many at once: what the filter hides costs no read of its own.
+                _, body, read_to = reader.read(offset, _READ_AGAIN)
+                passing = dict(split(body))
+            if offset in passing:
+                taken.append((offset, passing[offset]))
         return taken
 
     def _read_on(self, count: int, held: set[int], reader: QueueReader) -> list[_Taken]:

@@ -30,9 +30,6 @@ class QueueReader(Protocol):
     def read(self, queue_offset: int, count_max: int) -> Found:
         """Messages from an offset on."""
 
-    def at(self, queue_offset: int) -> bytes:
-        """This message; b"": it does not exist, or does not pass the filter."""
-
 
 class Order(NamedTuple):
     """What a client wants of a queue.

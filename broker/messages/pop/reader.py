@@ -47,6 +47,7 @@ class StoreReader:
         return self._store.get(self._topic, self._queue_id, queue_offset, count_max, self._subscription, self._passes)
 
     def at(self, queue_offset: int) -> bytes:
+        """This message; b"": it does not exist, or does not pass the filter."""
         found = self._get(queue_offset, 1)
         # What is found may be the next one that exists and passes.
         return b"".join(message for offset, message in split(found.body) if offset == queue_offset)

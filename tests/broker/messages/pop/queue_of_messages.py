@@ -11,22 +11,24 @@ HOST = bytes((127, 0, 0, 1))
 
 
 class Messages:
-    """Message n has the key `keys[n]`; "" means none. Numbers in `unwanted` do not pass the filter."""
+    """Message n has the key `keys[n]`; "" means none. Numbers in `unwanted` do not pass the filter.
+
+    `reads`: how often it was read.
+    """
 
     def __init__(self, keys: str, unwanted: Sequence[int] = ()) -> None:
         self.keys = list(keys)
         self.unwanted = set(unwanted)
+        self.reads = 0
 
     def read(self, queue_offset: int, count_max: int) -> Found:
+        self.reads += 1
         offsets = list[int]()
         while len(offsets) < count_max and queue_offset < len(self.keys):
             if queue_offset not in self.unwanted:
                 offsets.append(queue_offset)
             queue_offset += 1
-        return Found(offsets, b"".join(map(self.at, offsets)), queue_offset)
-
-    def at(self, queue_offset: int) -> bytes:
-        return b"" if queue_offset in self.unwanted else self._message(queue_offset)
+        return Found(offsets, b"".join(map(self._message, offsets)), queue_offset)
 
     def _message(self, offset: int) -> bytes:
         key = self.keys[offset].strip()

@@ -143,6 +143,15 @@ def test_what_a_filter_hides_holds_up_no_other_messages() -> None:
     assert group.pop(1, "c2")[0] == [2]
 
 
+def test_what_a_filter_hides_costs_no_read_of_its_own() -> None:
+    group = _group("ab" * 50)
+    group.pop(100, invisible_ms=0)
+    group.messages.unwanted = set(range(0, 100, 2))
+    group.messages.reads = 0
+    assert group.pop(100, "c2")[0] == list(range(1, 100, 2))
+    assert group.messages.reads == 2
+
+
 def test_what_the_store_dropped_ends_no_other_delivery() -> None:
     group = _group("aab")
     _, pop_ms = group.pop(3)
