@@ -3,6 +3,7 @@
 It is read at a start after a crash, from the place on where the file of deliveries ends (docs/wire.md 18.4).
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -48,8 +49,21 @@ def replay_journal(
     store: MessageStore, pops: Pops, offsets: ConsumerOffsetManager, log_offset: int, now_ms: int
 ) -> int:
     """Bring back deliveries that the log has at this offset or later. Returns how many."""
-    made = [one.body for one in messages_of(store, POP_JOURNAL_TOPIC) if one.commit_log_offset >= log_offset]
+    found = messages_of(store, POP_JOURNAL_TOPIC, 0, _first_of(store, log_offset))
+    made = [one.body for one in found if one.commit_log_offset >= log_offset]
     return sum(_is_replayed(store, pops, offsets, body, now_ms) for body in made)
+
+
+def _first_of(store: MessageStore, log_offset: int) -> int:
+    """A queue offset: what the journal has before it, which may be days of it, is before this offset of the log."""
+
+    def is_behind(queue_offset: int) -> bool:
+        (entry,) = store.entries(POP_JOURNAL_TOPIC, 0, queue_offset, 1)
+        # A damaged entry tells nothing: then the search goes on before it.
+        return entry.commit_log_offset >= log_offset or not entry.size_bytes
+
+    begin = store.min_offset(POP_JOURNAL_TOPIC, 0)
+    return begin + bisect_left(range(begin, store.max_offset(POP_JOURNAL_TOPIC, 0)), True, key=is_behind)
 
 
 def _is_replayed(store: MessageStore, pops: Pops, offsets: ConsumerOffsetManager, body: bytes, now_ms: int) -> bool:

@@ -16,6 +16,7 @@ from lockstep.broker.core.pop import Pop, Popped, pop
 from lockstep.broker.core.revive import run_pops, save_checkpoints
 from lockstep.broker.core.topics import delete_topic
 from lockstep.broker.core.wanted import expressed
+from lockstep.broker.messages.pop.journal import replay_journal
 from lockstep.broker.messages.pop.port import Answered
 from lockstep.broker.ownership.claim import Claim
 from lockstep.protocol.bodies.pop import RequestMode
@@ -149,6 +150,25 @@ async def test_after_a_kill_a_renewed_delivery_is_as_long_as_before(tmp_path: Pa
     async with kept(left, **FENCED) as again:
         assert offsets(popped(again, now_ms=NOW_MS + 34_999)) == []
         assert acked(again, found, 0, NOW_MS + 34_999) is Answered.DONE
+
+
+async def test_a_start_reads_the_journal_from_its_place_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with kept(tmp_path, **FENCED) as opened:
+        for _ in range(100):
+            opened.send(b"x")
+            acked(opened, found := popped(opened), offsets(found)[0])
+        store, read = opened.store, list[int]()
+        place = store.entries(POP_JOURNAL_TOPIC, 0, 90, 1)[0].commit_log_offset
+
+        def get(topic: str, queue_id: int, queue_offset: int, *rest: Any, **named: Any) -> Any:
+            if topic == POP_JOURNAL_TOPIC:
+                read.append(queue_offset)
+            return type(store).get(store, topic, queue_id, queue_offset, *rest, **named)
+
+        monkeypatch.setattr(store, "get", get)
+        tables = opened.broker.messages.pops, opened.broker.catalog.offsets
+        assert replay_journal(store, *tables, place, NOW_MS) == 10
+        assert read == [90]
 
 
 async def test_an_unreadable_file_is_said_and_left_out(tmp_path: Path) -> None:
