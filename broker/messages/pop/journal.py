@@ -42,7 +42,29 @@ class Journaled(NamedTuple):
 def record_of_delivery(store: MessageStore, made: Journaled, now_ms: int) -> Record:
     """The message for the log."""
     host, port = store.store_host, store.store_port
-    return Record(POP_JOURNAL_TOPIC, 0, 0, 0, now_ms, host, port, now_ms, 0, 0, orjson.dumps(list(made)), b"", 0)
+    body = orjson.dumps(list(made._replace(acked=_runs_of(made.acked, made.commit_offset))))
+    return Record(POP_JOURNAL_TOPIC, 0, 0, 0, now_ms, host, port, now_ms, 0, 0, body, b"", 0)
+
+
+def _runs_of(offsets: Sequence[int], begin: int) -> list[int]:
+    """How many offsets from `begin` on are not among these, how many then are, and so on: mostly few numbers."""
+    runs, end = list[int](), begin
+    for offset in offsets:
+        if offset == end and runs:
+            runs[-1] += 1
+        else:
+            runs += [offset - end, 1]
+        end = offset + 1
+    return runs
+
+
+def _offsets_of(runs: Sequence[int], begin: int, end: int) -> list[int]:
+    """The offsets again. All are of the queue, which ends at `end`, whatever the log says."""
+    offsets = list[int]()
+    for without, count in zip(runs[::2], runs[1::2], strict=True):
+        first, begin = begin + without, begin + without + count
+        offsets += range(max(first, 0), min(begin, end))
+    return offsets
 
 
 def replay_journal(
@@ -80,7 +102,8 @@ def _replay(store: MessageStore, pops: Pops, offsets: ConsumerOffsetManager, mad
     reader = StoreReader(store, made.topic, made.queue_id, None)
     pops.in_use = True
     queue = pops.fifo.queue(made.topic, made.consumer_group, made.queue_id, now_ms)
-    queue.replay(Replayed(order, made.offsets, made.commit_offset, made.acked), reader)
+    acked = _offsets_of(made.acked, made.commit_offset, store.max_offset(made.topic, made.queue_id))
+    queue.replay(Replayed(order, made.offsets, made.commit_offset, acked), reader)
     # The file of offsets may be older. A pop would take that for an offset that somebody set back.
     if made.commit_offset > offsets.query(made.consumer_group, made.topic, made.queue_id):
         offsets.commit(made.consumer_group, made.topic, made.queue_id, made.commit_offset)

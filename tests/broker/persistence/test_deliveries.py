@@ -171,6 +171,28 @@ async def test_a_start_reads_the_journal_from_its_place_on(tmp_path: Path, monke
         assert read == [90]
 
 
+async def test_a_key_that_is_stuck_makes_no_record_long(tmp_path: Path) -> None:
+    """Whatever is acknowledged behind it, with gaps, is known after a kill."""
+    async with kept(tmp_path / "0", **FENCED) as opened:
+        for number in range(300):
+            opened.send(b"x", properties=KEY + ("a" if number % 100 == 0 else f"b{number}"))
+        write_offsets(opened)
+        held = popped(opened, 1)
+        for _ in range(9):
+            found = popped(opened)
+            for offset in offsets(found):
+                assert acked(opened, found, offset) is Answered.DONE
+        last = popped(opened)
+        newest = opened.store.get(POP_JOURNAL_TOPIC, 0, opened.store.max_offset(POP_JOURNAL_TOPIC, 0) - 1, 1, None)
+        assert len(newest.body) < 400
+        left = killed(tmp_path / "0", "1")
+    async with kept(left, **FENCED) as again:
+        assert [acked(again, last, offset) for offset in offsets(last)] == [Answered.DONE] * 9
+        assert acked(again, held, 0) is Answered.DONE
+        assert again.broker.catalog.offsets.query("G", "T", 0) == 100
+        assert offsets(popped(again)) == [100, 200]
+
+
 async def test_an_unreadable_file_is_said_and_left_out(tmp_path: Path) -> None:
     async with kept(tmp_path / "0", **LIFE) as opened:
         opened.send(b"x")
