@@ -99,7 +99,7 @@ class RocketMqQueue:
         if queue_offset < committed:
             return Answered.LATE, -1
         record = self.record
-        # After a crash the record may be lost: then any acknowledgement is taken.
+        # As RocketMQ's commitAndNext: without a record, after a crash or a reset, any acknowledgement is taken.
         if record is None:
             return Answered.DONE, queue_offset + 1
         if pop_ms != record.pop_ms:
