@@ -189,6 +189,8 @@ class DeliveredHistory(QueueHistory):
             return
         fence = delivery.fence if delivery is not None else None
         overlaps = in_order and self._calls.take(record, clock, begin, fence)
+        if "pop_ms" not in record:
+            return  # a call of a pull
         if delivery is None:
             text = f"{_who(record)} handled offset {record['offset']} of {self.queue} without a delivery"
             doubt = f"{text}; the trace may begin behind it"

@@ -110,6 +110,9 @@ def _say_unseen(facts: Facts, results: Sequence[QueueResult], events: Mapping[st
     unordered = sorted(facts.unordered & groups.keys())
     if unordered:
         unseen.append(f"group {_some(unordered)} is concurrent: it keeps no order of keys, and its owners may overlap")
+    mixed = sorted(facts.pulled & facts.popped & groups.keys())
+    if mixed:
+        unseen.append(f"group {_some(mixed)} pulled and popped: it is judged by deliveries, and its owners may overlap")
     outlived = sum(one.outlived for one in results)
     if outlived:
         unseen.append(

@@ -236,3 +236,15 @@ def test_keys_keep_their_order() -> None:
     story.call("b", 2, pop_ms=2)
     story.call("a", 0, pop_ms=1)
     assert kinds(story.report()) == [Kind.NONMONOTONIC_POLL]
+
+
+def test_a_group_that_pulled_and_popped_at_once() -> None:
+    """A call without a delivery is one of a pull. The judge says that it looks at deliveries alone."""
+    story = PopStory()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0)
+    story.deliver("b", 1, pop_ms=5)
+    story.call("b", 1, pop_ms=5)
+    report = story.report()
+    assert (kinds(report), report.undecided_counts) == ([], {})
+    assert any("pulled and popped" in sentence for sentence in report.unseen)
