@@ -61,7 +61,7 @@ POPPING: Final = (
     Protection(
         "pop-consumed-kept",
         "After a crash a message comes again behind one that was delivered after its acknowledgement.",
-        edited(JOURNAL, "_replay", "Replayed(order, made.offsets, made.commit_offset, made.acked)",
+        edited(JOURNAL, "_replay", "Replayed(order, made.offsets, made.commit_offset, acked)",
                "Replayed(order, made.offsets, -1, ())"),
         DELIVERIES,
     ),
