@@ -146,6 +146,8 @@ class ConsumeOptions(ServerOptions):
         ):
             if given:
                 raise UsageError(f"{option} is for queues that a consumer owns; with --pop it owns none")
+        if self.trace is not None and self.mode is Mode.CONCURRENT:
+            raise UsageError("--trace is for --mode orderly and by-key: with --pop a trace is judged for order")
 
     @classmethod
     def unfit(cls, given: dict[str, Any]) -> tuple[str, ...]:

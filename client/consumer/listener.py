@@ -308,9 +308,10 @@ class ListenerCall(Generic[S]):
         """
         contract = self.contract
         if isinstance(error, asyncio.CancelledError) and cancelled:
-            queue = str(context.message_queue)
-            self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
-            return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
+            # Who cancels a call says why: its lock was lost, or its delivery has ended.
+            queue, why = str(context.message_queue), str(error)
+            self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why=why)
+            return Outcome(contract.failure, f"cancelled: {why}", raised=True)
         if must_propagate(error):
             raise error
         place = self._place(context, first_offset)

@@ -253,6 +253,11 @@ class GroupMember(ABC):
         """Whether it may own a queue. A member that may not leaves the group, or its share would have no owner."""
         return True
 
+    @property
+    def _holds(self) -> bool:
+        """Whether it has messages, or may have some: it does not leave the group then."""
+        return bool(self.table)
+
     def _consumer_data(self) -> ConsumerData | None:
         if self._left:
             return None
@@ -299,7 +304,7 @@ class GroupMember(ABC):
         async with self._round:
             if self.balances and not self._stopping:
                 await self._balance()
-                if not self._has_topics and not self.table and not self._left:
+                if not self._has_topics and not self._holds and not self._left:
                     await self._leave_group()
 
     async def _balance(self) -> None:

@@ -50,7 +50,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
         ordering: "queue" keeps the order of each queue, as RocketMQ's orderly consumption; "key" that of each sharding
             key; "none" no order, as RocketMQ's concurrent consumption. It decides which statuses a listener returns.
         key: with ordering "key", the sharding key of a message: a function of the message, or the name of a property,
-            such as "KEYS".
+            such as "KEYS". Not with `pop`.
         message_model: in BROADCASTING every consumer of the group gets every message; None: the setting's.
         fenced: True: queues are owned under fenced locks, and brokers without them are refused; "if the broker can":
             those are used with RocketMQ's locks; None: the setting's (docs/fencing.md). With ordering "queue" or "key".
@@ -61,7 +61,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
         on_lock_lost: "cancel" the running calls of an `async def` listener, or let them "finish"; None: the setting's.
         pop: no queue is owned, the broker delivers messages for a time: RocketMQ 5's POP mode. RocketMQ then keeps the
             order of each queue, and Lockstep with `--lock-mode fenced` that of each sharding key.
-        trace: a file that gets a JSON line for each event that matters to order.
+        trace: a file that gets a JSON line for each event that matters to order; with `pop` not without order.
         metrics: a registry of prometheus_client that gets the metrics of this consumer while it runs (docs/metrics.md).
 
     Raises:
@@ -123,19 +123,23 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
         self._ownership.check(ordering, needs_lock=ORDERINGS[ordering].needs_lock, broadcasting=broadcasting)
         self.pop = pop
         if pop:
-            self._check_pop(owns=bool(on_acquired or on_lost))
+            self._check_pop(owns=bool(on_acquired or on_lost), key=key, trace=trace)
         self._listener = listener
         self._key_of = key_function(key, self._log)
         self._trace_path = trace
         self._metrics = metrics
         self._end_metrics: Callable[[], None] = lambda: None
 
-    def _check_pop(self, *, owns: bool) -> None:
+    def _check_pop(self, *, owns: bool, key: MessageKey | None, trace: str | None) -> None:
         check_headers(self.config)
         if self.message_model is MessageModel.BROADCASTING:
             raise ConsumerError("pop is for clustering: a broadcasting consumer reads everything by itself")
         if self.fenced is not Fenced.NO or owns:
             raise ConsumerError("pop owns no queues: fenced, on_acquired and on_lost are for pulls")
+        if key is not None:
+            raise ConsumerError("key is for pulls: with pop the brokers know the sharding key alone")
+        if trace is not None and self.ordering == "none":
+            raise ConsumerError("a trace is judged for order: with pop it needs ordering='queue' or 'key'")
 
     # Subscriptions -------------------------------------------------------------------------------------------
 
@@ -157,7 +161,10 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
         self._subscribe(topic, expression)
 
     def unsubscribe(self, topic: str) -> None:
-        """Drop the queues of a topic; a running consumer stores their offsets and releases their locks."""
+        """Drop the queues of a topic; a running consumer stores their offsets and releases their locks.
+
+        With `pop` it gives back the messages that no listener has; a call that runs goes on.
+        """
         self._check_not_over()
         if self._subscriptions.pop(self._tenant.wrap(topic), None) is not None and self._member is not None:
             self._member.subscriptions_changed()

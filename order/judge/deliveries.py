@@ -137,7 +137,8 @@ class DeliveredHistory(QueueHistory):
         client = self._client(record, time_ns, clock)
         if delivery is not None:
             client.cause, client.resets_before = delivery.cause, delivery.resets
-        failed, begin = record["status"] in FAILED, record.get("begin_mono_ns")
+        # After ROLLBACK, which without pops is a matter of the offset, the same client handles the message again.
+        failed, begin = record["status"] in (*FAILED, "ROLLBACK"), record.get("begin_mono_ns")
         ordering = record.get("ordering") or "key"
         if self.attempted.add(offset):
             self._take_first(client, record, offset, ordering)

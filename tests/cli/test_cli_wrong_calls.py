@@ -79,6 +79,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
         ("consume orders -g g --suspend N1=1h", "--suspend N1: a queue can be suspended for 10ms to 30s"),
         ("consume orders -g g --mode concurrent --suspend N1=1s", "--suspend is for --mode orderly and by-key"),
         ("consume orders -g g --pop --fenced", "--fenced is for queues that a consumer owns; with --pop it owns none"),
+        ("consume orders -g g --pop --mode concurrent --trace t", "--trace is for --mode orderly and by-key"),
         ("consume orders -g g --mode concurrent --fenced", "--fenced is for --mode orderly and by-key"),
         ("consume orders -g g --trace /", "--trace: cannot write /: Is a directory"),
         ("consume orders -g g --trace /dev/null/t", "--trace: cannot write /dev/null/t: Not a directory"),

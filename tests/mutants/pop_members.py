@@ -68,7 +68,7 @@ POP_MEMBERS: Final = (
         "A member that stops keeps what it did not handle.",
         edited(
             SERVICE,
-            "PopService.stop",
+            "PopService._give_back_waiting",
             "await self.answers.give_back([held.delivery for held in waiting])",
             "pass",
         ),

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.pop.held import Held, HeldMessages
 from lockstep.client.consumer.pop_calls import CALL_ERRORS, Delivery, PopCalls
 from lockstep.client.errors import StaleDeliveryError
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["EXPIRED", "Answers", "OnLost"]
@@ -21,6 +23,7 @@ _MS_NS: Final = 1_000_000
 _DEAD_LETTER_TIMEOUT_MS: Final = 5000
 _DEAD_LETTER: Final = -1  # as a delay level (wire.md 10.1)
 _ENDED: Final = "the broker says that its delivery has ended"
+_STOPS: Final = "the consumer stops"
 EXPIRED: Final = "its invisible time has ended"
 
 
@@ -58,8 +61,9 @@ class Answers:
                 self._lost(held, _ENDED)
                 return False
             except CALL_ERRORS as error:
-                if self.closed or self._runtime.monotonic_ns() >= held.until_ns:
-                    self._lost(held, EXPIRED)
+                is_over = self._runtime.monotonic_ns() >= held.until_ns
+                if is_over or self.closed:
+                    self._lost(held, EXPIRED if is_over else _STOPS)
                     return False
                 if not said:
                     said = True
@@ -87,8 +91,13 @@ class Answers:
         await asyncio.gather(*[self._free(delivery) for delivery in deliveries])
 
     async def _free(self, delivery: Delivery) -> None:
-        with suppress(StaleDeliveryError, *CALL_ERRORS):
-            await self._calls.change_invisible(delivery, 0)
+        try:
+            with suppress(StaleDeliveryError, *CALL_ERRORS):
+                await self._calls.change_invisible(delivery, 0)
+        except BaseException as error:
+            # Such as a trace that cannot be written: a shutdown goes on.
+            queue = str(MessageQueue(delivery.message.topic, delivery.receipt.broker_name, delivery.receipt.queue_id))
+            log_or_raise(self._log, "pop_call_failed", error, call="change_invisible", queue=queue)
 
     async def dead_letter(self, held: Held, limit: int) -> bool:
         """Make a dead letter of a message, and acknowledge it. Returns whether the broker made one.
@@ -134,13 +143,15 @@ class Answers:
         half_ns = self._invisible_ms * _MS_NS // 2
         while True:
             await asyncio.sleep(self._invisible_ms / 8000)
-            now_ns = self._runtime.monotonic_ns()
-            open_ones = self._open()
-            for held in open_ones:
-                if now_ns >= held.until_ns and not held.is_lost:
-                    self._lost(held, EXPIRED)
-            due = [held for held in open_ones if held.until_ns - now_ns <= half_ns or held.delivery.has_ended(now_ns)]
-            await asyncio.gather(*[self.renew(held) for held in due if not held.is_lost])
+            try:
+                now_ns, open_ones = self._runtime.monotonic_ns(), self._open()
+                for held in open_ones:
+                    if now_ns >= held.until_ns and not held.is_lost:
+                        self._lost(held, EXPIRED)
+                due = [one for one in open_ones if one.until_ns - now_ns <= half_ns or one.delivery.has_ended(now_ns)]
+                await asyncio.gather(*[self.renew(held) for held in due if not held.is_lost])
+            except BaseException as error:
+                log_or_raise(self._log, "renewal_failed", error, consequence="tried again")
 
     async def connection_ended(self) -> None:
         """With fenced deliveries: others get what this client held there, unless it says soon that it lives."""

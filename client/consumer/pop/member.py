@@ -75,7 +75,14 @@ class PopMember(GroupMember):
             trace=None if writer is None else DeliveryTrace(writer, settings.group, consumption.key_of),
         )
         self.service = PopService(
-            self.membership, self._calls, call, self._pool, self.stats, consumption.ordering, consumption.key_of
+            self.membership,
+            self._calls,
+            call,
+            self._pool,
+            self.stats,
+            consumption.ordering,
+            consumption.key_of,
+            subscriptions,
         )
         directly = ConsumeDirectly(self.runtime, settings.group, call, self.service.between_runs)
         # A broker's offsets alone count: the client has none to reset.
@@ -96,6 +103,11 @@ class PopMember(GroupMember):
     @property
     def _has_topics(self) -> bool:
         return bool(self._subscriptions)
+
+    @property
+    def _holds(self) -> bool:
+        # A broker gives to others at once what a member had that left.
+        return bool(len(self.service.held))
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -208,6 +220,7 @@ class PopMember(GroupMember):
                 wanted |= {(topic, broker_name, queue_id): None for queue_id in queue_ids}
         for key in [key for key in self._places if key not in wanted]:
             self._places.pop(key).end()
+        await self.service.give_back_unsubscribed()
         for key in wanted:
             if key not in self._places and not self._stopping:
                 place = self._places[key] = Place(*key)

@@ -6,7 +6,7 @@ again, each message behind it in its key would count as tried once more. Without
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Container, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -53,6 +53,9 @@ _DONE: Final = (
 class PopService:
     """Handles the messages of one consumer.
 
+    Args:
+        subscribed: The topics of now. What comes of others is given back.
+
     Attributes:
         cancels: A running call is cancelled when its delivery has ended.
         limit: The attempts after the first one, before a message becomes a dead letter; None: the broker decides.
@@ -67,6 +70,7 @@ class PopService:
         stats: ConsumerStatsManager,
         ordering: OrderingName,
         key_of: KeyOf,
+        subscribed: Container[str],
     ) -> None:
         self.runtime = self._runtime = member.runtime
         self.cancels = call.is_async and member.config.on_lock_lost == "cancel"
@@ -77,6 +81,7 @@ class PopService:
         self._stats = stats
         self._in_order = ordering != "none"
         self._trace = calls.trace
+        self._subscribed = subscribed
         self.held = HeldMessages(ordering, key_of, self._config.consume_message_batch_max_size)
         self.answers = Answers(member, calls, self.held, self._lost)
         by_key = ordering == "key" and call.is_async
@@ -88,6 +93,7 @@ class PopService:
         self._in_queue: Counter[MessageQueue] = Counter()  # calls
         self._idle: asyncio.Future[None] | None = None
         self._calls = 0
+        self._warned = False  # of a manual commit
         self.stopped = False
         self.gave_back = False  # something, when it stopped
         self.limit: int | None = None
@@ -98,7 +104,7 @@ class PopService:
         Args:
             until_ns: So long the deliveries last for sure, on the monotonic clock.
         """
-        if self.stopped:
+        if self.stopped or place.topic not in self._subscribed:
             await self.answers.give_back(deliveries)
             return
         for lane in self.held.take(place, deliveries, until_ns):
@@ -127,12 +133,7 @@ class PopService:
         """
         self.stopped = True
         self._workers.stop()
-        running = {id(held) for lane in self._running.values() for held in lane.running}
-        waiting = [held for held in self.held if id(held) not in running]
-        for held in waiting:
-            self.held.forget(held)
-        self.gave_back = bool(waiting)
-        await self.answers.give_back([held.delivery for held in waiting])
+        self.gave_back = await self._give_back_waiting(kept=())
         if self._running:
             self._idle = asyncio.get_running_loop().create_future()
             try:
@@ -141,7 +142,18 @@ class PopService:
             except TimeoutError:
                 pass
         self.answers.closed = True
-        return [lane.running[0].queue for lane in self._running.values() if lane.running]
+        # Where the call has ended, an answer is missing, and no listener is stuck.
+        return [lane.running[0].queue for start, lane in self._running.items() if not start.has_ended]
+
+    async def give_back_unsubscribed(self) -> None:
+        await self._give_back_waiting(kept=self._subscribed)
+
+    async def _give_back_waiting(self, kept: Container[str]) -> bool:
+        """Give back what no listener has, of all topics but `kept`. Returns whether there was anything."""
+        lanes = {held.lane: None for held in self.held if held.lane is not None and held.queue.topic not in kept}
+        waiting = [held for lane in lanes for held in self.held.clear(lane)]
+        await self.answers.give_back([held.delivery for held in waiting])
+        return bool(waiting)
 
     # Deliveries that have ended -------------------------------------------------------------------------------
 
@@ -213,7 +225,10 @@ class PopService:
         try:
             return await self._handle(lane, batch, start)
         except BaseException:
-            lane.put_back([held for held in batch if not held.is_handled and not held.is_lost])
+            for held in batch:
+                if held.is_handled:
+                    self.held.forget(held)
+            lane.put_back(self._open(batch))
             raise
         finally:
             lane.running.clear()
@@ -230,7 +245,7 @@ class PopService:
         context = self._call.contract.new_context(batch[0].queue)
         asked_ms = self._runtime.now_ms()
         # A new list, because a listener may empty it.
-        outcome = await self._call([held.message for held in batch], context, start)
+        outcome = self._uncommitted(await self._call([held.message for held in batch], context, start), context)
         if start.end():
             self._stats.calls_cancelled += 1
         elif outcome.begun:
@@ -241,12 +256,21 @@ class PopService:
                 self._trace.handled(start.deliveries, outcome.status.name, start.begin, ordering=ordering)
         if start.cancelled or not outcome.begun:
             return await self._not_begun(lane, batch)
-        left = self._open(batch)
         if self._in_order:
-            return await self._answer_in_order(lane, left, outcome, context)
+            return await self._answer_in_order(lane, batch, outcome, context)
         assert isinstance(context, ConsumeConcurrentlyContext)
-        await self._answer(left, batch, outcome, context)
+        await self._answer(self._open(batch), batch, outcome, context)
         return 0
+
+    def _uncommitted(self, outcome: Outcome[Any], context: ListenerContext) -> Outcome[Any]:
+        """A success that waits for a COMMIT is a ROLLBACK here: an acknowledgement cannot be taken back."""
+        if outcome.status is not ConsumeOrderlyStatus.SUCCESS or getattr(context, "auto_commit", True):
+            return outcome
+        if not self._warned:
+            self._warned = True
+            why = "with pop, SUCCESS with auto_commit=False counts as ROLLBACK: return COMMIT for each message"
+            self._log.warning("manual_commit_not_supported", queue=str(context.message_queue), why=why)
+        return outcome._replace(status=ConsumeOrderlyStatus.ROLLBACK)
 
     def _open(self, batch: Sequence[Held]) -> list[Held]:
         """Those that can be answered still; the others are forgotten."""
@@ -272,19 +296,21 @@ class PopService:
             elif held.delivery.has_ended(now_ns):
                 # Its connection has ended: whether it lasts is known when it is renewed.
                 await self.answers.renew(held)
-        left = self._open(batch)
-        # What is behind a lost message in its key waits for it: with its next holder.
-        if self.stopped or (self._in_order and any(held.is_lost for held in batch)):
-            await self._release(left)
-        else:
-            lane.put_back(left)
+        await self._put_back(lane, batch)
         now_ns = self._runtime.monotonic_ns()
         return _BACK_OFF_MS[0] if any(held.delivery.has_ended(now_ns) for held in lane.waiting) else 0
 
-    async def _release(self, left: list[Held]) -> None:
-        for held in left:
-            self.held.forget(held)
-        await self.answers.give_back([held.delivery for held in left])
+    async def _put_back(self, lane: Lane, batch: Sequence[Held]) -> None:
+        """What has no answer is handled again: here, or by others."""
+        left = self._open(batch)
+        # What is behind a lost message in its key waits for it: with its next holder.
+        goes = self._in_order and any(held.is_lost for held in batch)
+        if goes or self.stopped or batch[0].queue.topic not in self._subscribed:
+            for held in left:
+                self.held.forget(held)
+            await self.answers.give_back([held.delivery for held in left])
+        else:
+            lane.put_back(left)
 
     async def _too_often(self, batch: Sequence[Held]) -> bool:
         """Make dead letters of messages that were delivered too often without an answer: clients ended at them.
@@ -301,24 +327,23 @@ class PopService:
     # Results -------------------------------------------------------------------------------------------------
 
     async def _answer_in_order(
-        self, lane: Lane, left: list[Held], outcome: Outcome[Any], context: ListenerContext
+        self, lane: Lane, batch: Sequence[Held], outcome: Outcome[Any], context: ListenerContext
     ) -> int:
+        left = self._open(batch)
         if outcome.status in _DONE:
             # The next message of the key waits for the answers: else a message whose acknowledgement is lost would
             # come again after it.
             await asyncio.gather(*[self.answers.ack(held) for held in left])
             return 0
-        if self.stopped:
-            await self._release(left)
-            return 0
-        again = list[Held]()
         tried = min((held.message.reconsume_times for held in left), default=0)
-        for held in left:
-            at_limit = self.limit is not None and held.message.reconsume_times >= self.limit
-            if not (at_limit and await self.answers.dead_letter(held, self.limit or 0)):
-                held.message.reconsume_times += 1
-                again.append(held)
-        lane.put_back([held for held in again if not held.is_lost])
+        # A rollback is no failed attempt.
+        if outcome.status is not ConsumeOrderlyStatus.ROLLBACK and not self.stopped:
+            for held in left:
+                at_limit = self.limit is not None and held.message.reconsume_times >= self.limit
+                if not (at_limit and await self.answers.dead_letter(held, self.limit or 0)):
+                    held.message.reconsume_times += 1
+        again = any(not held.is_handled for held in left)
+        await self._put_back(lane, batch)
         wanted_ms = getattr(context, "suspend_current_queue_time_ms", -1)
         if wanted_ms < 0:
             return _BACK_OFF_MS[min(tried, len(_BACK_OFF_MS) - 1)] if again else 0
@@ -358,6 +383,7 @@ class _Start:
         self.begin = (0, 0)  # the same for a trace: (wall ms, monotonic ns)
         self.deliveries: list[Delivery] = []  # of then: a newer one may come while the call runs
         self.cancelled = False
+        self.has_ended = False
 
     def may_begin(self) -> bool:
         service = self._service
@@ -382,4 +408,5 @@ class _Start:
         if self.cancelled and self._task is not None:
             self._task.uncancel()
         self._task = None
+        self.has_ended = True
         return self.cancelled

@@ -12,7 +12,9 @@ from lockstep.client import (
     ConsumeConcurrentlyStatus,
     ConsumeOrderlyStatus,
     ConsumerError,
+    PushConsumer,
 )
+from lockstep.client.consumer.pop.member import PopMember
 from lockstep.protocol.codes import RequestCode
 from tests.client.pulls.pop_stage import INVISIBLE_MS, Pops, on_pops
 
@@ -327,4 +329,158 @@ async def test_a_group_in_order_is_not_read_without(pops: Pops) -> None:
     assert group is not None
     pops.core().catalog.groups.put(group._replace(consume_message_orderly=True), 0)
     with pytest.raises(ConsumerError, match="read in order"):
-        await pops.push("c1", Seen(pops).listener("c1"), ordering="none")
+        await pops.push("c1", Seen(pops).listener("c1"), ordering="none", trace=None)
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_delivery_that_ends_while_its_dead_letter_fails(fenced: bool) -> None:
+    """It is not held any more: the message comes again, and becomes a dead letter then."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        limit_0 = {"max_reconsume_times": 0}
+        seen = await a_group(pops, "c1", sent=1, takes_ms={"0": 5000}, fails={"0": 100}, config=limit_0)
+        await pops.world.until(lambda: seen.calls)
+        await pops.fault("partition c1-broker+11s")
+        await pops.world.until(lambda: pops.committed() == 1, timeout_ms=20 * INVISIBLE_MS)
+        # A call whose answer was lost may have made one, too.
+        assert pops.dead_letters() >= 1
+        assert seen.bodies == ["0"]
+
+    story()
+
+
+@on_pops()
+async def test_a_rollback(pops: Pops) -> None:
+    """The message comes again, and it does not count as an attempt."""
+    calls: list[tuple[str, int]] = []
+
+    async def listen(messages: list[Any], context: Any) -> Any:
+        calls.append((messages[0].body.decode(), messages[0].reconsume_times))
+        context.auto_commit = False
+        return ConsumeOrderlyStatus.ROLLBACK if len(calls) < 4 else ConsumeOrderlyStatus.COMMIT
+
+    await pops.broker(queues=1)
+    await pops.producer()
+    await pops.send(2, keys=1)
+    await pops.push("c1", listen, config=LIMIT_1)
+    await pops.world.until(lambda: pops.committed() == 2)
+    assert calls == [("0", 0)] * 4 + [("1", 0)]
+    assert pops.dead_letters() == 0
+
+
+@on_pops()
+async def test_a_success_without_commit(pops: Pops) -> None:
+    """It acknowledges nothing: the message comes again. The log says it once."""
+    calls: list[str] = []
+
+    async def listen(messages: list[Any], context: Any) -> Any:
+        calls.append(messages[0].body.decode())
+        context.auto_commit = False
+        return None if len(calls) < 3 else ConsumeOrderlyStatus.COMMIT
+
+    await pops.broker(queues=1)
+    await pops.producer()
+    await pops.send(2, keys=1)
+    await pops.push("c1", listen, config=LIMIT_1)
+    await pops.world.until(lambda: pops.committed() == 2)
+    assert calls == ["0", "0", "0", "1"]
+    assert pops.dead_letters() == 0
+    assert len([line for line in pops.log if line.event == "manual_commit_not_supported"]) == 1
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_the_last_topic_is_left_while_a_call_runs(fenced: bool) -> None:
+    """The member stays in the group until the call ends; what waits behind it goes to another member."""
+
+    @on_pops(fenced=fenced)
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, sent=3, takes_ms={"0": 5 * INVISIBLE_MS})
+        consumer = await pops.push("c1", seen.listener("c1"))
+        await pops.world.until(lambda: seen.calls)
+        await pops.push("c2", seen.listener("c2"))
+        consumer.unsubscribe(pops.topic)
+        await pops.world.until(lambda: pops.committed() == 3, timeout_ms=20 * INVISIBLE_MS)
+        assert [call[:2] for call in seen.calls] == [("c1", "0"), ("c2", "1"), ("c2", "2")]
+        assert seen.overlaps == []
+        await pops.world.until(lambda: any(line.event == "group_left" for line in pops.log))
+
+    story()
+
+
+@on_pops()
+async def test_a_renewal_that_fails_unexpectedly(pops: Pops) -> None:
+    """It is logged, and the next one is made: nobody else gets the message."""
+    seen = await a_group(pops, sent=1, takes_ms={"0": 3 * INVISIBLE_MS})
+    consumer = await pops.push("c1", seen.listener("c1"))
+    member = consumer._member
+    assert isinstance(member, PopMember)
+    calls: Any = member._calls
+    change, failures = calls.change_invisible, [OSError("disk full")]
+
+    async def fail_once(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await change(*arguments)
+
+    calls.change_invisible = fail_once
+    await pops.push("c2", seen.listener("c2"))
+    await pops.world.until(lambda: pops.committed() == 1, timeout_ms=20 * INVISIBLE_MS)
+    assert seen.bodies == ["0"]
+    assert len([line for line in pops.log if line.event == "renewal_failed"]) == 1
+
+
+@on_pops()
+async def test_a_stop_that_a_trace_disturbs(pops: Pops) -> None:
+    """An error while something is given back does not leave the stop half done."""
+    seen = await a_group(pops, sent=2, takes_ms={"0": 500})
+    consumer = await pops.push("c1", seen.listener("c1"), trace=None)
+    member = consumer._member
+    assert isinstance(member, PopMember)
+    calls: Any = member._calls
+
+    async def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    await pops.world.until(lambda: seen.calls)
+    calls.change_invisible = fail
+    await pops.leave("c1")
+    assert consumer.state.name == "SHUTDOWN_ALREADY"
+    assert seen.handled == ["0"]
+
+
+@on_pops()
+async def test_a_stop_without_an_answer_to_an_acknowledgement(pops: Pops) -> None:
+    """No listener is stuck, and nothing is given back a second time."""
+    config = {"request_timeout_ms": 1000}
+    seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 500}, config=config, trace=None)
+    await pops.world.until(lambda: seen.calls)
+    pops.tap.deaf[R.ACK_MESSAGE] = 100
+    await pops.leave("c1")
+    await pops.run_for(2000)
+    assert [line.fields["why"] for line in pops.log if line.event == "delivery_lost"] == ["the consumer stops"]
+    assert [line for line in pops.log if line.event == "listener_stuck"] == []
+
+
+@on_pops()
+async def test_a_delivery_that_ends_during_a_stop(pops: Pops) -> None:
+    """What was behind it was given back when the stop began, and is not given back again."""
+    config = {"request_timeout_ms": 1000, "await_termination_ms": 2 * INVISIBLE_MS}
+    seen = await a_group(pops, "c1", sent=2, takes_ms={"0": 500}, config=config, trace=None)
+    await pops.world.until(lambda: seen.calls)
+    pops.tap.deaf[R.ACK_MESSAGE] = 100
+    await pops.leave("c1")
+    # At once, and when the call that waited at the broker brought it again.
+    assert pops.tap.seen[R.CHANGE_MESSAGE_INVISIBLETIME] == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"ordering": "key", "key": "KEYS"}, "key is for pulls: with pop the brokers know the sharding key alone"),
+        ({"ordering": "none", "trace": "t.jsonl"}, "a trace is judged for order"),
+    ],
+)
+def test_what_pops_cannot_do(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConsumerError, match=why):
+        PushConsumer("g", name_server="127.0.0.1:1", pop=True, **wrong)
