@@ -261,6 +261,7 @@ class BrokerServer:
             self._connections.bounds,
             self._on_opened,
             self._remover(partial(self._on_grpc_connection_closed, broker)),
+            self._connections.may_request,
             partial(self._after_read, broker),
             answers.when_kept,
             lambda: self._grpc_port,

@@ -117,18 +117,24 @@ class Connections:
 
     def before(self, on_request: RequestHandler) -> RequestHandler:
         """The handler of requests behind the limit of requests a second; itself if there is none."""
-        rates, operators = self._rates, self._operators
+        rates = self._rates
         if rates is None:
             return on_request
 
         def limited(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
-            now_ms = endpoint.read_at_ms
-            if rates.take(endpoint.host, now_ms, spared=command.code in SPARED) or endpoint in operators:
+            if self.may_request(endpoint, endpoint.read_at_ms, command.code in SPARED):
                 return on_request(endpoint, command)
-            self._limits.met("requests_per_second_max", rates.per_second, now_ms, endpoint.address)
             return busy(command, "REJECTREQUEST", "requests_per_second_max", rates.per_second)
 
         return limited
+
+    def may_request(self, peer: OpenConnection, now_ms: int, is_spared: bool) -> bool:
+        """Whether a request that arrives now may be served. A refusal is counted."""
+        rates = self._rates
+        if rates is None or rates.take(peer.host, now_ms, spared=is_spared) or peer in self._operators:
+            return True
+        self._limits.met("requests_per_second_max", rates.per_second, now_ms, peer.address)
+        return False
 
     def watch(self, runtime: Runtime) -> None:
         self._runtime = runtime

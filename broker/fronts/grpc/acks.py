@@ -16,6 +16,7 @@ from lockstep.protocol.receipts import Receipt
 
 __all__ = ["ack_message", "change_invisible_duration", "forward_to_dead_letters"]
 
+_ENTRIES_MAX = 2048
 _STALE = "another delivery of the message has begun, so this one has ended"
 
 
@@ -24,6 +25,8 @@ def ack_message(parts: Parts, call: Call, request: pb.AckMessageRequest, now_ms:
     group, topic = check_group(request.group), check_topic(request.topic)
     if not request.entries:
         raise Failure(pb.INTERNAL_SERVER_ERROR, "ack message result is empty")
+    if len(request.entries) > _ENTRIES_MAX:
+        raise Failure(pb.BAD_REQUEST, f"a request may acknowledge at most {_ENTRIES_MAX} messages")
     answer = pb.AckMessageResponse()
     for entry in request.entries:
         result = answer.entries.add()

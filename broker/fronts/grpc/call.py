@@ -44,6 +44,13 @@ class Service(Protocol):
     def keeps_open(self, method: str) -> bool:
         """Whether its messages are handled as they come; else the one message is, when the client has ended."""
 
+    def bytes_max(self, method: str) -> int:
+        """Of a message of a client."""
+
+    def may_begin(self, call: Call) -> bool:
+        """Whether the peer may make one more call now; else `refuse_busy` answers it."""
+
+    def refuse_busy(self, call: Call) -> None: ...
     def receive(self, call: Call, message: bytes, now_ms: int) -> None: ...
     def half_closed(self, call: Call, now_ms: int) -> None:
         """The client ended its side of a call that is kept open."""

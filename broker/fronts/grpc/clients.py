@@ -61,6 +61,7 @@ def take_command(parts: Parts, call: Call, command: pb.TelemetryCommand, now_ms:
     """A client says something. Settings are answered at once; its other commands answer what nobody asked."""
     if command.WhichOneof("command") != "settings":
         return
+    _check_size(parts, call, command.settings, now_ms)
     session = _session_for(parts, call, command.settings)
     session.heard_ms = now_ms
     _enrol(parts, session, command.settings, now_ms)
@@ -68,6 +69,15 @@ def take_command(parts: Parts, call: Call, command: pb.TelemetryCommand, now_ms:
     answer.status.code, answer.status.message = pb.OK, "OK"
     answer.settings.CopyFrom(answer_settings(parts.broker, session, command.settings, now_ms))
     call.send(answer.SerializeToString())
+
+
+def _check_size(parts: Parts, call: Call, settings: pb.Settings, now_ms: int) -> None:
+    """Before each topic and expression is read. Raises CallFailed."""
+    tags = sum(1 + one.expression.expression.count("||") for one in settings.subscription.subscriptions)
+    try:
+        members.check_size(parts.broker, call.peer, len(settings.publishing.topics), tags, now_ms)
+    except Refused as why:
+        raise CallFailed(GrpcStatus.RESOURCE_EXHAUSTED, str(why)) from why
 
 
 def _session_for(parts: Parts, call: Call, settings: pb.Settings) -> Session:

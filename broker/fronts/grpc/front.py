@@ -16,6 +16,11 @@ from lockstep.store import StoreFull
 __all__ = ["GrpcFront"]
 
 _TELEMETRY: Final = "Telemetry"
+_SEND: Final = "SendMessage"
+# Above a message of the largest size: its properties, and what the call has beside it.
+_BESIDE_BODY_BYTES: Final = 256 * 1024
+# As in the other front: without them a healthy client would lose what it has.
+_SPARED: Final = frozenset((_TELEMETRY, "Heartbeat", "NotifyClientTermination", "EndTransaction"))
 _CLIENT_ID_CHARACTERS_MAX: Final = 255
 
 
@@ -32,7 +37,7 @@ class _Method(NamedTuple):
 _METHODS: Final[Mapping[str, _Method]] = {
     "QueryRoute": _Method(pb.QueryRouteRequest, pb.QueryRouteResponse, routes.query_route),
     "Heartbeat": _Method(pb.HeartbeatRequest, pb.HeartbeatResponse, clients.heartbeat),
-    "SendMessage": _Method(pb.SendMessageRequest, pb.SendMessageResponse, sending.send_message),
+    _SEND: _Method(pb.SendMessageRequest, pb.SendMessageResponse, sending.send_message),
     "QueryAssignment": _Method(pb.QueryAssignmentRequest, pb.QueryAssignmentResponse, routes.query_assignment),
     "ReceiveMessage": _Method(pb.ReceiveMessageRequest, pb.ReceiveMessageResponse, receiving.receive_message),
     "AckMessage": _Method(pb.AckMessageRequest, pb.AckMessageResponse, acks.ack_message),
@@ -67,10 +72,14 @@ class GrpcFront:
 
     Args:
         after_read: Called when the calls of one read were handled: who waits for messages may have some now.
+        may_request: Whether a peer may make one more request; True: one that is spared.
     """
 
-    def __init__(self, parts: Parts, after_read: Callable[[], None]) -> None:
+    def __init__(
+        self, parts: Parts, after_read: Callable[[], None], may_request: Callable[[Any, int, bool], bool]
+    ) -> None:
         self.parts = parts
+        self._may_request = may_request
         self._after_read = after_read
 
     def serves(self, method: str) -> bool:
@@ -78,6 +87,23 @@ class GrpcFront:
 
     def keeps_open(self, method: str) -> bool:
         return method == _TELEMETRY
+
+    def bytes_max(self, method: str) -> int:
+        config = self.parts.broker.config
+        if method == _SEND:
+            return config.max_message_bytes + _BESIDE_BODY_BYTES
+        return config.structured_body_bytes_max
+
+    def may_begin(self, call: Call) -> bool:
+        return self._may_request(call.peer, call.received_ms, call.method in _SPARED)
+
+    def refuse_busy(self, call: Call) -> None:
+        """Clients make the call again a little later."""
+        answer = _METHODS[call.method].response()
+        answer.status.code = pb.TOO_MANY_REQUESTS
+        answer.status.message = f"requests_per_second_max is {self.parts.broker.config.requests_per_second_max}"
+        call.send(answer.SerializeToString())
+        call.finish()
 
     def receive(self, call: Call, message: bytes, now_ms: int) -> None:
         """Handle a message of a client; answer, or fail as the client can read it."""

@@ -36,6 +36,7 @@ _VALUE_BYTES_MAX: Final = 1024  # of a header that a session keeps
 _STREAM_WINDOW_BYTES: Final = 1024 * 1024
 _CONNECTION_WINDOW_BYTES: Final = 8 * 1024 * 1024
 _HEADER_LIST_BYTES_MAX: Final = 16_384
+_MESSAGES_AT_ONCE: Final = 16  # of a call that stays open; clients send one each 10 s
 _TURN_NS: Final = 1_000_000
 _WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
 _CALM: Final = h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
@@ -44,12 +45,10 @@ _CALM: Final = h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
 class Http2Settings(NamedTuple):
     """Args:
     streams_max: Calls at once on a connection. A push consumer has one for each queue.
-    message_bytes_max: Of a request.
     idle_close_ms: A connection that sends nothing for so long is closed. Clients send heartbeats every 10 s.
     """
 
     streams_max: int
-    message_bytes_max: int
     idle_close_ms: int
 
 
@@ -84,7 +83,8 @@ class Http2Connection(asyncio.Protocol):
         self._streams: dict[int, Stream] = {}
         self._blocked: dict[int, Stream] = {}
         self._timer: TimerHandle | None = None
-        self._waiting_bytes = 0  # of requests that are not whole, as `_bounds` has counted them
+        self._waiting_bytes = 0  # of requests that have not ended, as `_bounds` has counted them
+        self._waits_first: Stream | None = None  # the oldest of them
         self._working = False
         self._waits_for_turn = False
         self._closing = False
@@ -216,10 +216,11 @@ class Http2Connection(asyncio.Protocol):
 
     def _work(self) -> None:
         """Handle the whole frames that are there, for a turn's time."""
-        ends_ns, handled = self._runtime.monotonic_ns() + _TURN_NS, len(self._streams)
+        ends_ns, handled = self._runtime.monotonic_ns() + _TURN_NS, False
         self._working = True
         try:
             for batch in self._guard.batches():
+                handled = True
                 for event in self._h2.receive_data(batch):
                     handle = self._handlers.get(type(event))
                     if handle is not None:
@@ -238,7 +239,7 @@ class Http2Connection(asyncio.Protocol):
         finally:
             self._working = False
         self._flush()
-        self._note_inbound(progress=len(self._streams) != handled)
+        self._note_inbound(handled=handled)
         self._service.after_read()
 
     def _wait_for_turn(self) -> None:
@@ -255,10 +256,17 @@ class Http2Connection(asyncio.Protocol):
                 self._transport.resume_reading()
             self._work()
 
-    def _note_inbound(self, *, progress: bool) -> None:
-        waiting = self._guard.waiting_bytes + sum(one.reader.waiting_bytes for one in self._streams.values())
+    def _note_inbound(self, *, handled: bool) -> None:
+        """`handled`: a whole frame was, so one that waits is a later one."""
+        waiting, first = self._guard.waiting_bytes, None
+        for stream in self._streams.values():
+            if of_stream := stream.reader.waiting_bytes + len(stream.request or b""):
+                waiting += of_stream
+                first = first or stream
         if waiting or self._waiting_bytes:
-            self._waiting_bytes = waiting
+            # Other calls that go on are no progress of one that waits.
+            progress = handled if first is None else first is not self._waits_first
+            self._waiting_bytes, self._waits_first = waiting, first
             self._bounds.inbound.note(self, waiting, self.read_at_ms, progress=progress)
 
     def _note_outbound(self) -> None:
@@ -289,17 +297,20 @@ class Http2Connection(asyncio.Protocol):
             read,
             self.read_at_ms,
             timeout_ms,
-            self._settings.message_bytes_max,
+            self._service.bytes_max(method),
         )
         self._streams[stream_id] = stream
         under_way = self._bounds.under_way
         has_room = under_way is None or under_way.has_room(self)
+        may_begin = self._service.may_begin(stream)
         self._count(1)
         if not has_room:
             stream.finish(GrpcStatus.UNAVAILABLE, "too many calls are under way")
         elif not path.startswith(_SERVICE) or not self._service.serves(method):
             name = path.removeprefix(b"/").decode("ascii", "replace")
             stream.finish(GrpcStatus.UNIMPLEMENTED, f"Method {name} is unimplemented")
+        elif not may_begin:
+            self._service.refuse_busy(stream)
         elif event.stream_ended is not None and not self._service.keeps_open(method):
             stream.finish(GrpcStatus.INTERNAL, "a request has no message")
 
@@ -315,12 +326,16 @@ class Http2Connection(asyncio.Protocol):
             stream.finish(GrpcStatus.RESOURCE_EXHAUSTED, str(error))
             return
         if self._service.keeps_open(stream.method):
+            if len(messages) > _MESSAGES_AT_ONCE:
+                stream.finish(GrpcStatus.RESOURCE_EXHAUSTED, f"over {_MESSAGES_AT_ONCE} messages at once")
+                return
             for message in messages:
                 self._service.receive(stream, message, self.read_at_ms)
         elif messages:
             if stream.request is not None or len(messages) > 1:
                 stream.finish(GrpcStatus.INTERNAL, "a request has more than one message")
-            stream.request = messages[0]
+            else:
+                stream.request = messages[0]
 
     def _on_ended(self, event: Any) -> None:
         stream = self._streams.get(event.stream_id)
@@ -328,7 +343,9 @@ class Http2Connection(asyncio.Protocol):
             return
         stream.half_closed = True
         if not stream.is_open:
-            self._forget(stream)
+            # What waits for a window is written first.
+            if stream.is_written:
+                self._forget(stream)
         elif self._service.keeps_open(stream.method):
             self._service.half_closed(stream, self.read_at_ms)
         elif stream.request is None:

@@ -20,8 +20,6 @@ __all__ = ["GrpcPort", "Shell", "check_installed"]
 
 _NEEDED: Final = ("h2", "google.protobuf")
 _STREAMS_MAX: Final = 2000
-# Above a message of the largest size: its properties, and what the call has beside it.
-_BESIDE_BODY_BYTES: Final = 256 * 1024
 _SESSIONS_MAX: Final = 20_000
 _SESSIONS_PER_CONNECTION_MAX: Final = 500
 _RENEWALS_MAX: Final = 200_000
@@ -34,6 +32,7 @@ class Shell(NamedTuple):
     Args:
         bounds: What connections may keep in memory.
         on_opened, on_closed: Called with each connection.
+        may_request: Whether a peer may make one more request now, in epoch ms; True: one that is spared.
         after_read: The calls of one read were handled.
         when_kept: See `Parts`.
         port: The number of this port, as clients reach it.
@@ -42,6 +41,7 @@ class Shell(NamedTuple):
     bounds: ConnectionBounds
     on_opened: Callable[[Any], object]
     on_closed: Callable[[Any], object]
+    may_request: Callable[[Any, int, bool], bool]
     after_read: Callable[[], None]
     when_kept: Callable[[Callable[[str], None]], None]
     port: Callable[[], int]
@@ -85,7 +85,7 @@ class GrpcPort:
         from lockstep.broker.fronts.grpc.http2 import Http2Settings
 
         config = self._broker.config
-        return Http2Settings(_STREAMS_MAX, config.max_message_bytes + _BESIDE_BODY_BYTES, config.idle_close_ms)
+        return Http2Settings(_STREAMS_MAX, config.idle_close_ms)
 
     def _new_front(self) -> "GrpcFront":
         from lockstep.broker.fronts.grpc.front import GrpcFront
@@ -99,4 +99,4 @@ class GrpcPort:
         broker.front = BothNotices(broker.front, undecided, self._runtime.now_ms)
         sessions = Sessions(_SESSIONS_MAX, _SESSIONS_PER_CONNECTION_MAX)
         parts = Parts(broker, sessions, Renewals(_RENEWALS_MAX), undecided, self._shell.port, self._shell.when_kept)
-        return GrpcFront(parts, self._shell.after_read)
+        return GrpcFront(parts, self._shell.after_read, self._shell.may_request)
