@@ -11,7 +11,7 @@ from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
 from lockstep.client.consumer.ownership.explained import PROPERTY as EXPLAINED
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.instance.client import BrokerCall
-from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
+from lockstep.protocol.bodies.client import POPS, ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData
 from lockstep.protocol.bodies.locks import LocksReleasedBody
@@ -46,6 +46,7 @@ class Listening:
         directly: calls the listener with one message.
         reset: begins a reset of the offsets of a topic.
         released: called with queues of which a broker says that they have no owner any more.
+        pops: it owns no queues.
     """
 
     orderly: bool
@@ -53,6 +54,7 @@ class Listening:
     directly: ConsumeDirectly
     reset: Callable[[str, Mapping[MessageQueue, int]], None]
     released: Callable[[tuple[MessageQueue, ...]], None] = lambda _queues: None
+    pops: bool = False
 
 
 class BrokerCalls:
@@ -134,6 +136,7 @@ class BrokerCalls:
             properties |= {
                 "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.name,
                 "PROP_CONSUMEORDERLY": str(listening.orderly).lower(),
+                POPS: str(listening.pops).lower(),
                 "PROP_THREADPOOL_CORE_SIZE": threads,
                 "consumeThreadMin": threads,
                 "messageModel": self._member.message_model.name,

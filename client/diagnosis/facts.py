@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo, consumes_in_order
+from lockstep.protocol.bodies.client import POPS, ConsumeStatus, ProcessQueueInfo, consumes_in_order
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.bodies.pop import DeliveryTableBody
@@ -53,6 +53,11 @@ class MemberFacts:
     def orderly(self) -> bool | None:
         """None: it does not say."""
         return consumes_in_order(self.properties)
+
+    @property
+    def pops(self) -> bool:
+        """It owns no queues, and takes no locks."""
+        return self.properties.get(POPS) == "true"
 
     def count(self, name: str) -> int:
         """A property that is a number; 0: it has none."""
@@ -153,6 +158,11 @@ class GroupFacts:
     def is_ordered(self) -> bool:
         """A member consumes in order, or a queue of the group was locked."""
         return any(member.orderly for member in self.members) or bool(self.locks)
+
+    def is_popped(self, topic: str) -> bool:
+        """Its queues have no owners: members say that they pop, or the brokers list deliveries."""
+        listed = self.deliveries is not None and topic in self.deliveries.topics
+        return listed or any(member.pops and topic in member.subscriptions for member in self.members)
 
     @property
     def lag(self) -> int | None:

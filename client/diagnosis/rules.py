@@ -150,7 +150,7 @@ def _too_many_members(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
     ids = {member.client_id for member in group.members}
     by_topic = Counter(queue.topic for queue in group.queues)
     for topic, count in sorted(by_topic.items()):
-        if group.is_ordered and not group.broadcasting and len(ids) > count:
+        if group.is_ordered and not group.broadcasting and len(ids) > count and not group.is_popped(topic):
             yield f"{counted(len(ids), 'member')}, and {topic} has {counted(count, 'queue')}"
 
 
@@ -172,6 +172,8 @@ def _no_trace_topic(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
 def _slow_listener(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
     limit_ms = facts.lease_ms / 2
     for member in group.members:
+        if member.pops:
+            continue  # it has no locks
         for topic, status in sorted(member.statuses.items()):
             if member.orderly and status.consume_rt > limit_ms:
                 mean = seconds(int(status.consume_rt))
@@ -216,8 +218,7 @@ def _idle_owner(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
 def _no_owner(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
     if not group.members or not group.is_ordered or group.broadcasting:
         return
-    popped = group.deliveries.topics if group.deliveries is not None else ()  # their queues have no owner
-    behind = [queue for queue, known in group.queues.items() if known.lag and queue.topic not in popped]
+    behind = [queue for queue, known in group.queues.items() if known.lag and not group.is_popped(queue.topic)]
     moving = {one.queue for one in group.changes or () if facts.now_ms - one.at_ms <= facts.lease_ms}
     free = [str(queue) for queue in behind if queue not in moving and not _owned(queue, group, facts)]
     if free:

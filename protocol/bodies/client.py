@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
 from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, as_text, take
@@ -20,6 +20,7 @@ from lockstep.protocol.headers.spec import rename_on_wire
 from lockstep.protocol.model import MessageQueue
 
 __all__ = [
+    "POPS",
     "CMResult",
     "Connection",
     "ConsumeMessageDirectlyResult",
@@ -286,6 +287,10 @@ rename_on_wire(
         "consume_failed_tps": "consumeFailedTPS",
     },
 )
+
+
+# In the properties of a running info of ours: the member pops, and owns no queues.
+POPS: Final = "consumesByPop"
 
 
 def consumes_in_order(properties: Mapping[str, str]) -> bool | None:

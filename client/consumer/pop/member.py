@@ -86,7 +86,9 @@ class PopMember(GroupMember):
         )
         directly = ConsumeDirectly(self.runtime, settings.group, call, self.service.between_runs)
         # A broker's offsets alone count: the client has none to reset.
-        self._listening: Listening = Listening(self._in_order, config.consume_threads, directly, lambda *_: None)
+        self._listening: Listening = Listening(
+            self._in_order, config.consume_threads, directly, lambda *_: None, pops=True
+        )
 
     @property
     def _in_order(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from lockstep.client.diagnosis.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
 from lockstep.client.diagnosis.gather import without_cut_ones
 from lockstep.client.diagnosis.rules import RULES, examine
-from lockstep.protocol.bodies.client import Connection, ConsumeStatus, ProcessQueueInfo
+from lockstep.protocol.bodies.client import POPS, Connection, ConsumeStatus, ProcessQueueInfo
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.bodies.pop import DeliveryRow, DeliveryTableBody
@@ -310,6 +310,17 @@ def test_apaches_members_say_which_locks_they_have() -> None:
     believed = {queue: info._replace(locked=False) for queue, info in A.process_queues.items()}
     facts = cluster(locks=None, changes=None, members=(replace(A, process_queues=believed), B))
     assert [finding.rule for finding in examine(facts)] == ["no-owner"]
+
+
+def test_members_that_pop_have_no_locks() -> None:
+    """More of them than queues share the messages of a queue, and a slow call outlives no lock, at Apache's too."""
+    popping = {**ORDERLY, POPS: "true", "listenerCalls": "9", "listenerCallsSlow": "9"}
+    slow = {TOPIC: ConsumeStatus(consume_rt=31_000.0, consume_ok_tps=0.1)}
+    members = tuple(member(f"c{number}", [], properties=popping, statuses=slow) for number in range(5))
+    assert examine(cluster(locks=None, changes=None, members=members)) == []
+    plain = tuple(member(f"c{number}", []) for number in range(5))
+    popped = DeliveryTableBody((), topics=(TOPIC,))
+    assert examine(cluster(locks=None, members=plain, deliveries=popped)) == []
 
 
 def test_the_documented_table_is_the_code() -> None:
