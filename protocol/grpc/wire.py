@@ -18,9 +18,7 @@ class GrpcStatus(IntEnum):
     """How a call ends, as far as the broker says so."""
 
     OK = 0
-    CANCELLED = 1
     INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
     RESOURCE_EXHAUSTED = 8
     UNIMPLEMENTED = 12
     INTERNAL = 13

@@ -1,5 +1,7 @@
 """Acknowledge, change the invisible time, give up: what clients say of a delivery."""
 
+from functools import partial
+
 from lockstep.broker.core.ack import Delivery, ack, change_invisible
 from lockstep.broker.core.refused import Refused
 from lockstep.broker.core.send_back import send_back
@@ -56,7 +58,8 @@ def _ack(parts: Parts, call: Call, group: str, topic: str, handle: str, now_ms: 
 
 def change_invisible_duration(
     parts: Parts, call: Call, request: pb.ChangeInvisibleDurationRequest, now_ms: int
-) -> pb.ChangeInvisibleDurationResponse:
+) -> None:
+    """Answered when it is as safe as the settings ask for: a restart would deliver the message earlier."""
     group, topic = check_group(request.group), check_topic(request.topic)
     invisible_ms = duration_ms(request.invisible_duration)
     check_invisible(invisible_ms, 0)
@@ -70,7 +73,14 @@ def change_invisible_duration(
     if answered is Answered.STALE:
         raise Failure(pb.INVALID_RECEIPT_HANDLE, _STALE)
     rest = request.receipt_handle.split(" ")[8:]
-    return pb.ChangeInvisibleDurationResponse(receipt_handle=" ".join((changed.encode(), *rest)))
+    answer = pb.ChangeInvisibleDurationResponse(receipt_handle=" ".join((changed.encode(), *rest)))
+    parts.when_kept(partial(_changed, call, answer))
+
+
+def _changed(call: Call, answer: pb.ChangeInvisibleDurationResponse, reason: str) -> None:
+    answer.status.code, answer.status.message = (pb.INTERNAL_SERVER_ERROR, reason) if reason else (pb.OK, "OK")
+    call.send(answer.SerializeToString())
+    call.finish()
 
 
 def forward_to_dead_letters(

@@ -27,6 +27,7 @@ from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.filter import FilterError
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.grpc.wire import GrpcStatus
+from lockstep.protocol.receipts import Receipt
 from lockstep.store import StoreFull
 
 __all__ = [
@@ -41,6 +42,8 @@ __all__ = [
 
 # What a push consumer leaves behind at its end comes to others after so long.
 _LEFT_MS: Final = 1000
+# A few milliseconds of work.
+_RENEWED_AT_ONCE_MAX: Final = 200
 _VERSION: Final = 0  # of RocketMQ 4's clients; those of gRPC count otherwise
 _LANGUAGES: Final = {
     pb.JAVA: LanguageCode.JAVA,
@@ -129,7 +132,7 @@ def _consumer(session: Session, settings: pb.Settings, now_ms: int) -> ConsumerD
     kind = ConsumeType.CONSUME_PASSIVELY if passive else ConsumeType.CONSUME_ACTIVELY
     subscriptions = []
     for entry in settings.subscription.subscriptions:
-        topic, expression = entry.topic.name, entry.expression
+        topic, expression = named(entry.topic), entry.expression
         if expression.type == pb.SQL:
             subscriptions.append(SubscriptionData(topic, expression.expression, (), (), now_ms, "SQL92"))
             continue
@@ -205,24 +208,25 @@ def refuse_lite_topics(parts: Parts, call: Call, request: pb.SyncLiteSubscriptio
 # Renewals --------------------------------------------------------------------------------------------------------
 
 
-def renew(parts: Parts, now_ms: int) -> None:
-    """Called every few seconds: what is nearly over is held for longer."""
-    for handle, renewal in parts.renewals.due(now_ms):
-        if not _set_invisible(parts, renewal, renewal.period_ms, now_ms):
+def renew(parts: Parts, now_ms: int) -> bool:
+    """What is nearly over is held for longer. Returns whether there may be more of it: other work comes first."""
+    due = parts.renewals.due(now_ms, _RENEWED_AT_ONCE_MAX)
+    for handle, renewal in due:
+        changed = _set_invisible(parts, renewal, renewal.period_ms, now_ms)
+        if changed is None:
             # It is acknowledged by another handle, or another delivery has begun.
             parts.renewals.end(handle)
+        else:
+            parts.renewals.renewed(handle, changed)
+    return len(due) == _RENEWED_AT_ONCE_MAX
 
 
-def _set_invisible(parts: Parts, renewal: Renewal, invisible_ms: int, now_ms: int) -> bool:
-    """Returns whether the delivery is still under way."""
+def _set_invisible(parts: Parts, renewal: Renewal, invisible_ms: int, now_ms: int) -> Receipt | None:
+    """Returns what names the delivery from now on; None: it is over."""
     try:
         answered, changed = change_invisible(parts.broker, renewal.session, renewal.delivery, invisible_ms, now_ms)
     except (Refused, StoreFull) as why:
         failure: Failure = as_failure(why)
         parts.broker.log.info("renewal_failed", client_id=renewal.session.client_id, reason=failure.text)
-        return False
-    if answered is not Answered.DONE:
-        return False
-    renewal.delivery = renewal.delivery._replace(receipt=changed)
-    renewal.times += 1
-    return True
+        return None
+    return changed if answered is Answered.DONE else None

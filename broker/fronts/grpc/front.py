@@ -149,8 +149,11 @@ class GrpcFront:
 
     def tick(self, now_ms: int) -> None:
         """Called every few seconds."""
-        clients.renew(self.parts, now_ms)
         clients.expire_clients(self.parts, now_ms)
+
+    def renew(self, now_ms: int) -> bool:
+        """Called every few seconds, and again soon when it returns True."""
+        return clients.renew(self.parts, now_ms)
 
 
 def _check_client(call: Call) -> None:

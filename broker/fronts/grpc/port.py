@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lockstep.broker.core.broker import Broker
 from lockstep.remoting.connections.byte_budget import ConnectionBounds
-from lockstep.remoting.host.runtime import Runtime
+from lockstep.remoting.host.runtime import Runtime, TimerHandle
 from lockstep.remoting.settings import SettingError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class GrpcPort:
         self._runtime = runtime
         self._shell = shell
         self._front: GrpcFront | None = None
+        self._next: TimerHandle | None = None
 
     def new_connection(self) -> asyncio.Protocol:
         from lockstep.broker.fronts.grpc.http2 import Http2Callbacks, Http2Connection
@@ -80,6 +81,14 @@ class GrpcPort:
         """Called every few seconds."""
         if self._front is not None:
             self._front.tick(now_ms)
+            self._renew()
+
+    def _renew(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        if self._front is not None and self._front.renew(self._runtime.now_ms()):
+            self._next = self._runtime.call_later_ms(1, self._renew)
 
     def _settings(self) -> "Http2Settings":
         from lockstep.broker.fronts.grpc.http2 import Http2Settings

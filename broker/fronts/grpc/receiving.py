@@ -204,7 +204,12 @@ class _Receiving(NamedTuple):
         handle = f"{receipt.encode()} {stored.commit_log_offset}"
         if self.renewed_for is not None:
             self.parts.renewals.add(handle, Renewal(self.renewed_for, delivery, receipt.pop_ms))
-        return to_message(stored, delivered, handle, attempt)
+        # What unpacks to more than may be sent is a bomb: its body stays as it is stored.
+        bytes_max = min(delivered.unzipped_bytes_left, broker.config.max_message_bytes)
+        of_one = Delivered(self.asked.topic, bytes_max)
+        made = to_message(stored, of_one, handle, attempt)
+        delivered.unzipped_bytes_left -= bytes_max - of_one.unzipped_bytes_left
+        return made
 
     def _end(self, code: pb.Code, text: str, now_ms: int | None = None) -> None:
         self._say(code, text)

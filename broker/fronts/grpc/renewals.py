@@ -4,12 +4,13 @@ A push consumer does not say how long its listener takes. So the broker delivers
 is nearly over it gives more. The client's handle stays the first one; here is what it stands for now.
 """
 
-from collections.abc import Iterator
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
 from lockstep.broker.core.ack import Delivery
 from lockstep.broker.fronts.grpc.sessions import Session
+from lockstep.protocol.receipts import Receipt
 
 __all__ = ["FIRST_INVISIBLE_MS", "Renewal", "Renewals"]
 
@@ -41,8 +42,12 @@ class Renewal:
         return self.delivery.receipt.pop_ms + self.delivery.receipt.invisible_ms
 
     @property
+    def period(self) -> int:
+        return min(self.times, len(_PERIODS_MS) - 1)
+
+    @property
     def period_ms(self) -> int:
-        return _PERIODS_MS[min(self.times, len(_PERIODS_MS) - 1)]
+        return _PERIODS_MS[self.period]
 
 
 class Renewals:
@@ -55,31 +60,57 @@ class Renewals:
     def __init__(self, renewals_max: int) -> None:
         self._max = renewals_max
         self._by_handle: dict[str, Renewal] = {}
+        self._of: dict[Session, dict[str, Renewal]] = {}
+        # One for each period: as all in one are held for equally long, the first one ends first.
+        self._in_period = tuple(OrderedDict[str, Renewal]() for _ in _PERIODS_MS)
 
     def __len__(self) -> int:
         return len(self._by_handle)
 
     def add(self, handle: str, renewal: Renewal) -> None:
+        self.end(handle)
         if len(self._by_handle) < self._max:
             self._by_handle[handle] = renewal
+            self._of.setdefault(renewal.session, {})[handle] = renewal
+            self._in_period[renewal.period][handle] = renewal
 
     def find(self, handle: str) -> Renewal | None:
         return self._by_handle.get(handle)
 
+    def renewed(self, handle: str, receipt: Receipt) -> None:
+        """It is held for longer."""
+        one = self._by_handle[handle]
+        del self._in_period[one.period][handle]
+        one.delivery = one.delivery._replace(receipt=receipt)
+        one.times += 1
+        self._in_period[one.period][handle] = one
+
     def end(self, handle: str) -> None:
         """It is acknowledged, or its client says itself from now on how long it stays invisible."""
-        self._by_handle.pop(handle, None)
+        one = self._by_handle.pop(handle, None)
+        if one is None:
+            return
+        del self._in_period[one.period][handle]
+        of_session = self._of[one.session]
+        del of_session[handle]
+        if not of_session:
+            del self._of[one.session]
 
-    def due(self, now_ms: int) -> Iterator[tuple[str, Renewal]]:
-        """Those to renew now. Those that are held for too long are forgotten."""
-        for handle, one in list(self._by_handle.items()):
-            if now_ms - one.begun_ms >= _HELD_MS_MAX:
-                del self._by_handle[handle]
-            elif one.ends_ms - now_ms <= _BEFORE_END_MS:
-                yield handle, one
+    def due(self, now_ms: int, count_max: int) -> list[tuple[str, Renewal]]:
+        """Some of those to renew now. Those that are held for too long are forgotten."""
+        due, overlong = list[tuple[str, Renewal]](), list[str]()
+        for renewals in self._in_period:
+            for handle, one in renewals.items():
+                if one.ends_ms - now_ms > _BEFORE_END_MS or len(due) + len(overlong) == count_max:
+                    break
+                if now_ms - one.begun_ms >= _HELD_MS_MAX:
+                    overlong.append(handle)
+                else:
+                    due.append((handle, one))
+        for handle in overlong:
+            self.end(handle)
+        return due
 
-    def of(self, session: Session) -> Iterator[tuple[str, Renewal]]:
+    def of(self, session: Session) -> list[tuple[str, Renewal]]:
         """Those of a client."""
-        for handle, one in list(self._by_handle.items()):
-            if one.session is session:
-                yield handle, one
+        return list(self._of.get(session, {}).items())

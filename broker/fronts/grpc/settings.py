@@ -7,6 +7,7 @@ from lockstep.broker.fronts.grpc.failures import CallFailed, Failure
 from lockstep.broker.fronts.grpc.sessions import Session
 from lockstep.broker.fronts.grpc.translate import duration_ms, set_duration
 from lockstep.broker.fronts.grpc.validation import check_group, check_topic
+from lockstep.protocol.bodies.subscription_group import GroupRetryPolicy
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.grpc.wire import GrpcStatus
 
@@ -16,8 +17,9 @@ CONSUMERS: Final = (pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER)
 _UNKNOWN: Final = "process client telemetryCommand failed. "
 _SEND_ATTEMPTS: Final = 3
 _SEND_BACKOFF_MS: Final = (10, 1000, 2.0)  # first, longest, factor
-# RocketMQ's waiting times between deliveries, in seconds.
+# RocketMQ's waiting times between deliveries.
 _RETRY_BACKOFF_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+_RETRY_BACKOFF_MS: Final = tuple(seconds * 1000 for seconds in _RETRY_BACKOFF_S)
 _RECEIVED_AT_ONCE: Final = 32
 _LONG_POLL_MS: Final = 20_000
 _LITE_SUBSCRIPTIONS: Final = 2000
@@ -62,10 +64,7 @@ def answer_settings(broker: Broker, session: Session, settings: pb.Settings, now
     group = broker.catalog.groups.get(session.group)
     retries_max = broker.config.retry_max_times if group is None else group.retry_max_times
     answer.backoff_policy.max_attempts = retries_max + 1
-    waits = answer.backoff_policy.customized_backoff.next
-    del waits[:]
-    for seconds in _RETRY_BACKOFF_S:
-        set_duration(waits.add(), seconds * 1000)
+    _set_backoff(answer.backoff_policy, (None if group is None else group.retry_policy) or GroupRetryPolicy())
     subscription = answer.subscription
     # Whether messages come in order is the group's, whatever the client wishes.
     subscription.fifo = group is not None and bool(group.consume_message_orderly)
@@ -74,3 +73,17 @@ def answer_settings(broker: Broker, session: Session, settings: pb.Settings, now
     subscription.lite_subscription_quota = _LITE_SUBSCRIPTIONS
     subscription.max_lite_topic_size = _LITE_TOPIC_CHARACTERS
     return answer
+
+
+def _set_backoff(answer: pb.RetryPolicy, policy: GroupRetryPolicy) -> None:
+    """Whatever the client wishes, the group's waits count."""
+    if policy.is_exponential:
+        answer.ClearField("exponential_backoff")
+        backoff = answer.exponential_backoff
+        set_duration(backoff.initial, policy.initial_ms)
+        set_duration(backoff.max, policy.max_ms)
+        backoff.multiplier = policy.multiplier
+        return
+    answer.ClearField("customized_backoff")
+    for wait_ms in policy.steps_ms or _RETRY_BACKOFF_MS:
+        set_duration(answer.customized_backoff.next.add(), wait_ms)

@@ -1,6 +1,7 @@
 """Sessions: what each call answers, in order and not, on virtual time."""
 
 import asyncio
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,14 @@ from typing import Any
 import pytest
 
 from lockstep.broker.fronts.grpc import receiving
-from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.bodies.subscription_group import GroupRetryPolicy, SubscriptionGroupConfig
+from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.messages.message import decode_messages
 from lockstep.simulation import World
 from lockstep.store import StoreFull
+from lockstep.store.durability.flusher import StoreFlusher
 from tests.broker.cluster import Client, Served
 from tests.broker.fronts.grpc.grpc_client import GrpcClient, topic_of
 from tests.broker.fronts.grpc.story import on_a_broker
@@ -146,6 +149,50 @@ def test_a_delivery_that_is_over_is_not_renewed() -> None:
     on_a_broker(story)
 
 
+def test_the_waits_are_the_groups() -> None:
+    """A consumer's settings are answered with the back-off of its group, whatever it wishes."""
+    settings = pb.Settings(client_type=pb.PUSH_CONSUMER)
+    settings.subscription.group.name = "E"
+    settings.subscription.subscriptions.add().topic.MergeFrom(pb.Resource(resource_namespace="ns", name="T"))
+    settings.backoff_policy.customized_backoff.next.add().seconds = 7
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        assert served.server.broker is not None
+        groups = served.server.broker.catalog.groups
+        for policy in (GroupRetryPolicy(True, None, 1000, 60_000, 3), GroupRetryPolicy(False, (100, 2500))):
+            groups.put(SubscriptionGroupConfig("E", retry_max_times=4, retry_policy=policy), world.now_ms)
+            answered = (await client.telemetry(settings)).messages[0].settings.backoff_policy
+            assert answered.max_attempts == 5
+            if policy.is_exponential:
+                backoff = answered.exponential_backoff
+                assert (backoff.initial.seconds, backoff.max.seconds, backoff.multiplier) == (1, 60, 3)
+            else:
+                nexts = [one.seconds * 1000 + one.nanos // 1_000_000 for one in answered.customized_backoff.next]
+                assert nexts == [100, 2500]
+        (member,) = served.server.broker.members.consumers.groups["E"].subscriptions
+        assert member == "ns%T"
+
+    on_a_broker(story)
+
+
+def test_more_renewals_than_one_turn_makes() -> None:
+    """500 messages of a push consumer end at the same time: all are renewed, in several turns."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        for start in range(0, 500, 100):
+            await client.send("T", *(b"%d" % number for number in range(start, start + 100)))
+        await client.consume("free", push=True)
+        taken = 0
+        while taken < 500:
+            taken += len(await client.receive("free", auto_renew=True))
+        for _ in range(12):
+            await asyncio.sleep(10)
+            await client.call("Heartbeat", pb.HeartbeatRequest(group=topic_of("free"), client_type=pb.PUSH_CONSUMER))
+        assert await client.receive("free", auto_renew=True) == []
+
+    on_a_broker(story)
+
+
 def test_a_client_gives_a_message_up() -> None:
     """It becomes a dead letter and is acknowledged; with a handle that has expired neither happens."""
 
@@ -251,6 +298,27 @@ def test_what_was_on_its_way_to_the_disk_goes_to_others(tmp_path: Path) -> None:
         await client.consume("G", push=True)
         (one,) = await client.receive("G", auto_renew=True)
         assert (one.body, one.system_properties.delivery_attempt) == (b"0", 2)
+
+    on_a_broker(story, data_dir=str(tmp_path / "data"), flush_sync=True, lock_mode="fenced")
+
+
+def test_a_change_is_answered_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.send("T", b"0", group="key")
+        await client.consume("G")
+        (one,) = await client.receive("G")
+        request = pb.ChangeInvisibleDurationRequest(group=topic_of("G"), topic=topic_of("T"))
+        request.receipt_handle = one.system_properties.receipt_handle
+        request.invisible_duration.seconds = 30
+        waiting = list[Callable[[str], None]]()
+        with monkeypatch.context() as patched:
+            patched.setattr(StoreFlusher, "when_safe", lambda _, then: waiting.append(then))
+            call = client.start("ChangeInvisibleDuration", request)
+            await asyncio.sleep(1)
+        (then,) = waiting
+        assert not call.messages
+        then("")
+        assert (await call.message()).status.code == pb.OK
 
     on_a_broker(story, data_dir=str(tmp_path / "data"), flush_sync=True, lock_mode="fenced")
 
@@ -456,6 +524,24 @@ def test_a_delayed_message_comes_at_its_time_or_is_recalled() -> None:
         assert 0 <= world.now_ms - at_s * 1000 <= 100
         assert kept.entries[0].recall_handle
         assert await client.receive("free") == []
+
+    on_a_broker(story)
+
+
+def test_a_body_is_unpacked_up_to_the_largest_that_may_be_sent() -> None:
+    """A few kilobytes that stand for more do not fill the broker."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        other = Client(world.host("c4"))
+        await client.consume("G")
+        for size_bytes in (4 * 1024 * 1024, 4 * 1024 * 1024 + 1):
+            packed = zlib.compress(bytes(size_bytes))
+            header = send_header("T")._replace(sys_flag=int(SysFlag.COMPRESSED), properties="__SHARDINGKEY\x01key")
+            assert (await other.call(served.address, RequestCode.SEND_MESSAGE_V2, header, packed)).code == 0
+            (one,) = await client.receive("G")
+            await client.ack("G", one)
+            assert one.body == (packed if size_bytes > 4 * 1024 * 1024 else bytes(size_bytes))
+        other.close()
 
     on_a_broker(story)
 
