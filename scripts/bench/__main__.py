@@ -202,7 +202,7 @@ def main() -> int:
     if not options.only:
         OUTPUT.parent.mkdir(exist_ok=True)
         known = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
-        results |= {"apache": known["apache"]} if "apache" in known else {}
+        results |= {key: known[key] for key in ("apache", "pop") if key in known}
         OUTPUT.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         console.print(f"written to {OUTPUT.relative_to(Path.cwd()) if OUTPUT.is_relative_to(Path.cwd()) else OUTPUT}")
     short = missed(results)

@@ -26,6 +26,16 @@ def rates(*numbers: float, client_share: float = 0.1, broker_us: float = 10.0) -
     return [Sample(number, broker_us, client_share, 1.0) for number in numbers]
 
 
+def test_pops_are_kept_beside_other_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In build/bench.json."""
+    monkeypatch.setattr(pop, "OUTPUT", tmp_path / "bench.json")
+    pop.OUTPUT.write_text('{"apache": 1}', encoding="utf-8")
+    case = Case({FENCED: rates(100, 200)})
+    pop.save({"pop, 32 acks": case})
+    known = json.loads(pop.OUTPUT.read_text(encoding="utf-8"))
+    assert (known["apache"], known["pop"]) == (1, {"pop, 32 acks": case.to_json()})
+
+
 def test_a_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
     """A round on a busy machine slows both brokers down, and does not change the ratio."""
     case = Case({APACHE: rates(100, 10, 100), FILES: rates(200, 20, 150)})

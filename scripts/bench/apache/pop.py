@@ -4,7 +4,7 @@
 
 One raw client reads one queue, 32 messages a time, with one step under way; an acknowledgement is a request of its own,
 or all 32 are in one. All brokers are measured in turns. Compare CPU time of the broker a message: the client takes a
-part of the rates. SMALL=1 has fewer and shorter rounds.
+part of the rates. SMALL=1 has fewer and shorter rounds. All samples are in build/bench.json, under `pop`.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from scripts.bench.apache.servers import APACHE5, FENCED, FILES, TITLES, Contend
 
 __all__ = ["main"]
 
+OUTPUT: Final = Path(__file__).resolve().parents[3] / "build" / "bench.json"
 BROKER: Final = "broker-a"
 INVISIBLE_MS: Final = 60_000
 WARM_UP_S: Final = 5.0  # of each case at Apache's broker
@@ -151,6 +152,14 @@ def _cells(found: Mapping[str, Case], step: Step, key: str) -> Iterator[str]:
     yield f"{pull.cpu_ratio(key, case, key):.2f}"
 
 
+def save(found: Mapping[str, Case]) -> None:
+    """Write build/bench.json, where the other figures stay as they are."""
+    OUTPUT.parent.mkdir(exist_ok=True)
+    known = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
+    pops = {work: case.to_json() for work, case in found.items()}
+    OUTPUT.write_text(json.dumps(known | {"pop": pops}, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     small = os.environ.get("SMALL") == "1"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -174,6 +183,7 @@ def main() -> int:
             tell: Callable[[str, int], Any] = lambda name, _: status.update(f"measuring: {name}")  # noqa: E731
             found = in_turns(runs, given.rounds, tell)
     show(found, keys, console)
+    save(found)
     return 0
 
 
