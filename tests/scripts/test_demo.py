@@ -4,20 +4,23 @@ import asyncio
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from lockstep.client import MessageQueue, SendResult
+from lockstep.client import MessageQueue, SendResult, StaleDeliveryError
 from lockstep.order import Handover, Kind, OrderReport
 from lockstep.protocol.bodies.broker import QueueData, TopicRouteData
 from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.remoting.errors import RemotingError
 from scripts.demo.board import Board
-from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, TOPIC
+from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, TOPIC, pop
 from scripts.demo.producer import AircraftOrder, body_of, summary
 from scripts.demo.report import Outcome, faults, print_report
 from scripts.demo.scenario import NOTICES, Children, Plan, Scenario
@@ -79,6 +82,46 @@ SNAPSHOT = Snapshot([
     QueueRow(2, 0, 0, stored=0, handled=0, rate=0.0),
 ])  # fmt: skip
 NAMES = {11: "A", 12: "B"}
+
+
+class Popping:
+    """A consumer whose first two steps fail. It stops the demo once a message is acknowledged."""
+
+    def __init__(self, stopped: asyncio.Event) -> None:
+        self.stopped, self.steps = stopped, list[str]()
+
+    def subscribe(self, topic: str) -> None: ...
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def receive(self, _count_max: int) -> list[SimpleNamespace]:
+        self.steps.append("receive")
+        if len(self.steps) == 1:
+            raise RemotingError
+        return [SimpleNamespace(message="m")]
+
+    @contextmanager
+    def handling(self, _delivery: SimpleNamespace) -> Iterator[None]:
+        self.steps.append("begin")
+        yield
+        self.steps.append("end")
+
+    async def ack(self, _delivery: SimpleNamespace) -> None:
+        self.steps.append("ack")
+        if self.steps.count("ack") == 1:
+            raise StaleDeliveryError
+        self.stopped.set()
+
+
+async def test_a_consumer_of_the_fifo_demo_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failed call and a refused acknowledgement. The trace has each call for the board."""
+    monkeypatch.setattr("scripts.demo.consumer.POP_AGAIN_S", 0)
+    stopped = asyncio.Event()
+    consumer: Any = Popping(stopped)
+    await pop(consumer, lambda messages: consumer.steps.extend(messages), stopped)
+    assert consumer.steps == ["receive", *["receive", "begin", "m", "end", "ack"] * 2]
 
 
 def shown(*, terminal: bool) -> str:
