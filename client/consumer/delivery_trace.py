@@ -34,16 +34,13 @@ class DeliveryTrace:
             fields = {"invisible_ms": one.receipt.invisible_ms, "reconsume_times": one.times_before, **fence}
             self._write("delivered", one, **self._of_message(one), **fields, begin_mono_ns=sent_ns)
 
-    def handled(
-        self, deliveries: Sequence[Delivery], status: str, begin: tuple[int, int], *, ordering: str = "key"
-    ) -> None:
+    def handled(self, deliveries: Sequence[Delivery], status: str, begin: tuple[int, int]) -> None:
         """A call returned.
 
         Args:
             begin: (wall_ms, mono_ns) before the call.
-            ordering: What stays in order: "key", or "none".
         """
-        fields = {"status": status, "ordering": ordering, "begin_wall_ms": begin[0], "begin_mono_ns": begin[1]}
+        fields = {"status": status, "ordering": "key", "begin_wall_ms": begin[0], "begin_mono_ns": begin[1]}
         for one in deliveries:
             self._write("handled", one, **self._of_message(one), **fields, reconsume_times=one.times_before)
 

@@ -142,8 +142,8 @@ class PopService:
             except TimeoutError:
                 pass
         self.answers.closed = True
-        # Where the call has ended, an answer is missing, and no listener is stuck.
-        return [lane.running[0].queue for start, lane in self._running.items() if not start.has_ended]
+        # Where no call runs an answer is missing, and no listener is stuck.
+        return [lane.running[0].queue for start, lane in self._running.items() if start.is_running]
 
     async def give_back_unsubscribed(self) -> None:
         await self._give_back_waiting(kept=self._subscribed)
@@ -252,8 +252,7 @@ class PopService:
             self._count(batch, outcome, start, asked_ms)
             if self._trace is not None:
                 # First the record, then the acknowledgement: after a crash it is a repeat, and no loss.
-                ordering = "key" if self._in_order else "none"
-                self._trace.handled(start.deliveries, outcome.status.name, start.begin, ordering=ordering)
+                self._trace.handled(start.deliveries, outcome.status.name, start.begin)
         if start.cancelled or not outcome.begun:
             return await self._not_begun(lane, batch)
         if self._in_order:
@@ -300,8 +299,8 @@ class PopService:
         now_ns = self._runtime.monotonic_ns()
         return _BACK_OFF_MS[0] if any(held.delivery.has_ended(now_ns) for held in lane.waiting) else 0
 
-    async def _put_back(self, lane: Lane, batch: Sequence[Held]) -> None:
-        """What has no answer is handled again: here, or by others."""
+    async def _put_back(self, lane: Lane, batch: Sequence[Held]) -> bool:
+        """What has no answer is handled again: here, or by others. Returns whether something is here."""
         left = self._open(batch)
         # What is behind a lost message in its key waits for it: with its next holder.
         goes = self._in_order and any(held.is_lost for held in batch)
@@ -309,8 +308,9 @@ class PopService:
             for held in left:
                 self.held.forget(held)
             await self.answers.give_back([held.delivery for held in left])
-        else:
-            lane.put_back(left)
+            return False
+        lane.put_back(left)
+        return bool(left)
 
     async def _too_often(self, batch: Sequence[Held]) -> bool:
         """Make dead letters of messages that were delivered too often without an answer: clients ended at them.
@@ -342,12 +342,13 @@ class PopService:
                 at_limit = self.limit is not None and held.message.reconsume_times >= self.limit
                 if not (at_limit and await self.answers.dead_letter(held, self.limit or 0)):
                     held.message.reconsume_times += 1
-        again = any(not held.is_handled for held in left)
-        await self._put_back(lane, batch)
+        if not await self._put_back(lane, batch):
+            # What came meanwhile does not wait.
+            return 0
         wanted_ms = getattr(context, "suspend_current_queue_time_ms", -1)
         if wanted_ms < 0:
-            return _BACK_OFF_MS[min(tried, len(_BACK_OFF_MS) - 1)] if again else 0
-        return min(max(wanted_ms, _SUSPEND_MIN_MS), _SUSPEND_MAX_MS) if again else 0
+            return _BACK_OFF_MS[min(tried, len(_BACK_OFF_MS) - 1)]
+        return min(max(wanted_ms, _SUSPEND_MIN_MS), _SUSPEND_MAX_MS)
 
     async def _answer(
         self, left: list[Held], batch: Sequence[Held], outcome: Outcome[Any], context: ConsumeConcurrentlyContext
@@ -383,7 +384,7 @@ class _Start:
         self.begin = (0, 0)  # the same for a trace: (wall ms, monotonic ns)
         self.deliveries: list[Delivery] = []  # of then: a newer one may come while the call runs
         self.cancelled = False
-        self.has_ended = False
+        self.is_running = False
 
     def may_begin(self) -> bool:
         service = self._service
@@ -396,6 +397,7 @@ class _Start:
             return False
         if service.cancels:
             self._task = asyncio.current_task()
+        self.is_running = True
         return True
 
     def cancel(self) -> None:
@@ -408,5 +410,5 @@ class _Start:
         if self.cancelled and self._task is not None:
             self._task.uncancel()
         self._task = None
-        self.has_ended = True
+        self.is_running = False
         return self.cancelled

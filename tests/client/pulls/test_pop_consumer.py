@@ -487,3 +487,18 @@ async def test_a_delivery_that_ends_during_a_stop(pops: Pops) -> None:
 def test_what_pops_cannot_do(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(ConsumerError, match=why):
         PushConsumer("g", name_server="127.0.0.1:1", pop=True, **wrong)
+
+
+@on_pops()
+async def test_a_stop_while_a_dead_letter_has_no_answer(pops: Pops) -> None:
+    """The message is one without a call: no listener is stuck."""
+    config = {"max_reconsume_times": 0, "await_termination_ms": 1000}
+    seen = await a_group(pops, "c1", sent=1, takes_ms={"0": 600_000}, config=config, trace=None)
+    await pops.world.until(lambda: seen.calls)
+    pops.crash("c1")
+    pops.tap.deaf[R.CONSUMER_SEND_MSG_BACK] = 100
+    await pops.push("c2", seen.listener("c2"), config=config, trace=None)
+    await pops.world.until(lambda: pops.tap.seen[R.CONSUMER_SEND_MSG_BACK])
+    await pops.leave("c2")
+    assert not seen.has("c2")
+    assert [line for line in pops.log if line.event == "listener_stuck"] == []
