@@ -59,6 +59,9 @@ def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_m
     messages, broker = request.messages, parts.broker
     if not messages:
         raise Failure(pb.MESSAGE_CORRUPTED, "no message to send")
+    # Before each is looked at.
+    if len(messages) > (count_max := broker.config.batch_messages_max):
+        raise Failure(pb.BAD_REQUEST, f"a batch may hold at most {count_max} messages (batch_messages_max)")
     topic = check_topic(messages[0].topic)
     if any(one.topic != messages[0].topic for one in messages):
         raise Failure(pb.MESSAGE_CORRUPTED, "topic in message is not same")
@@ -110,9 +113,7 @@ def _leave(call: Call, answer: pb.SendMessageResponse, reason: str) -> None:
 
 def _checked(broker: Broker, messages: list[pb.Message], now_ms: int) -> list[bytes]:
     """The plain bodies of messages that may be stored. Raises Failure."""
-    bytes_max, count_max = broker.config.max_message_bytes, broker.config.batch_messages_max
-    if len(messages) > count_max:
-        raise Failure(pb.BAD_REQUEST, f"a batch may hold at most {count_max} messages (batch_messages_max)")
+    bytes_max = broker.config.max_message_bytes
     bodies, left = list[bytes](), bytes_max
     for message in messages:
         # Together they may be no longer than one, also unpacked: a small request may hold thousands of gzip bodies.

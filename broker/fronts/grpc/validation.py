@@ -93,6 +93,9 @@ def check_message(message: pb.Message) -> None:
         _check_text(system.tag, pb.ILLEGAL_MESSAGE_TAG, "tag")
         if "|" in system.tag:
             raise Failure(pb.ILLEGAL_MESSAGE_TAG, "tag cannot contain '|'")
+    # Each has a byte at least.
+    if len(system.keys) > _PROPERTIES_BYTES_MAX:
+        raise Failure(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"too many keys, max is {_PROPERTIES_BYTES_MAX}")
     for key in system.keys:
         _check_text(key, pb.ILLEGAL_MESSAGE_KEY, "key")
     if system.HasField("message_group"):
