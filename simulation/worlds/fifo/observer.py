@@ -134,7 +134,7 @@ class Deliveries:
                     answered(reply)
 
             endpoint.when_replied.append(noted)
-            endpoint.when_lost.insert(0, lambda: self._connection_ended(endpoint))
+            endpoint.when_lost.insert(0, lambda: self._gone(endpoint))
             return endpoint
 
         return make
@@ -167,6 +167,8 @@ class Deliveries:
             change = command.decode_header(ChangeInvisibleRequestHeader)
             self._may_end(change)
             return partial(self._changed, change, self._now_ms)
+        if command.code == RequestCode.UNREGISTER_CLIENT:
+            self._gone(endpoint)
         return None
 
     def _may_end(self, change: ChangeInvisibleRequestHeader) -> None:
@@ -176,7 +178,8 @@ class Deliveries:
             end_ms = min(message.given.end_ms, self._now_ms + change.invisible_time)
             message.given = replace(message.given, end_ms=end_ms)
 
-    def _connection_ended(self, endpoint: Endpoint) -> None:
+    def _gone(self, endpoint: Endpoint) -> None:
+        """Its connection ended, or the member left its group."""
         host = _host_of(endpoint)
         for message in (one for queue in self._queues.values() for one in queue.messages):
             if self._fenced and message.given is not None and message.given.host == host:
