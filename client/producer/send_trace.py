@@ -6,7 +6,10 @@ from collections.abc import Awaitable
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.send_result import SendResult
+from lockstep.order.traces.format import SENT_LATER
 from lockstep.order.traces.trace import TraceWriter
+from lockstep.protocol.messages import properties as names
+from lockstep.protocol.messages.properties import decode_properties
 
 __all__ = ["SendTrace"]
 
@@ -30,7 +33,10 @@ class SendTrace:
             raise
         finally:
             is_open = self._under_way.pop(outgoing.msg_id, None) is not None
-        if is_open:
+        if is_open and _waits(outgoing):
+            # Its offset is of the hidden topic where it waits.
+            self._writer.send_failed(outgoing.topic, outgoing.sharding_key, outgoing.msg_ids, SENT_LATER)
+        elif is_open:
             self._writer.sent(result.queue, result.queue_offset, outgoing.sharding_key, outgoing.msg_ids)
         return result
 
@@ -44,3 +50,11 @@ class SendTrace:
             self._failed(outgoing, SendOutcome.UNKNOWN)
         self._under_way.clear()
         self._writer.close()
+
+
+def _waits(outgoing: Outgoing) -> bool:
+    """Whether it asks the broker for a delay or a time."""
+    if not outgoing.special:
+        return False
+    properties = decode_properties(outgoing.properties)
+    return names.DELAY in properties or not names.TIMED.isdisjoint(properties)

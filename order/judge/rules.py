@@ -35,7 +35,7 @@ from lockstep.order.judge.survey import Facts, survey
 from lockstep.order.report import OrderReport
 from lockstep.order.traces.clocks import WALL_SKEW_MS, Clocks
 from lockstep.order.traces.copies import Copies
-from lockstep.order.traces.format import QUEUE_EVENTS
+from lockstep.order.traces.format import QUEUE_EVENTS, SENT_LATER
 from lockstep.order.traces.merge import TimedRecord, merge_traces
 from lockstep.order.traces.reader import BrokenLine, Record, TraceFile, checked
 from lockstep.protocol.model import MessageQueue
@@ -149,7 +149,8 @@ class OrderChecker:
                 judge = self._queues[name] = QueueJudge(MessageQueue(*name), self._facts, self._across.of)
             judge.feed(record, time_ns, clock, source)
         elif event == "send_failed":
-            self._send_failures[record["outcome"]] += 1
+            if record["outcome"] != SENT_LATER:
+                self._send_failures[record["outcome"]] += 1
             if record.get("msg_id") is not None:
                 self._failed_ids.add(digest(record["msg_id"]))
 

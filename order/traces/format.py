@@ -11,6 +11,7 @@ __all__ = [
     "EVENTS",
     "FIELDS",
     "QUEUE_EVENTS",
+    "SENT_LATER",
     "TIME_MOST_NS",
     "VERSION",
     "Event",
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 VERSION: Final = 2
+# The outcome of a send that is no failure: the message waits for its time, and nobody knows its offset yet.
+SENT_LATER: Final = "later"
 
 
 class Field(NamedTuple):
@@ -77,7 +80,7 @@ FIELDS: Final = (
     Field("share_before", "list", "-", "the strategy", "the queues of this member in the last round, each `BROKER:QUEUE_ID`", 2),
     Field("share_after", "list", "-", "the strategy", "its queues in this round", 2),
     Field("queues", "list", "-", "the rebalance", "what it did with each queue: an object with `broker`, `queue_id`, `did` (kept, locked, refused, dropped, draining, unlocked_later) and `why`; `epoch` of a fenced grant, `owner` (the client that has or gets the queue) and `wait_ms` if they are known", 2),
-    Field("outcome", "text", "-", "the producer", "`refused`: not stored; `unknown`: perhaps stored; `not_sent`"),
+    Field("outcome", "text", "-", "the producer", "`refused`: not stored; `unknown`: perhaps stored; `not_sent`; `later`: no failure, the message waits for its time"),
 )  # fmt: skip
 
 _QUEUE = ("group", "topic", "broker", "queue_id")
@@ -99,7 +102,7 @@ EVENTS: Final = (
     Event("dead_lettered", (*_QUEUE, "offset"), ("period", "key", "msg_id", "epoch", "begin_mono_ns"), "the message is in the dead-letter topic"),
     Event("sent_back", (*_QUEUE, "offset"), ("period", "key", "msg_id", "epoch"), "the message is in the retry topic (concurrent consumers)"),
     Event("sent", ("topic", "broker", "queue_id", "offset"), ("group", "key", "msg_id"), "a producer's send was answered: the message is stored at this offset"),
-    Event("send_failed", ("topic", "outcome"), ("group", "key", "msg_id"), "a producer's send failed, or its outcome is unknown"),
+    Event("send_failed", ("topic", "outcome"), ("group", "key", "msg_id"), "a producer's send failed, or its outcome or its offset is unknown"),
     Event("rebalanced", ("group", "topic", "client_id"), ("strategy", "members", "joined", "left", "share_before", "share_after", "queues"), "a round of the rebalance changed something in this topic; the judge of order does not use it"),
     Event("broker_restarted", (), ("broker",), "a broker came back with an empty store; without `broker`: every broker"),
     Event("closed", (), ("group",), "the writer closed the file in an orderly shutdown: no record is missing"),

@@ -98,7 +98,7 @@ class TraceWriter:
         self._write([head + _text({"offset": offset + i, "msg_id": msg_id}) for i, msg_id in enumerate(msg_ids)])
 
     def send_failed(self, topic: str, key: str | None, msg_ids: Sequence[str], outcome: str) -> None:
-        """Write one `send_failed` record for each message. `outcome` is the name of a SendOutcome."""
+        """Write one `send_failed` record for each message. `outcome`: the name of a SendOutcome, or SENT_LATER."""
         head = self._head("send_failed") + _text({"topic": topic, "key": key, "outcome": outcome.lower()})
         self._write([head + _text({"msg_id": msg_id}) for msg_id in msg_ids])
 

@@ -13,6 +13,7 @@ from lockstep.order.judge.across import FirstHandled, QueueSeen
 from lockstep.order.judge.queue_judge import QueueJudge, QueueResult
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.traces.copies import Copies
+from lockstep.order.traces.format import SENT_LATER
 from lockstep.order.traces.reader import Record
 from lockstep.pipeline.audit.measures import Measures
 from lockstep.pipeline.audit.placing import is_of_queue
@@ -66,7 +67,7 @@ class Tally:
     def note(self, record: Record) -> None:
         """Count a record that is no copy."""
         self.events[record["event"]] += 1
-        if record["event"] == "send_failed":
+        if record["event"] == "send_failed" and record["outcome"] != SENT_LATER:
             self.send_failures[record["outcome"]] += 1
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from lockstep.client import MessageQueue
 from lockstep.order import Record
+from lockstep.order.traces.format import SENT_LATER
 from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.machine.host import HostEvent
 from lockstep.simulation.timeline.evidence import Evidence, HostChange
@@ -147,7 +148,9 @@ def sends(evidence: Evidence, hosts: Mapping[str, Lane]) -> Iterator[Moment]:
                 text = f"{host} sent a message to queue {record['queue_id']}"
                 why = f"offset {record['offset']}" + (f", key {record['key']}" if record.get("key") is not None else "")
             elif record["event"] == "send_failed":
-                text, why = f"a send of {host} failed", f"outcome: {record['outcome']}"
+                is_later = record["outcome"] == SENT_LATER
+                text = f"{host} sent a message for later" if is_later else f"a send of {host} failed"
+                why = f"outcome: {record['outcome']}"
             else:
                 continue
             kind = Kind.SEND if record["event"] == "sent" else Kind.LOG

@@ -63,6 +63,18 @@ def test_a_brokers_reset_to_the_beginning_does_not_move_its_clock() -> None:
     assert (kinds(report), report.lost) == ([], 0)
 
 
+def test_a_message_that_waited_for_its_time_was_sent() -> None:
+    """Nobody knows its offset before it is handled; its send did not fail."""
+    story = owned()
+    story.sent(0, 1, 3)
+    later = story.record("producer", "send_failed", outcome="later", key="K", msg_id="id-2", group="p")
+    story.handle("a", 1, 0, 1, 2, 3)
+    report = story.report()
+    assert (kinds(report), report.send_failures) == ([], {})
+    later["msg_id"] = "id-9"
+    assert kinds(story.report()) == [Kind.NEVER_SENT]
+
+
 def test_a_report_says_what_its_traces_cannot_show() -> None:
     """No producer, no grants, no word of the broker: a sentence each."""
     story = Story()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.client import Message, ProducerConfig, SendOutcome
+from lockstep.client import Message, ProducerConfig, SendOutcome, SendResult
 from lockstep.client.producer.outgoing import Outgoing
 from lockstep.client.producer.request import SendRequests
+from lockstep.client.producer.send_trace import SendTrace
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.messages.ids import UniqueKeyMaker
 from lockstep.remoting.host.clocks import this_clock
@@ -128,6 +129,19 @@ async def test_send_failed(tracing: Tracing, outcome: SendOutcome) -> None:
     outgoing = tracing.outgoing(None)
     tracing.writer.send_failed(outgoing.topic, None, outgoing.msg_ids, outcome.name)
     expected = {"topic": "Aircraft", "key": None, "outcome": outcome.name.lower(), "msg_id": outgoing.msg_id}
+    assert tracing.records() == [{**head("send_failed"), **expected}]
+
+
+@pytest.mark.parametrize("asks", [{"delay_level": 3}, {"delay_ms": 9}, {"deliver_at_ms": 9}], ids=str)
+async def test_a_send_for_later_has_no_offset(tracing: Tracing, asks: dict[str, Any]) -> None:
+    """The broker answers where it waits, and that is no place of its topic."""
+    outgoing = tracing.requests.outgoing(Message("Aircraft", b"x", **asks), "N1")
+
+    async def sending() -> SendResult:
+        return SendResult("SEND_OK", outgoing.msg_id, queue_at(3), 41, "")
+
+    await SendTrace(tracing.writer).follow(outgoing, sending())
+    expected = {"topic": "Aircraft", "key": "N1", "outcome": "later", "msg_id": outgoing.msg_id}
     assert tracing.records() == [{**head("send_failed"), **expected}]
 
 
