@@ -174,6 +174,7 @@ BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
         texts,
         st.lists(st.builds(ProducerData, texts), max_size=2).map(tuple),
         st.lists(_consumers, max_size=2).map(tuple),
+        int32s,
     ),
 }
 
