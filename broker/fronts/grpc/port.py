@@ -14,7 +14,7 @@ from lockstep.remoting.settings import SettingError
 
 if TYPE_CHECKING:
     from lockstep.broker.fronts.grpc.front import GrpcFront
-    from lockstep.broker.fronts.grpc.http2 import Http2Settings
+    from lockstep.broker.fronts.grpc.http2.connection import Http2Settings
 
 __all__ = ["GrpcPort", "Shell", "check_installed"]
 
@@ -69,7 +69,7 @@ class GrpcPort:
         self._next: TimerHandle | None = None
 
     def new_connection(self) -> asyncio.Protocol:
-        from lockstep.broker.fronts.grpc.http2 import Http2Callbacks, Http2Connection
+        from lockstep.broker.fronts.grpc.http2.connection import Http2Callbacks, Http2Connection
 
         if self._front is None:
             self._front = self._new_front()
@@ -91,7 +91,7 @@ class GrpcPort:
             self._next = self._runtime.call_later_ms(1, self._renew)
 
     def _settings(self) -> "Http2Settings":
-        from lockstep.broker.fronts.grpc.http2 import Http2Settings
+        from lockstep.broker.fronts.grpc.http2.connection import Http2Settings
 
         config = self._broker.config
         return Http2Settings(_STREAMS_MAX, config.idle_close_ms)

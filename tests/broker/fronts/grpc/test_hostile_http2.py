@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hpack import Encoder
 
-from lockstep.broker.fronts.grpc.frame_guard import FrameGuard
+from lockstep.broker.fronts.grpc.http2.frame_guard import FrameGuard
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.grpc.wire import encode_message
 from lockstep.simulation import World

@@ -17,8 +17,8 @@ import h2.exceptions
 import h2.settings
 
 from lockstep.broker.fronts.grpc.call import Service
-from lockstep.broker.fronts.grpc.frame_guard import FrameGuard
-from lockstep.broker.fronts.grpc.stream import Headers, Stream
+from lockstep.broker.fronts.grpc.http2.frame_guard import FrameGuard
+from lockstep.broker.fronts.grpc.http2.stream import Headers, Stream
 from lockstep.protocol.errors import FrameError
 from lockstep.protocol.grpc.wire import GrpcStatus, parse_timeout_ms
 from lockstep.remoting.connections.byte_budget import ConnectionBounds
