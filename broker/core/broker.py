@@ -129,6 +129,13 @@ class Broker:
         else:
             self.messages.store.close()
 
+    def when_synced(self, then: Callable[[str], None]) -> None:
+        """Call `then` when what is stored is on the disk, with "" or why it is not; without --flush sync at once."""
+        if self.durable is None or self.durable.when_synced is None:
+            then("")
+        else:
+            self.durable.when_synced(then)
+
     def _new_store(self, storage: Storage | None) -> MessageStore:
         config, host = self.config, host_bytes(self.config.advertised_host)
         if config.data_dir:

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, Self
 from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, take
 from lockstep.protocol.errors import BodyError, short_text
 
-__all__ = ["BUILT_IN_GROUPS", "GroupRetryPolicy", "SubscriptionGroupConfig", "is_system_group"]
+__all__ = ["BUILT_IN_GROUPS", "RETRY_STEPS_MS", "GroupRetryPolicy", "SubscriptionGroupConfig", "is_system_group"]
 
 BUILT_IN_GROUPS: Final = (
     "TOOLS_CONSUMER",
@@ -23,7 +23,11 @@ _CONSUME_TIMEOUT_MINUTES: Final = 15
 _INITIAL_MS: Final = 5_000
 _MAX_MS: Final = 7_200_000
 _MULTIPLIER: Final = 2
-# Of a customized one; RocketMQ's own list has 18.
+# RocketMQ 5's times between deliveries.
+RETRY_STEPS_MS: Final = tuple(
+    1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
+# Of a customized policy.
 _STEPS_MAX: Final = 64
 
 
@@ -31,7 +35,7 @@ class GroupRetryPolicy(NamedTuple):
     """How long a message waits before each retry (`groupRetryPolicy`, RocketMQ 5).
 
     Args:
-        steps_ms: The waits, one by one. None: RocketMQ's list. Of a customized policy alone.
+        steps_ms: The waits, one by one. None: RETRY_STEPS_MS. Of a customized policy alone.
         initial_ms, max_ms, multiplier: Of an exponential policy alone.
     """
 

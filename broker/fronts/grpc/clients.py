@@ -9,7 +9,7 @@ from lockstep.broker.core.ack import change_invisible
 from lockstep.broker.core.pop import forsake
 from lockstep.broker.core.refused import Refused
 from lockstep.broker.fronts.grpc.call import Call
-from lockstep.broker.fronts.grpc.failures import CallFailed, Failure, as_failure
+from lockstep.broker.fronts.grpc.failures import CallFailed, Failure
 from lockstep.broker.fronts.grpc.parts import CLIENT_ID, Parts, session_of
 from lockstep.broker.fronts.grpc.renewals import Renewal
 from lockstep.broker.fronts.grpc.sessions import Session
@@ -226,7 +226,6 @@ def _set_invisible(parts: Parts, renewal: Renewal, invisible_ms: int, now_ms: in
     try:
         answered, changed = change_invisible(parts.broker, renewal.session, renewal.delivery, invisible_ms, now_ms)
     except (Refused, StoreFull) as why:
-        failure: Failure = as_failure(why)
-        parts.broker.log.info("renewal_failed", client_id=renewal.session.client_id, reason=failure.text)
+        parts.broker.log.info("renewal_failed", client_id=renewal.session.client_id, reason=str(why))
         return None
     return changed if answered is Answered.DONE else None

@@ -12,14 +12,11 @@ __all__ = ["PROXY", "CallFailed", "Failure", "as_failure", "no_route"]
 
 # In front of many of the texts of RocketMQ's proxy, which people search for.
 PROXY: Final = "org.apache.rocketmq.proxy.common.ProxyException: "
+# Of other reasons: INTERNAL_SERVER_ERROR.
 _CODES: Final[Mapping[Reason, pb.Code]] = {
-    Reason.INVALID: pb.INTERNAL_SERVER_ERROR,
     Reason.NOT_PERMITTED: pb.FORBIDDEN,
     Reason.NO_TOPIC: pb.TOPIC_NOT_FOUND,
     Reason.NO_GROUP: pb.CONSUMER_GROUP_NOT_FOUND,
-    Reason.ILLEGAL_MESSAGE: pb.INTERNAL_SERVER_ERROR,
-    Reason.ILLEGAL_OPERATION: pb.INTERNAL_SERVER_ERROR,
-    Reason.NO_MESSAGE: pb.INTERNAL_SERVER_ERROR,
     Reason.NOT_OWNER: pb.INVALID_RECEIPT_HANDLE,
 }
 
@@ -44,8 +41,8 @@ class CallFailed(Exception):
 
 def as_failure(error: Refused | StoreFull) -> Failure:
     """The broker's refusal, as this front says it."""
-    reason = error.reason if isinstance(error, Refused) else None
-    return Failure(_CODES.get(reason, pb.INTERNAL_SERVER_ERROR) if reason else pb.INTERNAL_SERVER_ERROR, str(error))
+    code = _CODES.get(error.reason) if isinstance(error, Refused) else None
+    return Failure(code or pb.INTERNAL_SERVER_ERROR, str(error))
 
 
 def no_route(topic: str) -> Failure:

@@ -47,5 +47,6 @@ class BothNotices:
         command = pb.TelemetryCommand()
         asked = command.recover_orphaned_transaction_command
         asked.transaction_id = stored.msg_id
-        asked.message.CopyFrom(to_message(stored, Delivered(stored.topic, _UNZIPPED_BYTES_MAX), "", 1))
+        delivered = Delivered(stored.topic, _UNZIPPED_BYTES_MAX, _UNZIPPED_BYTES_MAX)
+        asked.message.CopyFrom(to_message(stored, delivered, "", 1))
         peer.telemetry.send(command.SerializeToString())

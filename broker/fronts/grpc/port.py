@@ -14,7 +14,6 @@ from lockstep.remoting.settings import SettingError
 
 if TYPE_CHECKING:
     from lockstep.broker.fronts.grpc.front import GrpcFront
-    from lockstep.broker.fronts.grpc.http2.connection import Http2Settings
 
 __all__ = ["GrpcPort", "Shell", "check_installed"]
 
@@ -69,13 +68,13 @@ class GrpcPort:
         self._next: TimerHandle | None = None
 
     def new_connection(self) -> asyncio.Protocol:
-        from lockstep.broker.fronts.grpc.http2.connection import Http2Callbacks, Http2Connection
+        from lockstep.broker.fronts.grpc.http2.connection import Http2Callbacks, Http2Connection, Http2Settings
 
         if self._front is None:
             self._front = self._new_front()
-        shell = self._shell
+        shell, settings = self._shell, Http2Settings(_STREAMS_MAX, self._broker.config.idle_close_ms)
         callbacks = Http2Callbacks(shell.on_opened, shell.on_closed)
-        return Http2Connection(self._runtime, self._settings(), self._front, callbacks, self._broker.log, shell.bounds)
+        return Http2Connection(self._runtime, settings, self._front, callbacks, self._broker.log, shell.bounds)
 
     def tick(self, now_ms: int) -> None:
         """Called every few seconds."""
@@ -89,12 +88,6 @@ class GrpcPort:
             self._next = None
         if self._front is not None and self._front.renew(self._runtime.now_ms()):
             self._next = self._runtime.call_later_ms(1, self._renew)
-
-    def _settings(self) -> "Http2Settings":
-        from lockstep.broker.fronts.grpc.http2.connection import Http2Settings
-
-        config = self._broker.config
-        return Http2Settings(_STREAMS_MAX, config.idle_close_ms)
 
     def _new_front(self) -> "GrpcFront":
         from lockstep.broker.fronts.grpc.front import GrpcFront

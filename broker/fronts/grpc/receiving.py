@@ -140,11 +140,7 @@ class _Receiving(NamedTuple):
             self._end(as_failure(why).code, str(why))
             return True
         if popped.spans:
-            durable = self.parts.broker.durable
-            if durable is None or durable.when_synced is None:
-                self._give(popped, now_ms)
-            else:
-                durable.when_synced(lambda reason: self._give_safe(popped, now_ms, reason))
+            self.parts.broker.when_synced(lambda reason: self._give_safe(popped, now_ms, reason))
         elif is_over:
             self._end(pb.MESSAGE_NOT_FOUND, "no new message", now_ms)
         return bool(popped.spans) or is_over
@@ -161,7 +157,8 @@ class _Receiving(NamedTuple):
             # It ended while the delivery went to the disk.
             self._give_back(popped, now_ms)
             return
-        delivered = Delivered(self.asked.topic, _UNZIPPED_BYTES_MAX)
+        # No sender may send a longer body.
+        delivered = Delivered(self.asked.topic, _UNZIPPED_BYTES_MAX, self.parts.broker.config.max_message_bytes)
         given = [
             self._message(stored, receipt, before + 1, delivered, now_ms)
             for stored, receipt, before in _with_receipts(self.parts, self.asked, popped)
@@ -204,12 +201,7 @@ class _Receiving(NamedTuple):
         handle = f"{receipt.encode()} {stored.commit_log_offset}"
         if self.renewed_for is not None:
             self.parts.renewals.add(handle, Renewal(self.renewed_for, delivery, receipt.pop_ms))
-        # What unpacks to more than may be sent is a bomb: its body stays as it is stored.
-        bytes_max = min(delivered.unzipped_bytes_left, broker.config.max_message_bytes)
-        of_one = Delivered(self.asked.topic, bytes_max)
-        made = to_message(stored, of_one, handle, attempt)
-        delivered.unzipped_bytes_left -= bytes_max - of_one.unzipped_bytes_left
-        return made
+        return to_message(stored, delivered, handle, attempt)
 
     def _end(self, code: pb.Code, text: str, now_ms: int | None = None) -> None:
         self._say(code, text)

@@ -7,19 +7,16 @@ from lockstep.broker.fronts.grpc.failures import CallFailed, Failure
 from lockstep.broker.fronts.grpc.sessions import Session
 from lockstep.broker.fronts.grpc.translate import duration_ms, set_duration
 from lockstep.broker.fronts.grpc.validation import check_group, check_topic
-from lockstep.protocol.bodies.subscription_group import GroupRetryPolicy
+from lockstep.protocol.bodies.subscription_group import RETRY_STEPS_MS, GroupRetryPolicy
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.grpc.wire import GrpcStatus
 
-__all__ = ["CONSUMERS", "answer_settings", "take_settings"]
+__all__ = ["answer_settings", "take_settings"]
 
-CONSUMERS: Final = (pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER)
+_CONSUMERS: Final = (pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER)
 _UNKNOWN: Final = "process client telemetryCommand failed. "
 _SEND_ATTEMPTS: Final = 3
 _SEND_BACKOFF_MS: Final = (10, 1000, 2.0)  # first, longest, factor
-# RocketMQ's waiting times between deliveries.
-_RETRY_BACKOFF_S: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-_RETRY_BACKOFF_MS: Final = tuple(seconds * 1000 for seconds in _RETRY_BACKOFF_S)
 _RECEIVED_AT_ONCE: Final = 32
 _LONG_POLL_MS: Final = 20_000
 _LITE_SUBSCRIPTIONS: Final = 2000
@@ -36,7 +33,7 @@ def take_settings(session: Session, settings: pb.Settings) -> None:
             topics = [check_topic(topic) for topic in settings.publishing.topics]
             session.topics, session.group = tuple(dict.fromkeys(topics)), ""
         else:
-            if settings.client_type not in CONSUMERS:
+            if settings.client_type not in _CONSUMERS:
                 name = pb.ClientType.Name(settings.client_type)
                 raise CallFailed(GrpcStatus.INTERNAL, f"{_UNKNOWN}Client type is not consumer, type: {name}")
             session.group, session.topics = check_group(settings.subscription.group), ()
@@ -85,5 +82,5 @@ def _set_backoff(answer: pb.RetryPolicy, policy: GroupRetryPolicy) -> None:
         backoff.multiplier = policy.multiplier
         return
     answer.ClearField("customized_backoff")
-    for wait_ms in policy.steps_ms or _RETRY_BACKOFF_MS:
+    for wait_ms in policy.steps_ms or RETRY_STEPS_MS:
         set_duration(answer.customized_backoff.next.add(), wait_ms)

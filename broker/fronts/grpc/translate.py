@@ -28,7 +28,6 @@ __all__ = [
 _BORN_HOST: Final = "__BORNHOST"
 _BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 _TRACE_CONTEXT: Final = "TRACE_CONTEXT"
-DELIVER_AT: Final = names.TIMER_DELIVER_MS
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
@@ -94,7 +93,7 @@ def properties_of(message: pb.Message, topic: str) -> dict[str, str]:
     if system.HasField("trace_context"):
         properties[_TRACE_CONTEXT] = system.trace_context
     if system.HasField("delivery_timestamp"):
-        properties[DELIVER_AT] = str(duration_ms(system.delivery_timestamp))
+        properties[names.TIMER_DELIVER_MS] = str(duration_ms(system.delivery_timestamp))
     if system.born_host:
         properties[_BORN_HOST] = system.born_host
     if system.HasField("born_timestamp"):
@@ -128,18 +127,22 @@ class Delivered:
 
     Attributes:
         unzipped_bytes_left: So many bytes of bodies may still be unpacked: a few kilobytes may stand for 64 MiB.
+
+    Args:
+        body_bytes_max: A body that unpacks to more is a bomb: it stays as it is stored.
     """
 
-    def __init__(self, topic: str, unzipped_bytes_left: int) -> None:
+    def __init__(self, topic: str, unzipped_bytes_left: int, body_bytes_max: int) -> None:
         self.topic = topic
         self.unzipped_bytes_left = unzipped_bytes_left
+        self._body_bytes_max = body_bytes_max
 
     def body_of(self, stored: MessageExt) -> tuple[bytes, pb.Encoding]:
         """The body and its encoding."""
         if not stored.sys_flag & _COMPRESSED:
             return stored.body, pb.IDENTITY
         try:
-            body = decompress(stored.body, stored.sys_flag, self.unzipped_bytes_left)
+            body = decompress(stored.body, stored.sys_flag, min(self.unzipped_bytes_left, self._body_bytes_max))
         except BodyError:
             return stored.body, pb.GZIP
         self.unzipped_bytes_left -= len(body)
@@ -181,15 +184,15 @@ def to_message(stored: MessageExt, delivered: Delivered, handle: str, attempt: i
         system.message_group = group
     if _TRACE_CONTEXT in properties:
         system.trace_context = properties[_TRACE_CONTEXT]
-    if _is_time(properties.get(DELIVER_AT, "")):
-        set_timestamp(system.delivery_timestamp, int(properties[DELIVER_AT]))
+    if _is_time(properties.get(names.TIMER_DELIVER_MS, "")):
+        set_timestamp(system.delivery_timestamp, int(properties[names.TIMER_DELIVER_MS]))
     return made
 
 
 def _stored_type(properties: dict[str, str]) -> pb.MessageType:
     if names.TRAN_MSG in properties:
         return pb.TRANSACTION
-    if DELIVER_AT in properties or names.DELAY in properties:
+    if names.TIMER_DELIVER_MS in properties or names.DELAY in properties:
         return pb.DELAY
     return pb.FIFO if names.sharding_key_of(properties) else pb.NORMAL
 

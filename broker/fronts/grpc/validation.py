@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from lockstep.broker.fronts.grpc.failures import Failure
+from lockstep.protocol.bodies.subscription_group import is_system_group
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.messages.properties import RESERVED_PROPERTIES
@@ -14,7 +15,6 @@ __all__ = ["check_body", "check_group", "check_invisible", "check_message", "che
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_SHOWN: Final = "allowing only ^[%|a-zA-Z0-9_-]+$"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _MESSAGE_GROUP_BYTES_MAX: Final = 64
 _PROPERTIES_MAX: Final = 128
 _PROPERTIES_BYTES_MAX: Final = 16 * 1024
@@ -57,7 +57,7 @@ def check_group(resource: pb.Resource) -> str:
     if len(group) > GROUP_LENGTH_MAX:
         text = f"the specified group is longer than group max length {GROUP_LENGTH_MAX}."
         raise Failure(pb.ILLEGAL_CONSUMER_GROUP, text)
-    if group.startswith(_SYSTEM_GROUP_PREFIX):
+    if is_system_group(group):
         raise Failure(pb.ILLEGAL_CONSUMER_GROUP, "cannot use system consumer group")
     return group
 

@@ -142,19 +142,12 @@ class _PopCall(NamedTuple):
         if popped.spans or is_over:
             # Both times are rounded down.
             waited_ms = max(0, now_ms - self.came_ms - 1)
-            self._leave(_popped(self.broker, self.command, self.asked, popped, waited_ms))
+            reply = _popped(self.broker, self.command, self.asked, popped, waited_ms)
+            self.broker.when_synced(partial(self._leave, reply))
             return True
         return False
 
-    def _leave(self, reply: RemotingCommand) -> None:
-        """After the delivery is on the disk, if the log is synced before answers leave."""
-        durable = self.broker.durable
-        if durable is None or durable.when_synced is None:
-            self.connection.reply(reply)
-        else:
-            durable.when_synced(partial(self._leave_safe, reply))
-
-    def _leave_safe(self, reply: RemotingCommand, reason: str) -> None:
+    def _leave(self, reply: RemotingCommand, reason: str) -> None:
         """`reason`: why the delivery is not on the disk; "": it is."""
         if reason and reply.code == ResponseCode.SUCCESS:
             reply = self.command.reply(ResponseCode.SYSTEM_ERROR, _NOT_POPPED, remark=reason)

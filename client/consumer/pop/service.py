@@ -30,16 +30,14 @@ from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.pop.answers import EXPIRED, Answers
 from lockstep.client.consumer.pop.held import Held, HeldMessages, Lane, Place
 from lockstep.client.consumer.pop_calls import Delivery, PopCalls
+from lockstep.protocol.bodies.subscription_group import RETRY_STEPS_MS
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import KeyOf
 from lockstep.remoting.host.runtime import WorkerPool
 
 __all__ = ["PopService"]
 
-# RocketMQ 5's times between attempts. Without order its clients begin with the third.
-_BACK_OFF_MS: Final = tuple(
-    1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-)
+# Of the times between attempts: RocketMQ 5's clients without order begin with the third.
 _FIRST_WITHOUT_ORDER: Final = 2
 # The bounds of a listener's own suspend time (wire.md 12.7).
 _SUSPEND_MIN_MS, _SUSPEND_MAX_MS = 10, 30_000
@@ -297,7 +295,7 @@ class PopService:
                 await self.answers.renew(held)
         await self._put_back(lane, batch)
         now_ns = self._runtime.monotonic_ns()
-        return _BACK_OFF_MS[0] if any(held.delivery.has_ended(now_ns) for held in lane.waiting) else 0
+        return RETRY_STEPS_MS[0] if any(held.delivery.has_ended(now_ns) for held in lane.waiting) else 0
 
     async def _put_back(self, lane: Lane, batch: Sequence[Held]) -> bool:
         """What has no answer is handled again: here, or by others. Returns whether something is here."""
@@ -347,7 +345,7 @@ class PopService:
             return 0
         wanted_ms = getattr(context, "suspend_current_queue_time_ms", -1)
         if wanted_ms < 0:
-            return _BACK_OFF_MS[min(tried, len(_BACK_OFF_MS) - 1)]
+            return RETRY_STEPS_MS[min(tried, len(RETRY_STEPS_MS) - 1)]
         return min(max(wanted_ms, _SUSPEND_MIN_MS), _SUSPEND_MAX_MS)
 
     async def _answer(
@@ -364,13 +362,13 @@ class PopService:
                 answers.append(self._give_up(held, max(limit, 0)))
             else:
                 place = level - 1 if level else times + _FIRST_WITHOUT_ORDER
-                delay_ms = 0 if self.stopped else _BACK_OFF_MS[min(place, len(_BACK_OFF_MS) - 1)]
+                delay_ms = 0 if self.stopped else RETRY_STEPS_MS[min(place, len(RETRY_STEPS_MS) - 1)]
                 answers.append(self.answers.try_later(held, delay_ms))
         await asyncio.gather(*answers)
 
     async def _give_up(self, held: Held, limit: int) -> None:
         if not await self.answers.dead_letter(held, limit):
-            await self.answers.try_later(held, _BACK_OFF_MS[_FIRST_WITHOUT_ORDER])
+            await self.answers.try_later(held, RETRY_STEPS_MS[_FIRST_WITHOUT_ORDER])
 
 
 class _Start:
