@@ -222,18 +222,13 @@ class FencedQueue:
         # Acknowledgements are not in the log. But a delivery may be of messages that waited for one, so it has them.
         if commit_offset >= 0:
             self._begin_at(commit_offset)
-        last = max((*offsets, *acked))
+            # It has all of them: one that it lacks was taken back by a reset, which ended all deliveries.
+            if {offset for offset, one in self.waiting.items() if one.is_acked}.difference(acked):
+                self.waiting.clear()
+                self._end = commit_offset
         if self._end is None:
             self._end = offsets[0]
-        while self._end <= last:
-            # Also what the delivery passed over: those keys were held.
-            found, body, next_offset = reader.read(self._end, last + 1 - self._end)
-            for offset, key in zip(found, _keys_of(body), strict=True):
-                if offset <= last:
-                    self.waiting[offset] = Waiting(key)
-            if next_offset <= self._end:
-                break
-            self._end = min(next_offset, last + 1)
+        self._read_to(max((*offsets, *acked)), reader)
         for offset in acked:
             if offset in self.waiting:
                 self.waiting[offset].is_acked = True
@@ -244,6 +239,18 @@ class FencedQueue:
                 self.waiting[offset].visible_ms = order.pop_ms + order.invisible_ms
         elif there:
             self._deliver_all(there, order, order.pop_ms)  # by the clock of then
+
+    def _read_to(self, last: int, reader: QueueReader) -> None:
+        """Messages up to this offset, also those that a delivery passed over: their keys were held."""
+        assert self._end is not None
+        while self._end <= last:
+            found, body, next_offset = reader.read(self._end, last + 1 - self._end)
+            for offset, key in zip(found, _keys_of(body), strict=True):
+                if offset <= last:
+                    self.waiting[offset] = Waiting(key)
+            if next_offset <= self._end:
+                break
+            self._end = min(next_offset, last + 1)
 
     def _deliver_all(self, offsets: Sequence[int], order: Order, now_ms: int) -> None:
         first_of = dict[int, int]()

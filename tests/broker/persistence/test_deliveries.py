@@ -13,6 +13,7 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.commit import commit
 from lockstep.broker.core.groups import delete_group
 from lockstep.broker.core.pop import Pop, Popped, pop
+from lockstep.broker.core.refused import Refused
 from lockstep.broker.core.revive import run_pops, save_checkpoints
 from lockstep.broker.core.topics import delete_topic
 from lockstep.broker.core.wanted import expressed
@@ -120,6 +121,25 @@ async def test_after_a_kill_what_waited_for_an_acknowledgement_proves_it(tmp_pat
         assert offsets(popped(again, now_ms=NOW_MS + 9999)) == []
         assert acked(again, second, 1) is Answered.DONE
         assert offsets(popped(again, now_ms=NOW_MS + 20_000)) == [2]
+
+
+async def test_after_a_kill_what_a_reset_took_back_is_not_acknowledged(tmp_path: Path) -> None:
+    """Also when the group's offset was set to where it was: the file has acknowledgements of before."""
+    async with kept(tmp_path / "0", **FENCED) as opened:
+        for key in "aab":
+            opened.send(b"x", properties=KEY + key)
+        first = popped(opened)
+        assert [acked(opened, first, offset) for offset in (1, 2)] == [Answered.DONE] * 2
+        write_offsets(opened)
+        commit(opened.broker, FakeConnection(), Claim("G", "T", 0), 0, NOW_MS + 1)
+        second = popped(opened, 1, NOW_MS + 2)
+        left = killed(tmp_path / "0", "1")
+    async with kept(left, **FENCED) as again:
+        with pytest.raises(Refused, match="offset is illegal"):
+            acked(again, first, 2)
+        assert offsets(popped(again, now_ms=NOW_MS + 3)) == [2]
+        assert acked(again, second, 0) is Answered.DONE
+        assert offsets(popped(again, now_ms=NOW_MS + 3)) == [1]
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["", "and a clean stop"])
