@@ -1,4 +1,7 @@
-"""How gRPC puts messages on a stream of HTTP/2: five bytes before each, a timeout as text, a status at the end."""
+"""How gRPC puts messages on a stream of HTTP/2: five bytes before each, a timeout as text, a status at the end.
+
+Inside a message protobuf has fields, one after the other; `has_more_fields` counts them before they are decoded.
+"""
 
 import struct
 from enum import IntEnum
@@ -6,12 +9,18 @@ from typing import Final
 
 from lockstep.protocol.errors import FrameError, short_text
 
-__all__ = ["GrpcStatus", "MessageReader", "encode_message", "encode_text", "parse_timeout_ms"]
+__all__ = ["GrpcStatus", "MessageReader", "encode_message", "encode_text", "has_more_fields", "parse_timeout_ms"]
 
 _HEAD: Final = struct.Struct(">BI")  # whether it is compressed, its length
 _HEAD_BYTES: Final = _HEAD.size
 _DIGITS_MAX: Final = 8
 _MS_OF_UNIT: Final = {"H": 3_600_000.0, "M": 60_000.0, "S": 1000.0, "m": 1.0, "u": 1e-3, "n": 1e-6}
+
+# A field of protobuf: its key, a varint with its type in the last three bits, and then what the type says.
+_TYPE_BITS: Final = 7
+_VARINT, _LENGTH = 0, 2
+_VARINT_BYTES_MAX: Final = 10
+_BYTES_OF_TYPE: Final = {1: 8, 5: 4}  # others have none: each field inside a group counts by itself
 
 
 class GrpcStatus(IntEnum):
@@ -91,3 +100,37 @@ def encode_text(text: str) -> str:
     """The text of a status as `grpc-message` has it: printable ASCII, other bytes and % as %XX."""
     data = text.encode("utf-8", "replace")
     return "".join(chr(byte) if 0x20 <= byte <= 0x7E and byte != 0x25 else f"%{byte:02X}" for byte in data)
+
+
+def has_more_fields(data: bytes, fields_max: int) -> bool:
+    """Whether a message of protobuf has over `fields_max` fields, without those inside of them.
+
+    One that cannot be read has no more than those before the fault: decoding it refuses it.
+    """
+    at, end = 0, len(data)
+    try:
+        for _ in range(fields_max):
+            key, at = _varint(data, at)
+            kind = key & _TYPE_BITS
+            if kind == _LENGTH:
+                size, at = _varint(data, at)
+                at += size
+            elif kind == _VARINT:
+                _, at = _varint(data, at)
+            else:
+                at += _BYTES_OF_TYPE.get(kind, 0)
+    except IndexError:
+        return False  # this was the end, or a number does not end
+    return at < end
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number there, and where it ends. Raises IndexError for none."""
+    number = 0
+    for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise IndexError

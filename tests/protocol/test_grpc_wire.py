@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.protocol.errors import FrameError
 from lockstep.protocol.grpc.descriptor import SOURCE_SHA256
-from lockstep.protocol.grpc.wire import MessageReader, encode_message, encode_text, parse_timeout_ms
+from lockstep.protocol.grpc.wire import MessageReader, encode_message, encode_text, has_more_fields, parse_timeout_ms
 from tests.rows import by_row
 
 MESSAGES = [b"", b"one", b"x" * 300]
@@ -51,6 +51,20 @@ def test_a_timeout_has_a_unit(text: str, ms: int | None) -> None:
 def test_a_text_is_printable_ascii() -> None:
     """Other bytes, and the sign that stands for them, are written as numbers."""
     assert encode_text("50% of é\n") == "50%25 of %C3%A9%0A"
+
+
+@by_row(
+    "data, count",
+    [(b"", 0), (b"\x0a\0", 1), (b"\x0a\x02\x0a\0" * 2, 2), (b"\x08\x96\x01" * 3, 3),
+     (b"\x09" + bytes(8) + b"\x0a\0", 2), (b"\x0d" + bytes(4) + b"\x0a\0", 2),
+     (b"\x0a\x80\x01" + bytes(128) + b"\x0a\0", 2), (b"\x0b\x0a\0\x0c", 3)],
+)  # fmt: skip
+def test_fields_are_counted(data: bytes, count: int) -> None:
+    """Of each type, and not what is inside of them; what cannot be read is none."""
+    assert not has_more_fields(data, count)
+    assert not count or has_more_fields(data, count - 1)
+    for fault in (b"\xff" * 100, b"\x0a\x05", b"\x08"):
+        assert not has_more_fields(data + fault, count + 1)
 
 
 def test_the_descriptor_is_that_of_the_source() -> None:

@@ -10,7 +10,7 @@ from lockstep.broker.fronts.grpc.call import Call
 from lockstep.broker.fronts.grpc.failures import CallFailed, Failure, as_failure
 from lockstep.broker.fronts.grpc.parts import CLIENT_ID, Parts
 from lockstep.protocol.grpc import messages as pb
-from lockstep.protocol.grpc.wire import GrpcStatus
+from lockstep.protocol.grpc.wire import GrpcStatus, has_more_fields
 from lockstep.store import StoreFull
 
 __all__ = ["GrpcFront"]
@@ -109,16 +109,7 @@ class GrpcFront:
         """Handle a message of a client; answer, or fail as the client can read it."""
         method = _METHODS[call.method]
         try:
-            request = method.request.FromString(message)
-        # protobuf's errors are of several kinds, and say no more.
-        except Exception:
-            call.finish(GrpcStatus.INTERNAL, f"the message is no {method.request.DESCRIPTOR.name}")
-            return
-        try:
-            _check_client(call)
-            if (rules := self.parts.broker.acl) is not None:
-                check_access(rules, call, request)
-            answer = method.answer(self.parts, call, request, now_ms)
+            answer = self._answer(method, call, message, now_ms)
         except CallFailed as why:
             call.finish(why.status, why.text)
             return
@@ -138,6 +129,21 @@ class GrpcFront:
                 answer.status.code, answer.status.message = pb.OK, "OK"
             call.send(answer.SerializeToString())
             call.finish()
+
+    def _answer(self, method: _Method, call: Call, message: bytes, now_ms: int) -> Any:
+        broker = self.parts.broker
+        # Before it is decoded: each empty message of a send has two bytes, and costs some 40 ns.
+        if call.method == _SEND and has_more_fields(message, count_max := broker.config.batch_messages_max):
+            raise Failure(pb.BAD_REQUEST, f"a batch may hold at most {count_max} messages (batch_messages_max)")
+        try:
+            request = method.request.FromString(message)
+        # protobuf's errors are of several kinds, and say no more.
+        except Exception:
+            raise CallFailed(GrpcStatus.INTERNAL, f"the message is no {method.request.DESCRIPTOR.name}") from None
+        _check_client(call)
+        if broker.acl is not None:
+            check_access(broker.acl, call, request)
+        return method.answer(self.parts, call, request, now_ms)
 
     def half_closed(self, call: Call, now_ms: int) -> None:
         """The client says no more in its telemetry: it is going."""

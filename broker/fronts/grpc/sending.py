@@ -59,9 +59,6 @@ def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_m
     messages, broker = request.messages, parts.broker
     if not messages:
         raise Failure(pb.MESSAGE_CORRUPTED, "no message to send")
-    # Before each is looked at.
-    if len(messages) > (count_max := broker.config.batch_messages_max):
-        raise Failure(pb.BAD_REQUEST, f"a batch may hold at most {count_max} messages (batch_messages_max)")
     topic = check_topic(messages[0].topic)
     if any(one.topic != messages[0].topic for one in messages):
         raise Failure(pb.MESSAGE_CORRUPTED, "topic in message is not same")
