@@ -56,7 +56,11 @@ class _Delivery:
     newer: "_Delivery | None" = None
     handled: bool = False
     failed: bool = False
-    given_back: bool = False
+
+    @property
+    def is_given_back(self) -> bool:
+        """A message without an invisible time ends its delivery; any other renewal does not."""
+        return self.ended is not None and self.ended[0]["event"] == "renewed"
 
 
 class DeliveredHistory(QueueHistory):
@@ -75,7 +79,6 @@ class DeliveredHistory(QueueHistory):
         self._calls = KeyCalls(seen.name, findings, facts.clocks)
         self._last_handover = ("", "", -1)
         self._blamed = ("", -1)  # the call that a finding named last: client, begin
-        self._stored: tuple[Record, int] | None = None  # the last `stored` record, and its clock
 
     def delivered(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `delivered` record: the answer of a pop has the message."""
@@ -110,13 +113,13 @@ class DeliveredHistory(QueueHistory):
             return Cause.REDELIVERED
         if before is None:
             return Cause.RESET if resets else Cause.TAKEOVER
-        return Cause.SUSPEND if before.given_back or before.failed else Cause.TAKEOVER
+        return Cause.SUSPEND if before.is_given_back or before.failed else Cause.TAKEOVER
 
     def _stored_below(self, record: Record, clock: int) -> Record | None:
         """The last stored offset, if it is behind the message, and surely older than the pop."""
-        if self._stored is None or record["offset"] >= self._stored[0]["offset"]:
+        stored, its = self._commits.record, self._commits.clock
+        if stored is None or record["offset"] >= stored["offset"]:
             return None
-        stored, its = self._stored
         sent_ns = record.get("begin_mono_ns")
         is_older = record["pop_ms"] > stored["wall_ms"] + WALL_SKEW_MS
         if not is_older and sent_ns is not None:
@@ -237,18 +240,11 @@ class DeliveredHistory(QueueHistory):
         if delivery is not None:
             delivery.until_ns = stamp_ns(record) + record["invisible_ms"] * _MS_NS
             if not record["invisible_ms"]:
-                delivery.given_back = True
                 self._end(record, "it had given the message back")
-
-    def stored(self, record: Record, time_ns: int, clock: int) -> None:
-        """Take a `stored` record: the broker reports an offset before which all is consumed."""
-        super().stored(record, time_ns, clock)
-        self._stored = (record, clock)
 
     def reset(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `reset` record. What lies behind it comes again."""
         super().reset(record, time_ns, clock)
-        self._stored = (record, clock)
         self._acked.cut(record["offset"])
 
     def finish(self, end: int | None) -> None:

@@ -100,7 +100,8 @@ def _say_unseen(facts: Facts, results: Sequence[QueueResult], events: Mapping[st
             f"no producer trace of {_some(blind)}: messages lost before a group's first position or after its last "
             "commit, and messages that were never sent, cannot be seen"
         )
-    ungranted = sorted(group for group in groups if not facts.grants.get(group))
+    # A delivery is the grant of one message.
+    ungranted = sorted(group for group in groups if not (facts.grants.get(group) or group in facts.popped))
     if ungranted:
         unseen.append(f"no record of a grant in group {_some(ungranted)}: when an owner was replaced cannot be seen")
     if events.get("committed") and not events.get("stored"):
@@ -110,7 +111,7 @@ def _say_unseen(facts: Facts, results: Sequence[QueueResult], events: Mapping[st
     unordered = sorted(facts.unordered & groups.keys())
     if unordered:
         unseen.append(f"group {_some(unordered)} is concurrent: it keeps no order of keys, and its owners may overlap")
-    mixed = sorted(facts.pulled & facts.popped & groups.keys())
+    mixed = sorted(facts.grants.keys() & facts.popped & groups.keys())
     if mixed:
         unseen.append(f"group {_some(mixed)} pulled and popped: it is judged by deliveries, and its owners may overlap")
     outlived = sum(one.outlived for one in results)

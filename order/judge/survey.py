@@ -69,7 +69,6 @@ class TraceSurvey:
         self.grants: dict[tuple[str, str], int] = {}  # group, client: the lowest granted period
         self.unordered: set[str] = set()
         self.popped: set[str] = set()
-        self.pulled: set[str] = set()
         self.took_part: set[tuple[str, str]] = set()
         self.sent_topics: set[str] = set()
         self.restarts: list[tuple[int, int, str | None]] = []  # stretch, time, broker
@@ -117,12 +116,9 @@ class TraceSurvey:
         group = record["group"]
         self.took_part.add((group, record["topic"]))
         if record["event"] == "acquired":
-            self.pulled.add(group)
             period = record.get("period", 0)
             self.grants[group, client_id] = min(period, self.grants.get((group, client_id), period))
         elif record["event"] == "delivered":
-            # A delivery is the grant of one message.
-            self.grants.setdefault((group, client_id), 0)
             self.popped.add(group)
         elif record.get("ordering") == "none":
             self.unordered.add(group)
@@ -180,7 +176,6 @@ class Facts:
         grants: The lowest granted period of each client, by group.
         unordered: The groups with concurrent consumption.
         popped: The groups that pop: they are judged by deliveries.
-        pulled: The groups that own queues.
         took_part: (group, topic) of the clients' records: only these are judged.
         sent_topics: The topics whose messages are known.
         restarts: When brokers came back with empty stores, in the order of time.
@@ -192,7 +187,6 @@ class Facts:
     grants: defaultdict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     unordered: set[str] = field(default_factory=set)
     popped: set[str] = field(default_factory=set)
-    pulled: set[str] = field(default_factory=set)
     took_part: set[tuple[str, str]] = field(default_factory=set)
     sent_topics: set[str] = field(default_factory=set)
     restarts: list[Restart] = field(default_factory=list)
@@ -251,7 +245,6 @@ def gather(
             facts.grants[group][client_id] = min(period, facts.grants[group].get(client_id, period))
         facts.unordered |= one.unordered
         facts.popped |= one.popped
-        facts.pulled |= one.pulled
         facts.took_part |= one.took_part
         facts.sent_topics |= one.sent_topics
         facts.restarts += [Restart(now_ns + axes[stretch], source, broker) for stretch, now_ns, broker in one.restarts]
