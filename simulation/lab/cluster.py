@@ -2,16 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from lockstep.broker.server import Interceptor
 from lockstep.client import Message, MessageQueue, Producer, SendResult, SerializeType
-from lockstep.order import OrderReport, Record, check_traces
+from lockstep.order import Kind, OrderReport, Record, check_traces
 from lockstep.simulation.lab.durations import duration_ms
 from lockstep.simulation.lab.faults.table import play
 from lockstep.simulation.lab.faults.text import check_hosts, read_fault
-from lockstep.simulation.lab.findings import Wrong
+from lockstep.simulation.lab.findings import Wrong, place_of, queue_of, time_of
 from lockstep.simulation.lab.hosts import BROKER, GROUP, ONE_CLOCK, PRODUCER, TOPIC, TRACE, Client, Hosts
 from lockstep.simulation.lab.sends import RatedSends
 from lockstep.simulation.lab.setup import FaultEvent, Setup
@@ -194,6 +194,28 @@ class Cluster(Hosts):
     def judge(self) -> OrderReport:
         """What the judge of order says of all traces so far."""
         return check_traces([*map(self.records, self._traced), self.witnessed])
+
+    def judge_into_findings(self, excused: Collection[Kind] = ()) -> None:
+        """Add what the judge finds, one finding a kind, and requests whose handler failed.
+
+        Args:
+            excused: Kinds that are no violation here.
+        """
+        for line in self.log:
+            if line.event == "request_failed":
+                self.findings.add(Wrong.REQUEST_FAILED, f"{line.host}: {line.fields.get('reason')}")
+        report = self.judge()
+        for kind, count in sorted(report.violation_counts.items()):
+            if kind not in excused:
+                first = next(found for found in report.violations if found.kind is kind)
+                self.findings.add(
+                    f"judge: {kind}",
+                    f"{count} times, first: {first.sentence}",
+                    queue=next((place_of(queue) for one in first.evidence if (queue := queue_of(one))), ""),
+                    at_ms=max(map(time_of, first.evidence), default=None),
+                )
+        for cause, count in report.duplicates.items():
+            self.findings.sometimes[f"duplicates: {cause}"] += count
 
     def check(self) -> OrderReport:
         """The judge's report. Raises OrderError with its sentences if it found violations."""

@@ -10,7 +10,7 @@ from lockstep.order import Record
 from lockstep.simulation.virtual_time.loop import START_NS
 from lockstep.simulation.world import World
 
-__all__ = ["Band", "Finding", "Findings", "Wrong", "place_of", "time_of"]
+__all__ = ["Band", "Finding", "Findings", "Wrong", "place_of", "queue_of", "time_of"]
 
 
 class Wrong(StrEnum):
@@ -129,6 +129,11 @@ class Findings:
 def place_of(queue: MessageQueue) -> str:
     """A queue as a finding names it."""
     return "/".join(map(str, queue))
+
+
+def queue_of(record: Record) -> MessageQueue | None:
+    """The queue of a record of a trace, if it concerns one."""
+    return MessageQueue(record["topic"], record["broker"], record["queue_id"]) if "queue_id" in record else None
 
 
 def time_of(record: Record) -> int:

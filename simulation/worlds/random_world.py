@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from lockstep.client import ClientError, Message, MessageQueue, Producer, ProducerConfig
-from lockstep.order import Kind, Record
+from lockstep.order import Kind
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER
-from lockstep.simulation.lab.findings import Findings, Wrong, place_of, time_of
+from lockstep.simulation.lab.findings import Findings, Wrong, place_of, queue_of, time_of
 from lockstep.simulation.lab.hosts import TOPIC
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.calls import Calls
@@ -231,11 +231,11 @@ class RandomWorld:
         for name in filter(MEMBERS.__contains__, self.cluster.traced_hosts):
             records = self.cluster.records(name)
             for number, one in enumerate(records):
-                queue = _queue_of(one)
+                queue = queue_of(one)
                 if queue is None or one["event"] != "dropped" or one.get("why") != _RESET_DROPS:
                     continue
                 later = [other for other in records[number:] if other["client_id"] == one["client_id"]]
-                stored = any(other["event"] == "reset" and _queue_of(other) == queue for other in later)
+                stored = any(other["event"] == "reset" and queue_of(other) == queue for other in later)
                 if later[-1]["mono_ns"] - one["mono_ns"] > over_ns and not stored and str(queue) not in refused:
                     text = f"{queue}: {name} dropped it to reset its offset, and stored none"
                     self.findings.add(Wrong.RESET_UNDONE, text, queue=place_of(queue), at_ms=time_of(one))
@@ -250,27 +250,13 @@ class RandomWorld:
                 self.findings.add(Wrong.NOT_DRAINED, text, queue=place_of(queue), at_ms=time_of(dropped))
 
     def _judge(self) -> None:
-        """What the judge of order finds in the traces, and requests whose handler failed."""
-        for line in self.cluster.log:
-            if line.event == "request_failed":
-                self.findings.add(Wrong.REQUEST_FAILED, f"{line.host}: {line.fields.get('reason')}")
         self._check_resets()
         self._check_handovers()
-        report = self.cluster.judge()
-        for kind, count in sorted(report.violation_counts.items()):
-            skipped = self.plan.fenced and bool(self.observer.beyond_end) and kind in _OF_SKIPPED
-            skipped |= self._log_cut and kind in _OF_LOST_LOG
-            if not (skipped or (self.plan.fenced and kind in _FENCED_OUT)):
-                first = next(found for found in report.violations if found.kind is kind)
-                self.findings.add(
-                    f"judge: {kind}",
-                    f"{count} times, first: {first.sentence}",
-                    queue=next((place_of(queue) for one in first.evidence if (queue := _queue_of(one))), ""),
-                    at_ms=max(map(time_of, first.evidence), default=None),
-                )
-        for cause, count in report.duplicates.items():
-            self.findings.sometimes[f"duplicates: {cause}"] += count
-
-
-def _queue_of(record: Record) -> MessageQueue | None:
-    return MessageQueue(record["topic"], record["broker"], record["queue_id"]) if "queue_id" in record else None
+        excused = set[Kind]()
+        if self.plan.fenced:
+            excused |= _FENCED_OUT
+            if self.observer.beyond_end:
+                excused |= _OF_SKIPPED
+        if self._log_cut:
+            excused |= _OF_LOST_LOG
+        self.cluster.judge_into_findings(excused)

@@ -21,7 +21,7 @@ from lockstep.remoting.logs import EventLog
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER, TRACE, Cluster
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, SeedResult
 from lockstep.simulation.lab.faults.table import holding
-from lockstep.simulation.lab.findings import Wrong, time_of
+from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.lab.setup import Setup
 from lockstep.simulation.runtime import SimRuntime
@@ -81,7 +81,7 @@ class FifoWorld:
         self._deliveries.on_given = self._given
         self._effects = Effects(self.findings, fenced=plan.fenced)
         self._members = Members(plan, self.findings, self._effects)
-        self._losing: dict[str, FaultEvent] = {}  # address -> the fault that waits for an answer with messages
+        self._losing: dict[str, FaultEvent] = {}  # host -> the fault that waits for an answer with messages
         self._ends: list[asyncio.Task[None]] = []  # of faults of ours
         self._log_read = 0
         self._turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
@@ -110,7 +110,7 @@ class FifoWorld:
         self._members.calm = True
         await self._settle()
         await cluster.shut_down()
-        self._judge()
+        cluster.judge_into_findings()
         world.power_off()  # a call that runs on may outlive its consumer
 
     # Hosts ---------------------------------------------------------------------------------------------------
@@ -187,9 +187,9 @@ class FifoWorld:
         await self.cluster.at(max(event.at_ms, self.world.elapsed_ms))
         self._losing[self.world.host(event.target).address] = event
 
-    def _given(self, address: str) -> None:
+    def _given(self, host: str) -> None:
         """An answer with messages is about to leave for a member."""
-        event = self._losing.pop(address.rpartition(":")[0], None)
+        event = self._losing.pop(host, None)
         if event is None:
             return
         self.findings.saw(LOST_ANSWER)
@@ -211,25 +211,12 @@ class FifoWorld:
         await self.world.sleep_ms(event.duration_ms)
         end()
 
-    def _judge(self) -> None:
-        """What the judge of order finds in the traces."""
-        report = self.cluster.judge()
-        for kind, count in sorted(report.violation_counts.items()):
-            first = next(found for found in report.violations if found.kind is kind)
-            at_ms = max(map(time_of, first.evidence), default=None)
-            self.findings.add(f"judge: {kind}", f"{count} times, first: {first.sentence}", at_ms=at_ms)
-        for cause, count in report.duplicates.items():
-            self.findings.sometimes[f"duplicates: {cause}"] += count
-
     # The end -------------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
         """Everything is acknowledged within a bound, and then the last effect of each key is of its last message."""
         if not await self.cluster.settle(self.plan.settle_ms):
             return
-        for line in self.cluster.log:
-            if line.event == "request_failed":
-                self.findings.add(Wrong.REQUEST_FAILED, f"{line.host}: {line.fields.get('reason')}")
         stored: dict[KeyOfQueue, list[int]] = {}
         for queue_id in range(self.plan.queues):
             queue = MessageQueue(TOPIC, BROKER, queue_id)

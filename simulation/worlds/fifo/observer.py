@@ -24,9 +24,9 @@ from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.lab.hosts import BROKER, TOPIC
 
-__all__ = ["SOON_MS", "Deliveries"]
+__all__ = ["Deliveries"]
 
-SOON_MS: Final = 5_000  # RocketMQ writes its record of a pop so late
+_SOON_MS: Final = 5_000  # RocketMQ writes its record of a pop so late
 # A delivery may be named by a later time than that of the call: two of one millisecond have two names.
 _NAMES_MS: Final = 50
 
@@ -40,7 +40,7 @@ class _Given:
     attempt_id: str | None
     end_ms: int
     batch: set[int]
-    ended: str = ""
+    is_given_back: bool = False
 
     def __str__(self) -> str:
         return f"the delivery {self.pop_ms} to {self.host}"
@@ -67,7 +67,7 @@ class Deliveries:
 
     Args:
         stored: The messages of a queue id in the broker's store, from an offset on.
-        grace_ms: Until others get what a host held whose connection ended; None: as if it had not ended.
+        grace_ms: Until others get what a host held whose connection ended, with a fenced broker.
 
     Attributes:
         on_given: Called with the host of each pop that is answered with messages, when the answer is about to leave.
@@ -93,7 +93,7 @@ class Deliveries:
 
     def broker_ended(self, at_ms: int) -> None:
         """At a virtual time, for whatever reason."""
-        if self._given_ms is not None and 0 <= at_ms - self._given_ms <= SOON_MS:
+        if self._given_ms is not None and 0 <= at_ms - self._given_ms <= _SOON_MS:
             self._findings.saw("restarts soon after a pop")
 
     def broker_started(self, *, crashed: bool) -> None:
@@ -203,7 +203,7 @@ class Deliveries:
                 queue.messages[offset].acked_ms, queue.messages[offset].in_doubt = 0, False
                 self._end_followers(queue, queue.messages[offset], given)
         self._given_ms = self._findings.world.elapsed_ms
-        self.on_given(endpoint.address)
+        self.on_given(_host_of(endpoint))
 
     def _end_followers(self, queue: _Queue, message: _Message, given: _Given) -> None:
         """A client repeats a call, and gets less than the answer that it has not got: the rest is nobody's."""
@@ -246,7 +246,7 @@ class Deliveries:
         if (before.host, before.attempt_id) == (given.host, given.attempt_id):
             self._findings.saw("re-entries")
             return
-        if not before.ended:
+        if not before.is_given_back:
             self._findings.saw("expired deliveries")
         if any(queue.messages[offset].acked_ms for offset in before.batch):
             self._findings.saw("partial acks")
@@ -286,8 +286,8 @@ class Deliveries:
             self._add(Wrong.STALE_ACK, change.queue_id, f"{told} was taken after {later or message.given}")
             return
         self._findings.saw("renewals" if change.invisible_time else "given back")
-        ended = "" if change.invisible_time else "given back"
-        message.given = replace(message.given, end_ms=changed_ms + change.invisible_time, ended=ended)
+        end_ms = changed_ms + change.invisible_time
+        message.given = replace(message.given, end_ms=end_ms, is_given_back=not change.invisible_time)
 
     def committed(self, queue_id: int, offset: int) -> None:
         """The broker stores an offset of the group."""
