@@ -11,7 +11,7 @@ from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
-__all__ = ["DeadLetters", "SendBack"]
+__all__ = ["DeadLetters", "SendBack", "ask_for_copy"]
 
 _TIMEOUT_MS: Final = 5000
 _DEFAULT_MAX_RECONSUME_TIMES: Final = 16
@@ -39,7 +39,8 @@ class SendBack:
             Whether a broker took it.
         """
         try:
-            await self._ask_broker(process_queue.queue.broker_name, message, delay_level)
+            broker_name, topic = process_queue.queue.broker_name, message.first_topic
+            await ask_for_copy(self._member, broker_name, topic, message, delay_level, self._limit)
         except (RemotingError, NoRouteError) as error:
             self._warn("send_back_fallback", process_queue, message, error)
             try:
@@ -50,21 +51,6 @@ class SendBack:
                 return False
         _record(self._member, "sent_back", process_queue, message)
         return True
-
-    async def _ask_broker(self, broker_name: str, message: MessageExt, delay_level: int) -> None:
-        header = SendMessageBackRequestHeader(
-            message.commit_log_offset,
-            self._member.group,
-            delay_level,
-            message.msg_id,
-            message.first_topic,
-            False,
-            self._limit,
-        )
-        code = RequestCode.CONSUMER_SEND_MSG_BACK
-        reply = await self._member.instance.call(broker_name, code, header, timeout_ms=_TIMEOUT_MS)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(broker_name, request_name(code), reply.code, reply.remark)
 
     def _warn(self, event: str, process_queue: ProcessQueue, message: MessageExt, error: Exception) -> None:
         self._member.log.warning(
@@ -97,6 +83,28 @@ class DeadLetters:
             reconsume_times=message.reconsume_times,
         )
         _record(self._member, "dead_lettered", process_queue, message, **begun)
+
+
+async def ask_for_copy(
+    member: Membership, broker_name: str, topic: str, message: MessageExt, delay_level: int, limit: int
+) -> None:
+    """Ask the broker that has a message to make a copy of it: for later, or as a dead letter (wire.md 10.1).
+
+    Args:
+        topic: The one that it was sent to.
+        delay_level: As `SendBack.send`.
+        limit: The attempts after the first one.
+
+    Raises:
+        NoRouteError: No route names a master of the broker.
+        RemotingError: The broker refused, or did not answer.
+    """
+    offset, msg_id = message.commit_log_offset, message.msg_id
+    header = SendMessageBackRequestHeader(offset, member.group, delay_level, msg_id, topic, False, limit)
+    code = RequestCode.CONSUMER_SEND_MSG_BACK
+    reply = await member.instance.call(broker_name, code, header, timeout_ms=_TIMEOUT_MS)
+    if reply.code != ResponseCode.SUCCESS:
+        raise RequestRefused(broker_name, request_name(code), reply.code, reply.remark)
 
 
 def _record(member: Membership, event: str, process_queue: ProcessQueue, message: MessageExt, **begun: int) -> None:

@@ -21,7 +21,7 @@ from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.host.runtime import WorkerPool
 
-__all__ = ["YIELD_AFTER", "ConsumeService", "OrderedService", "ServiceParts", "restore_topics"]
+__all__ = ["YIELD_AFTER", "ConsumeService", "OrderedService", "ServiceParts", "bounded_suspend_ms", "restore_topics"]
 
 # After so many listener calls other tasks get a turn, even if no call had to wait.
 YIELD_AFTER: Final = 64
@@ -144,7 +144,7 @@ class OrderedService(ConsumeService, Generic[T]):
         wanted_ms = context.suspend_current_queue_time_ms
         if wanted_ms < 0:
             wanted_ms = self._config.suspend_current_queue_time_ms
-        return min(max(wanted_ms, _SUSPEND_MIN_MS), _SUSPEND_MAX_MS)
+        return bounded_suspend_ms(wanted_ms)
 
     async def _give_up(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> list[MessageExt]:
         """Send messages at their limit of attempts to the dead letters (checkReconsumeTimes).
@@ -189,6 +189,11 @@ class OrderedService(ConsumeService, Generic[T]):
             granted = {}
         delay_ms = _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS
         self._runtime.call_later_ms(delay_ms, self._resume, process_queue)
+
+
+def bounded_suspend_ms(wanted_ms: int) -> int:
+    """Return a listener's own suspend time, within RocketMQ's bounds."""
+    return min(max(wanted_ms, _SUSPEND_MIN_MS), _SUSPEND_MAX_MS)
 
 
 def restore_topics(messages: Sequence[MessageExt]) -> None:

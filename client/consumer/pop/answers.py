@@ -9,18 +9,16 @@ from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.pop.held import Held, HeldMessages
 from lockstep.client.consumer.pop_calls import CALL_ERRORS, Delivery, PopCalls
+from lockstep.client.consumer.send_back import ask_for_copy
 from lockstep.client.errors import StaleDeliveryError
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
-from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["EXPIRED", "Answers", "OnLost"]
 
 OnLost = Callable[[Held, str], None]
 _AGAIN_MS: Final = 1000
+_LOOKS: Final = 8  # in an invisible time: four tries fit into its second half
 _MS_NS: Final = 1_000_000
-_DEAD_LETTER_TIMEOUT_MS: Final = 5000
 _DEAD_LETTER: Final = -1  # as a delay level (wire.md 10.1)
 _ENDED: Final = "the broker says that its delivery has ended"
 _STOPS: Final = "the consumer stops"
@@ -105,21 +103,9 @@ class Answers:
         Args:
             limit: The attempts after the first one.
         """
-        message, broker_name = held.delivery.message, held.queue.broker_name
-        header = SendMessageBackRequestHeader(
-            message.commit_log_offset,
-            self._member.group,
-            _DEAD_LETTER,
-            message.msg_id,
-            held.queue.topic,
-            self._member.config.unit_mode,
-            limit,
-        )
-        code, sent_ns = RequestCode.CONSUMER_SEND_MSG_BACK, self._runtime.monotonic_ns()
+        message, queue, sent_ns = held.delivery.message, held.queue, self._runtime.monotonic_ns()
         try:
-            reply = await self._member.instance.call(broker_name, code, header, timeout_ms=_DEAD_LETTER_TIMEOUT_MS)
-            if reply.code != ResponseCode.SUCCESS:
-                raise RequestRefused(broker_name, request_name(code), reply.code, reply.remark)
+            await ask_for_copy(self._member, queue.broker_name, queue.topic, message, _DEAD_LETTER, limit)
         except CALL_ERRORS as error:
             self._log.warning("dead_letter_not_sent", queue=str(held.queue), error=str(error))
             return False
@@ -142,7 +128,7 @@ class Answers:
         """Renew what is held when half of its invisible time is over; the rest is for further tries."""
         half_ns = self._invisible_ms * _MS_NS // 2
         while True:
-            await asyncio.sleep(self._invisible_ms / 8000)
+            await asyncio.sleep(self._invisible_ms / _LOOKS / 1000)
             try:
                 now_ns, open_ones = self._runtime.monotonic_ns(), self._open()
                 for held in open_ones:

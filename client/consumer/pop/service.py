@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from lockstep.client.callables import log_or_raise
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.dispatch.base import YIELD_AFTER
+from lockstep.client.consumer.dispatch.base import YIELD_AFTER, bounded_suspend_ms
 from lockstep.client.consumer.dispatch.call_start import LONG_WAIT_MS
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import ConsumerStatsManager
@@ -39,8 +39,6 @@ __all__ = ["PopService"]
 
 # Of the times between attempts: RocketMQ 5's clients without order begin with the third.
 _FIRST_WITHOUT_ORDER: Final = 2
-# The bounds of a listener's own suspend time (wire.md 12.7).
-_SUSPEND_MIN_MS, _SUSPEND_MAX_MS = 10, 30_000
 _DONE: Final = (
     ConsumeOrderlyStatus.SUCCESS,
     ConsumeOrderlyStatus.COMMIT,
@@ -93,7 +91,7 @@ class PopService:
         self._calls = 0
         self._warned = False  # of a manual commit
         self.stopped = False
-        self.gave_back = False  # something, when it stopped
+        self.gave_back = False  # whether something was given back when it stopped
         self.limit: int | None = None
 
     async def take(self, place: Place, deliveries: Sequence[Delivery], until_ns: int) -> None:
@@ -278,9 +276,10 @@ class PopService:
 
     def _count(self, batch: Sequence[Held], outcome: Outcome[Any], start: "_Start", asked_ms: int) -> None:
         now_ms, totals = self._runtime.now_ms(), self._stats.of(batch[0].queue.topic)
-        totals.consumed(len(batch), now_ms - start.began_ms, outcome.status not in _DONE)
-        if start.began_ms - asked_ms >= LONG_WAIT_MS:
-            self._stats.waited(start.began_ms - asked_ms, begun=True)
+        totals.consumed(len(batch), now_ms - start.begin[0], outcome.status not in _DONE)
+        waited_ms = start.begin[0] - asked_ms
+        if waited_ms >= LONG_WAIT_MS:
+            self._stats.waited(waited_ms, begun=True)
 
     async def _not_begun(self, lane: Lane, batch: Sequence[Held]) -> int:
         """The call was not made, or it was cancelled: a delivery has ended, or this consumer stops."""
@@ -346,7 +345,7 @@ class PopService:
         wanted_ms = getattr(context, "suspend_current_queue_time_ms", -1)
         if wanted_ms < 0:
             return RETRY_STEPS_MS[min(tried, len(RETRY_STEPS_MS) - 1)]
-        return min(max(wanted_ms, _SUSPEND_MIN_MS), _SUSPEND_MAX_MS)
+        return bounded_suspend_ms(wanted_ms)
 
     async def _answer(
         self, left: list[Held], batch: Sequence[Held], outcome: Outcome[Any], context: ConsumeConcurrentlyContext
@@ -361,8 +360,8 @@ class PopService:
             elif level < 0 or 0 <= limit <= times:
                 answers.append(self._give_up(held, max(limit, 0)))
             else:
-                place = level - 1 if level else times + _FIRST_WITHOUT_ORDER
-                delay_ms = 0 if self.stopped else RETRY_STEPS_MS[min(place, len(RETRY_STEPS_MS) - 1)]
+                step = level - 1 if level else times + _FIRST_WITHOUT_ORDER
+                delay_ms = 0 if self.stopped else RETRY_STEPS_MS[min(step, len(RETRY_STEPS_MS) - 1)]
                 answers.append(self.answers.try_later(held, delay_ms))
         await asyncio.gather(*answers)
 
@@ -378,8 +377,7 @@ class _Start:
         self._service = service
         self._batch = batch
         self._task: asyncio.Task[Any] | None = None  # of a call that may be cancelled
-        self.began_ms = service.runtime.now_ms()
-        self.begin = (0, 0)  # the same for a trace: (wall ms, monotonic ns)
+        self.begin = (0, 0)  # (wall ms, monotonic ns)
         self.deliveries: list[Delivery] = []  # of then: a newer one may come while the call runs
         self.cancelled = False
         self.is_running = False
@@ -387,8 +385,8 @@ class _Start:
     def may_begin(self) -> bool:
         service = self._service
         now_ns = service.runtime.monotonic_ns()
-        self.began_ms = service.runtime.now_ms()
-        self.begin, self.deliveries = (self.began_ms, now_ns), [held.delivery for held in self._batch]
+        self.begin = service.runtime.now_ms(), now_ns
+        self.deliveries = [held.delivery for held in self._batch]
         if service.stopped or any(held.is_lost or now_ns >= held.until_ns for held in self._batch):
             return False
         if any(delivery.has_ended(now_ns) for delivery in self.deliveries):
