@@ -12,7 +12,7 @@ from lockstep.client.errors import NoRouteError, StaleDeliveryError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode, SerializeType, request_name
+from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, RemoteProtocolError
 from lockstep.protocol.headers.pop import (
@@ -29,7 +29,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import pop_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.receipts import ORDERED, Receipt, SpanOfQueue, TopicKind, parse_spans
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.settings import SettingError
 
 __all__ = ["ANY_QUEUE", "CALL_ERRORS", "POP_COUNT_MAX", "Delivery", "PopCalls", "PopRequest", "check_headers"]
@@ -152,7 +152,7 @@ class PopCalls:
             # The broker holds too many calls, and answers at once.
             await asyncio.sleep(min(request.wait_ms, _FULL_PAUSE_MS) / 1000)
             return []
-        self._check(reply, RequestCode.POP_MESSAGE, request.broker_name)
+        self._instance.check_reply(reply, request.broker_name, RequestCode.POP_MESSAGE)
         return await self._deliveries(request, reply, sent_ns)
 
     async def _wanted(self, deliveries: list[Delivery], subscription: SubscriptionData) -> list[Delivery]:
@@ -219,12 +219,8 @@ class PopCalls:
             if self.trace is not None:
                 self.trace.answered("refused", delivery, sent_ns)
             raise StaleDeliveryError(f"message {delivery.message.msg_id} is no longer this client's: {reply.remark}")
-        self._check(reply, code, broker_name)
+        self._instance.check_reply(reply, broker_name, code)
         return reply
-
-    def _check(self, reply: RemotingCommand, code: int, broker_name: str) -> None:
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(self._instance.address_of(broker_name), request_name(code), reply.code, reply.remark)
 
     # Answers -------------------------------------------------------------------------------------------------
 

@@ -262,9 +262,13 @@ class MQClientInstance:
     ) -> B:
         """As `call`, for a reply with a structured body. Raises RequestRefused for any code but SUCCESS."""
         reply = await self.call(broker_name, code, header, **kwargs)
+        self.check_reply(reply, broker_name, code)
+        return decode_body(body_class, reply.body, reply.serialize_type)
+
+    def check_reply(self, reply: RemotingCommand, broker_name: str, code: int) -> None:
+        """Raises RequestRefused for any code but SUCCESS."""
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(self.address_of(broker_name), request_name(code), reply.code, reply.remark)
-        return decode_body(body_class, reply.body, reply.serialize_type)
 
     # Heartbeats ----------------------------------------------------------------------------------------------
 

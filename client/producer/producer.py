@@ -27,7 +27,7 @@ from lockstep.client.producer.wrong_types import check_timeout, wrong_type
 from lockstep.client.send_result import SendResult
 from lockstep.client.tls import with_tls
 from lockstep.order.traces.trace import TraceWriter
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.messaging import RecallMessageRequestHeader, RecallMessageResponseHeader
 from lockstep.protocol.messages.ids import UniqueKeyMaker, pack_host
@@ -39,7 +39,6 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.recall import RecallHandle
 from lockstep.protocol.selector import queue_of_hash
 from lockstep.protocol.signature import Credentials
-from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog, client_log
 from lockstep.remoting.tls.options import TlsOptions
@@ -404,9 +403,7 @@ class Producer(Lifecycle):
         await parts.queues.find(named.topic)
         code, header = RequestCode.RECALL_MESSAGE, RecallMessageRequestHeader(named.topic, handle, self.group)
         reply = await parts.instance.call(named.broker_name, code, header)
-        if reply.code != ResponseCode.SUCCESS:
-            address = parts.instance.address_of(named.broker_name)
-            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
+        parts.instance.check_reply(reply, named.broker_name, code)
         return reply.decode_header(RecallMessageResponseHeader).msg_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:

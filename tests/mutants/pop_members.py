@@ -37,7 +37,7 @@ POP_MEMBERS: Final = (
     Protection(
         "pop-renewed-after-a-cut",
         "When its connection ends, a member does not say that it lives: others get what it has.",
-        edited(MEMBER, "PopMember._connection_ended", "len(self.service.held)", "False"),
+        edited(MEMBER, "PopMember._connection_ended", "self.service.held", "False"),
         CONSUMER,
     ),
     Protection(

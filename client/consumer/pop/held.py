@@ -177,8 +177,9 @@ class HeldMessages:
     def _lane_of(self, held: Held, started: Sequence[Lane]) -> Lane:
         if self._ordering == "none":
             last = started[-1] if started else None
-            fits = last is not None and last.waiting[0].queue == held.queue and len(last.waiting) < self._batch_max
-            return last if last is not None and fits else Lane(None)
+            if last is None or last.waiting[0].queue != held.queue or len(last.waiting) >= self._batch_max:
+                return Lane(None)
+            return last
         key = self._key_of(held.message) if self._ordering == "key" else None
         # A key that moves to another queue, since the topic got more of them, stays in order here. Messages without
         # a key keep the order of their queue.

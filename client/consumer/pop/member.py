@@ -17,19 +17,20 @@ from lockstep.client.consumer.pop.held import Place
 from lockstep.client.consumer.pop.service import PopService
 from lockstep.client.consumer.pop_calls import ANY_QUEUE, CALL_ERRORS, POP_COUNT_MAX, PopCalls, PopRequest
 from lockstep.client.errors import ConsumerError
-from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumeType, SubscriptionData
 from lockstep.protocol.bodies.pop import POP, AssignmentsBody, QueryAssignmentBody
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import GetSubscriptionGroupConfigRequestHeader
 from lockstep.protocol.selector import KeyOf
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["PopConsumption", "PopMember"]
 
-# Of an invisible time: when the broker delivered within the wait is not known, and the time is counted from its begin.
-_WAIT_AT_MOST: Final = 4
+# A wait takes at most this part (1/4) of an invisible time: nobody knows when in the wait the broker delivered, so the
+# client counts from the begin of the call.
+_WAIT_PART: Final = 4
+# So long a stop waits for open calls, which may bring again what was given back.
 _SETTLE_MS: Final = 200
 _MS_NS: Final = 1_000_000
 
@@ -109,7 +110,7 @@ class PopMember(GroupMember):
     @property
     def _holds(self) -> bool:
         # A broker gives to others at once what a member had that left.
-        return bool(len(self.service.held))
+        return bool(self.service.held)
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class PopMember(GroupMember):
 
     def _connection_ended(self, address: str) -> None:
         self._calls.connection_ended(address)
-        if len(self.service.held) and not self._stopping:
+        if self.service.held and not self._stopping:
             self.runtime.create_task(self.service.answers.connection_ended(), name="renew deliveries now")
 
     # Calls of the user ---------------------------------------------------------------------------------------
@@ -229,15 +230,17 @@ class PopMember(GroupMember):
                 self._polls[place] = self.runtime.create_task(self._poll(place), name=f"pop {place}")
 
     async def _assigned(self, topic: str, broker_name: str) -> list[int]:
-        body = QueryAssignmentBody(topic, self._settings.group, self.instance.client_id)
+        asked = QueryAssignmentBody(topic, self._settings.group, self.instance.client_id)
         code = RequestCode.QUERY_ASSIGNMENT
-        reply = await self.instance.call(broker_name, code, body=body)
-        if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise ConsumerError(f"broker {broker_name} knows no POP: it is older than RocketMQ 5")
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(self.instance.address_of(broker_name), request_name(code), reply.code, reply.remark)
-        assignments = decode_body(AssignmentsBody, reply.body, reply.serialize_type).assignments or ()
-        queues = {one.queue.queue_id: one.mode for one in assignments if one.queue.broker_name == broker_name}
+        try:
+            answer = await self.instance.call_for(AssignmentsBody, broker_name, code, body=asked)
+        except RequestRefused as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise ConsumerError(f"broker {broker_name} knows no POP: it is older than RocketMQ 5") from None
+            raise
+        queues = {
+            one.queue.queue_id: one.mode for one in answer.assignments or () if one.queue.broker_name == broker_name
+        }
         if all(mode == POP for mode in queues.values()) and queues:
             return list(queues)
         # Nobody set the mode of the group: the broker shares queues out for pulls, but this member pops.
@@ -279,7 +282,7 @@ class PopMember(GroupMember):
             subscription,
             min(room, config.pull_batch_size, POP_COUNT_MAX),
             invisible_ms,
-            min(config.pull_suspend_ms, invisible_ms // _WAIT_AT_MOST),
+            min(config.pull_suspend_ms, invisible_ms // _WAIT_PART),
             place.queue_id,
         )
         deliveries = await self._calls.pop(request)
