@@ -364,14 +364,15 @@ def _check_properties(text: str, alone: bool) -> None:
 def _own_properties(message: Message, sharding_key: str | None) -> str:
     """Return the encoded properties of the message, ready to be continued. Raises LocalProtocolError."""
     plain = type(message) is Message  # another kind has more properties
-    delays = message.delay_level, message.delay_ms, message.deliver_at_ms
-    if plain and not (message.properties or message.tags or message.keys or any(delays)):
+    delayed = message.delay_level or message.delay_ms or message.deliver_at_ms
+    if plain and not (message.properties or message.tags or message.keys or delayed):
         if sharding_key is None:
             return ""
         if sharding_key and names.NAME_END not in sharding_key and names.PAIR_END not in sharding_key:
             return f"{names.SHARDING_KEY}{names.NAME_END}{sharding_key}{names.PAIR_END}"
     if message.properties:
         check_user_properties(message.properties)
+    delays = message.delay_level, message.delay_ms, message.deliver_at_ms
     if min(delays) < 0:
         raise LocalProtocolError(f"delay_level, delay_ms and deliver_at_ms must be 0 or above, not {min(delays)}")
     if delays.count(0) < len(delays) - 1:
