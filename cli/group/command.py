@@ -24,7 +24,7 @@ from lockstep.client.diagnosis.why import COLUMNS, Group, why_rows
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.bodies.locks import LockTableRow
-from lockstep.protocol.bodies.pop import DeliveryTableBody
+from lockstep.protocol.bodies.pop import DeliveryRow, DeliveryTableBody
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
 from lockstep.protocol.versions import version_name
@@ -123,18 +123,16 @@ async def describe_group(
         "statistics": [row for row in _statistics_rows(infos) if row["topic"] in shown],
     }
     if popped is not None:
-        described["deliveries"] = list(popped.rows)
+        described["deliveries"] = [delivery_json(row) for row in popped.rows]
         described["answers"] = {"late": popped.late, "stale": popped.stale, "revived": popped.revived}
     if why:
         ids = sorted(connection.client_id for connection in members.connection_set) if members is not None else []
         of = Group(group, ids, infos, {name: routes[name] for name in sorted(shown)}, locks)
         described["rebalance"] = why_rows(of)
     if output is OutputFormat.JSON:
-        if popped is not None:
-            described["deliveries"] = [delivery_json(row) for row in popped.rows]
         write_out(json_line(described).encode("utf-8", "replace") + b"\n")
     else:
-        _print_tables(described)
+        _print_tables(described, popped.rows if popped is not None else ())
 
 
 async def _running_infos(
@@ -257,7 +255,7 @@ def _status_row(status: ConsumeStatus) -> dict[str, Any]:
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in status._asdict().items()}
 
 
-def _print_tables(described: Mapping[str, Any]) -> None:
+def _print_tables(described: Mapping[str, Any], popped: Sequence[DeliveryRow]) -> None:
     members, queues = described["members"], described["queues"]
     if members:
         print_rows(_MEMBERS, [_member_texts(row) for row in members], OutputFormat.TABLE)
@@ -269,9 +267,9 @@ def _print_tables(described: Mapping[str, Any]) -> None:
     rows = [row | {"last_consumed": date_time(row["last_timestamp"] or 0)} for row in queues]
     total = dict.fromkeys(_QUEUES) | {"topic": "total", "lag": described["total_lag"]}
     print_rows(_QUEUES, [*rows, total], OutputFormat.TABLE)
-    if described.get("deliveries"):
+    if popped:
         write_out(b"\n")
-        print_rows(DELIVERIES, [delivery_texts(row) for row in described["deliveries"]], OutputFormat.TABLE)
+        print_rows(DELIVERIES, [delivery_texts(row) for row in popped], OutputFormat.TABLE)
     if any(described.get("answers", {}).values()):
         note("of its pops: {late} answers came too late, {stale} were refused, {revived} messages were stored again"
              .format(**described["answers"]))  # fmt: skip
