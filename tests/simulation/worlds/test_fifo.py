@@ -10,9 +10,11 @@ from lockstep.client import MessageQueue
 from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.runner import run_seed
+from lockstep.simulation.museum.variant import edited
 from lockstep.simulation.worlds.fifo.effects import Effects, KeyOfQueue
 from lockstep.simulation.worlds.fifo.fifo_world import FIFO_WORLDS
 
+FENCED = "lockstep.broker.messages.pop.fenced"
 PLACE = KeyOfQueue(MessageQueue("orders", "broker", 0), "a")
 SHARE_MIN = 0.05
 
@@ -58,6 +60,16 @@ def _failed(outcomes: list[SeedResult]) -> dict[int, str]:
 
 def test_a_fenced_broker_keeps_the_order_of_keys() -> None:
     assert _failed([run_seed(FIFO_WORLDS, seed, LockMode.FENCED) for seed in range(1, 6)]) == {}
+
+
+def test_a_broker_that_refuses_every_answer_is_seen() -> None:
+    """No missing protection shows it: to refuse is what they are for."""
+    refusing = edited(
+        FENCED, "FencedQueue._judged", "_DONE if pop_ms == newest_ms != 0 else Answered.STALE", "Answered.STALE"
+    )
+    with refusing():
+        outcome = run_seed(FIFO_WORLDS, 2, LockMode.FENCED)
+    assert set(outcome.wrong) == {Wrong.REFUSED_IN_TIME, Wrong.STUCK}
 
 
 @pytest.mark.long
