@@ -97,7 +97,7 @@ RULES: Final[dict[Kind, Rule]] = {
 
 
 def kinds_table() -> str:
-    """The table of kinds in docs/judge.md."""
+    """The table of kinds, in Markdown."""
     lines = ["| kind | rule | what it means | from | confidence |", "|---|---|---|---|---|"]
     lines += [
         f"| `{kind}` | {rule.letter} | {rule.sentence} | {rule.needs} | {rule.confidence} |"

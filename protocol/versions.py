@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-__all__ = ["version_name"]
+__all__ = ["version_name", "version_number"]
 
 
 def _names() -> Iterator[str]:
@@ -35,3 +35,9 @@ _VERSIONS = tuple(_names())
 def version_name(ordinal: int) -> str:
     """The name of an ordinal: "V4_9_8" for 409, "HIGHER_VERSION" above the list, the number if negative."""
     return _VERSIONS[min(ordinal, len(_VERSIONS) - 1)] if ordinal >= 0 else str(ordinal)
+
+
+def version_number(text: str) -> int | None:
+    """The ordinal of a release such as "5.1.2"; None: RocketMQ has none for it."""
+    name = "V" + text.replace(".", "_")
+    return _VERSIONS.index(name) if name in _VERSIONS else None

@@ -13,6 +13,7 @@ _AGAIN_MS: Final = 10_000
 _LIMIT_AGAIN_MS: Final = 60_000
 _SHOWN_MAX: Final = 100
 _OF_PEERS: Final = frozenset({
+    "call_refused",
     "connection_idle",
     "filter_compilation_throttled",
     "filter_invalid",
@@ -21,6 +22,7 @@ _OF_PEERS: Final = frozenset({
     "frame_unreadable",
     "heartbeat_expired",
     "heartbeat_group_invalid",
+    "http2_failed",
     "offset_out_of_bounds",
     "pull_commit_refused",
     "request_failed",

@@ -250,7 +250,7 @@ class QueueHistory:
             self._passed_over.add_range(offset, self.start)
             self.start = offset
         previous, self._owner = self._owner, period
-        # A handover: the queue stood still from the last sign of the old owner to the first offset of the new one.
+        # A handover lasts from the last sign of the old owner to the first offset of the new one.
         if previous is not None and previous.client_id != period.client_id:
             alive = previous.last_time_ns
             if not previous.ended:

@@ -110,13 +110,32 @@ def _with_progress(records: Iterable[TimedRecord], on_progress: Callable[[int], 
         yield record
 
 
+class _Checked:
+    """A trace in memory without its invalid records. `broken` are those of the last full pass."""
+
+    def __init__(self, trace: Iterable[Record], name: str) -> None:
+        self._trace = list(trace) if iter(trace) is trace else trace  # an iterator can be read once only
+        self._name = name
+        self.broken: list[BrokenLine] = []
+
+    def __iter__(self) -> Iterator[Record]:
+        self.broken = []
+        return checked(self._trace, self._name, self.broken)
+
+
 def check_traces(traces: Sequence[Iterable[Record]], *, wall_skew_ms: int = WALL_SKEW_MS) -> OrderReport:
-    """Check traces in memory, one per process, as one history. An invalid record counts as a broken line."""
-    broken: list[BrokenLine] = []
-    lists = _oldest_first([list(checked(trace, f"trace {number}", broken)) for number, trace in enumerate(traces, 1)])
-    facts = survey(lists, wall_skew_ms)
+    """Check traces in memory, one per process, as one history. An invalid record counts as a broken line.
+
+    Args:
+        traces: Each is read twice; no record is kept but those of an iterator.
+        wall_skew_ms: The largest assumed difference of two machines' wall clocks.
+    """
+    each = [_Checked(trace, f"trace {number}") for number, trace in enumerate(traces, 1)]
+    ordered = _oldest_first(list(each))
+    facts = survey(ordered, wall_skew_ms)
     checker, copies = OrderChecker(facts), Copies()
-    checker.feed_all(merge_traces(lists, facts.clocks, copies))
+    checker.feed_all(merge_traces(ordered, facts.clocks, copies))
+    broken = [line for trace in each for line in trace.broken]
     return checker.report(copies, broken_lines=len(broken), broken=broken[:BROKEN_KEPT])
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "diamond",
     "lane",
     "percent",
+    "round_up",
     "swatch",
     "table",
     "verdict",
@@ -79,6 +80,16 @@ def _cell(value: object) -> str:
 def percent(place: float, length: float) -> str:
     """A place on an axis of that length, or a part of it, as an attribute."""
     return f"{100 * place / length:.4f}%"
+
+
+def round_up(value: float) -> float:
+    """The next number of 1, 2 or 5 and zeros: where an axis of values ends."""
+    power = 1.0
+    while power * 10 <= value:
+        power *= 10
+    while power > value > 0:
+        power /= 10
+    return next((digit * power for digit in (1, 2, 5) if value <= digit * power), 10 * power) if value > 0 else 1.0
 
 
 def lane(

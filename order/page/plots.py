@@ -14,7 +14,7 @@ from lockstep.order.kinds import Confidence
 from lockstep.order.page.axis import Axis, length_text, time_text
 from lockstep.order.page.markup import join, tag
 from lockstep.order.page.owners import Owners, rows_of
-from lockstep.order.page.pieces import diamond, lane, percent
+from lockstep.order.page.pieces import diamond, lane, percent, round_up
 from lockstep.order.page.run import Found, JudgedRun, OwnerBar
 from lockstep.order.report import Handover
 
@@ -57,7 +57,7 @@ def rate_lane(run: JudgedRun, axis: Axis) -> Markup | None:
         place = (begin - first_ns) // bin_ns
         sums[place][0] += calls
         sums[place][1] += repeats
-    top = _round_up(max(calls for calls, _ in sums.values()) / bin_ns * 1e9)
+    top = round_up(max(calls for calls, _ in sums.values()) / bin_ns * 1e9)
     curves = []
     for number, name in enumerate(("calls", "again")):
         points: list[tuple[float, float]] = []
@@ -77,7 +77,7 @@ def waiting_lane(run: JudgedRun, axis: Axis) -> Markup | None:
     if not run.waiting:
         return None
     whole = _highest(_sum(run.waiting.values()), axis)
-    top = _round_up(max((value for _, value in whole), default=0))
+    top = round_up(max((value for _, value in whole), default=0))
     curves = []
     for name, points in [*run.waiting.items(), ("all", whole)] if len(run.waiting) > 1 else [("all", whole)]:
         placed = [(axis.place(time_ns), float(value)) for time_ns, value in _highest(points, axis)]
@@ -142,7 +142,7 @@ def handover_lane(run: JudgedRun, axis: Axis) -> Markup | None:
     if not timed:
         return None
     timed = sorted(timed, key=lambda one: -one.duration_ms)[:HANDOVERS_MAX]
-    top = _round_up(max(timed[0].duration_ms, 0.001))
+    top = round_up(max(timed[0].duration_ms, 0.001))
     stems = []
     for one in timed:
         height = (_CURVE_HEIGHT - 12) * one.duration_ms / top
@@ -236,13 +236,3 @@ def _overlap(found: Found, axis: Axis, height: int) -> Markup:
     unsure = found.violation.confidence is Confidence.UNDECIDED
     return tag("rect", tag("title", _found_text(found, axis)), class_="at-once unsure" if unsure else "at-once",
                y=0, height=height, **places)  # fmt: skip
-
-
-def _round_up(value: float) -> float:
-    """The next number of 1, 2 or 5 and zeros."""
-    power = 1.0
-    while power * 10 <= value:
-        power *= 10
-    while power > value > 0:
-        power /= 10
-    return next((digit * power for digit in (1, 2, 5) if value <= digit * power), 10 * power) if value > 0 else 1.0

@@ -74,12 +74,12 @@ FIELDS: Final = (
     Field("invisible_ms", "integer", "ms", "the pop, or the request that changed it", "how long nobody else gets the message; 0 in `renewed`: it was given back", 2),
     Field("why", "text", "-", "the writer", "the reason, as text for people"),
     Field("strategy", "text", "-", "the consumer's configuration", "which strategy shares the queues among the members", 2),
-    Field("members", "list", "-", "a broker", "client ids of the group, sorted; empty for a broadcasting consumer", 2),
+    Field("members", "list", "-", "a broker", "client ids of the group, sorted, in the first record of a process for the topic; later ones have `joined` and `left`. Empty: broadcasting", 2),
     Field("joined", "list", "-", "the member lists of two rounds", "client ids that are new since the last round", 2),
     Field("left", "list", "-", "the member lists of two rounds", "client ids that are gone since the last round", 2),
-    Field("share_before", "list", "-", "the strategy", "the queues of this member in the last round, each `BROKER:QUEUE_ID`", 2),
-    Field("share_after", "list", "-", "the strategy", "its queues in this round", 2),
-    Field("queues", "list", "-", "the rebalance", "what it did with each queue: an object with `broker`, `queue_id`, `did` (kept, locked, refused, dropped, draining, unlocked_later) and `why`; `epoch` of a fenced grant, `owner` (the client that has or gets the queue) and `wait_ms` if they are known", 2),
+    Field("share_before", "list", "-", "the strategy", "the queues of this member in the last round, each `BROKER:QUEUE_ID`; in older traces", 2),
+    Field("share_after", "list", "-", "the strategy", "the queues of this member in this round: `BROKER:QUEUE_ID` or `BROKER:FIRST-LAST`", 2),
+    Field("queues", "list", "-", "the rebalance", "what it did with each queue that it did not only keep: an object with `broker`, `queue_id`, `did` (locked, refused, dropped, draining, unlocked_later; in older traces also kept) and `why`; `epoch` of a fenced grant, `owner` (the client that has or gets the queue) and `wait_ms` if they are known", 2),
     Field("outcome", "text", "-", "the producer", "`refused`: not stored; `unknown`: perhaps stored; `not_sent`; `later`: no failure, the message waits for its time"),
 )  # fmt: skip
 

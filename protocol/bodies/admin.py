@@ -34,6 +34,11 @@ class TopicOffset(NamedTuple):
     max_offset: int = 0
     last_update_timestamp: int = 0
 
+    @property
+    def message_count(self) -> int:
+        """How many messages the queue has. A first offset below 0 is that of an empty queue."""
+        return self.max_offset - max(self.min_offset, 0)
+
 
 class TopicStatsTable(NamedTuple):
     """Reply to GET_TOPIC_STATS_INFO (202)."""

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from lockstep.protocol.bodies import attributes as attributes_of
 from lockstep.protocol.bodies.attributes import MESSAGE_TYPE, NORMAL, Attributes
-from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, as_texts, take
+from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, as_text, as_texts, take
 from lockstep.protocol.codes import MASTER_ID, Permission
 from lockstep.protocol.errors import BodyError, short_text
 from lockstep.protocol.model import MessageQueue
@@ -17,6 +17,7 @@ __all__ = [
     "ConsumerIdList",
     "DataVersion",
     "QueueData",
+    "QueueOwner",
     "TopicConfig",
     "TopicConfigs",
     "TopicList",
@@ -46,17 +47,46 @@ def _check_names(what: str, table: Iterable[str], names: Iterable[str]) -> None:
             raise BodyError(f"{what} {short_text(name)} stands under the name {short_text(key)}")
 
 
+class QueueOwner(NamedTuple):
+    """The last owner of a queue of the broker that answers.
+
+    `place`: of its client id in the list of members. `since_ms`: when its period began, epoch ms by the broker's clock.
+    """
+
+    topic: str
+    queue_id: int
+    place: int
+    since_ms: int
+
+
 class ConsumerIdList(NamedTuple):
-    """Reply to GET_CONSUMER_LIST_BY_GROUP."""
+    """Reply to GET_CONSUMER_LIST_BY_GROUP.
+
+    `owners`: of the queues whose last owner is a member (docs/fencing.md); None: not asked for, or the broker does not
+    say it.
+    """
 
     consumer_id_list: tuple[str, ...]
+    owners: tuple[QueueOwner, ...] | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return {"consumerIdList": list(self.consumer_id_list)}
+        wire: dict[str, Any] = {"consumerIdList": list(self.consumer_id_list)}
+        return wire if self.owners is None else {**wire, "owners": [list(owner) for owner in self.owners]}
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        return cls(as_texts(as_object(value, "the body").get("consumerIdList"), "consumerIdList"))
+        wire = as_object(value, "the body")
+        client_ids, rows = as_texts(wire.get("consumerIdList"), "consumerIdList"), wire.get("owners")
+        if rows is None:
+            return cls(client_ids)
+        return cls(client_ids, tuple(_queue_owner(row) for row in as_list(rows, "owners")))
+
+
+def _queue_owner(value: Any) -> QueueOwner:
+    row = as_list(value, "an owner")
+    if len(row) != len(QueueOwner._fields):
+        raise BodyError(f"an owner must have {len(QueueOwner._fields)} values, not {len(row)}")
+    return QueueOwner(as_text(row[0], "topic"), *(as_int(number, "a number of an owner") for number in row[1:]))
 
 
 class TopicList(NamedTuple):
@@ -121,12 +151,16 @@ class QueueData(NamedTuple):
 
 
 class BrokerData(NamedTuple):
-    """`broker_addrs`: broker id (0 is the master) -> "ip:port". `enable_acting_master` comes from RocketMQ 5."""
+    """`broker_addrs`: broker id (0 is the master) -> "ip:port". `enable_acting_master` comes from RocketMQ 5.
+
+    `grpc_port`: our own, between brokers: where the master serves clients of RocketMQ 5; 0: it is not known.
+    """
 
     broker_name: str
     cluster: str
     broker_addrs: Mapping[int, str]
     enable_acting_master: bool | None = None  # None: absent
+    grpc_port: int = 0
 
     @property
     def master_addr(self) -> str | None:
@@ -140,6 +174,8 @@ class BrokerData(NamedTuple):
         }
         if self.enable_acting_master is not None:
             wire["enableActingMaster"] = self.enable_acting_master
+        if self.grpc_port:
+            wire["grpcPort"] = self.grpc_port
         return wire
 
     @classmethod
@@ -148,7 +184,8 @@ class BrokerData(NamedTuple):
         addrs = as_table(wire.get("brokerAddrs"), "brokerAddrs")
         by_id = {as_int(broker_id, "a broker id"): take(addrs, broker_id, str) for broker_id in addrs}
         acting = take(wire, "enableActingMaster", bool, None)
-        return cls(take(wire, "brokerName", str), take(wire, "cluster", str, ""), by_id, acting)
+        name, cluster = take(wire, "brokerName", str), take(wire, "cluster", str, "")
+        return cls(name, cluster, by_id, acting, take(wire, "grpcPort", int, 0))
 
 
 def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
@@ -296,10 +333,11 @@ class TopicConfig(NamedTuple):
 
 
 class TopicConfigs(NamedTuple):
-    """Request body of REGISTER_BROKER, uncompressed: the topics of one broker."""
+    """Request body of REGISTER_BROKER, uncompressed: the topics of one broker. `grpc_port`: see `BrokerData`."""
 
     data_version: DataVersion
     topics: Collection[TopicConfig]
+    grpc_port: int = 0
 
     @classmethod
     def of(cls, data_version: DataVersion, topics: Iterable[TopicConfig]) -> Self:
@@ -310,7 +348,8 @@ class TopicConfigs(NamedTuple):
             "dataVersion": self.data_version.to_wire(),
             "topicConfigTable": {config.topic_name: config.to_wire() for config in self.topics},
         }
-        return {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
+        grpc = {"grpcPort": self.grpc_port} if self.grpc_port else {}
+        return {"filterServerList": [], "topicConfigSerializeWrapper": wrapper, **grpc}
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
@@ -319,4 +358,5 @@ class TopicConfigs(NamedTuple):
         table = as_table(wrapper.get("topicConfigTable"), "topicConfigTable")
         configs = [TopicConfig.from_wire(table[name]) for name in sorted(table)]
         _check_names("topic", table, (config.topic_name for config in configs))
-        return cls(DataVersion.from_wire(wrapper.get("dataVersion")), tuple(configs))
+        version = DataVersion.from_wire(wrapper.get("dataVersion"))
+        return cls(version, tuple(configs), take(wire, "grpcPort", int, 0))

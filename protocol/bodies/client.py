@@ -34,6 +34,7 @@ __all__ = [
     "ProducerTable",
     "ResetOffsetBody",
     "ResetOffsetBodyForC",
+    "consumes_by_pop",
     "consumes_in_order",
     "queues_with_offsets",
 ]
@@ -47,6 +48,7 @@ class Connection(NamedTuple):
 
     Args:
         joined_ago_ms, heard_ago_ms: since its first and its last heartbeat; None: a broker of RocketMQ does not say it.
+        client_type: Of apache.rocketmq.v2, as "PUSH_CONSUMER", of a client of gRPC; None: of RocketMQ 4's protocol.
     """
 
     client_id: str
@@ -55,6 +57,7 @@ class Connection(NamedTuple):
     version: int
     joined_ago_ms: int | None = None
     heard_ago_ms: int | None = None
+    client_type: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
         wire = {
@@ -63,8 +66,8 @@ class Connection(NamedTuple):
             "language": self.language.name,
             "version": self.version,
         }
-        ages = {"joinedAgoMs": self.joined_ago_ms, "heardAgoMs": self.heard_ago_ms}
-        return wire | {name: age_ms for name, age_ms in ages.items() if age_ms is not None}
+        ours = {"joinedAgoMs": self.joined_ago_ms, "heardAgoMs": self.heard_ago_ms, "clientType": self.client_type}
+        return wire | {name: value for name, value in ours.items() if value is not None}
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
@@ -77,6 +80,7 @@ class Connection(NamedTuple):
             take(wire, "version", int, 0),
             take(wire, "joinedAgoMs", int, None),
             take(wire, "heardAgoMs", int, None),
+            take(wire, "clientType", str, None),
         )
 
 
@@ -293,6 +297,11 @@ rename_on_wire(
 POPS: Final = "consumesByPop"
 
 
+def consumes_by_pop(properties: Mapping[str, str]) -> bool:
+    """Whether the properties of a running info are of a member that pops."""
+    return properties.get(POPS) == "true"
+
+
 def consumes_in_order(properties: Mapping[str, str]) -> bool | None:
     """What the properties of a running info say of it."""
     text = properties.get("PROP_CONSUMEORDERLY")
@@ -312,6 +321,11 @@ class ConsumerRunningInfo(NamedTuple):
     def orderly(self) -> bool | None:
         """Whether the member consumes in order; None: it does not say, as clients of some languages."""
         return consumes_in_order(self.properties)
+
+    @property
+    def pops(self) -> bool:
+        """Whether the member pops, and owns no queues."""
+        return consumes_by_pop(self.properties)
 
     def to_wire(self) -> dict[str, Any]:
         wire = {

@@ -66,4 +66,5 @@ class RegisterBrokerBody(NamedTuple):
             part = {member: {"dataVersion": version, "topicConfigTable": some}}
             topics += TopicConfigs.from_wire(part).topics
             yield None
-        return TopicConfigs(DataVersion.from_wire(version), tuple(topics))
+        port = take(self.to_wire(), "grpcPort", int, 0)
+        return TopicConfigs(DataVersion.from_wire(version), tuple(topics), port)

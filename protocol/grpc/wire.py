@@ -4,12 +4,21 @@ Inside a message protobuf has fields, one after the other; `has_more_fields` cou
 """
 
 import struct
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
 from lockstep.protocol.errors import FrameError, short_text
 
-__all__ = ["GrpcStatus", "MessageReader", "encode_message", "encode_text", "has_more_fields", "parse_timeout_ms"]
+__all__ = [
+    "GrpcStatus",
+    "MessageReader",
+    "Nested",
+    "encode_message",
+    "encode_text",
+    "has_more_fields",
+    "parse_timeout_ms",
+]
 
 _HEAD: Final = struct.Struct(">BI")  # whether it is compressed, its length
 _HEAD_BYTES: Final = _HEAD.size
@@ -23,15 +32,29 @@ _VARINT_BYTES_MAX: Final = 10
 _BYTES_OF_TYPE: Final = {1: 8, 5: 4}  # others have none: each field inside a group counts by itself
 
 
+Nested = Mapping[int, "Nested"]
+
+
 class GrpcStatus(IntEnum):
-    """How a call ends, as far as the broker says so."""
+    """How a call ends. Source: gRPC's doc/statuscodes.md."""
 
     OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
     INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
 
 
 class MessageReader:
@@ -102,26 +125,36 @@ def encode_text(text: str) -> str:
     return "".join(chr(byte) if 0x20 <= byte <= 0x7E and byte != 0x25 else f"%{byte:02X}" for byte in data)
 
 
-def has_more_fields(data: bytes, fields_max: int) -> bool:
-    """Whether a message of protobuf has over `fields_max` fields, without those inside of them.
+def has_more_fields(data: bytes, fields_max: int, inside: Nested | None = None) -> bool:
+    """Whether a message of protobuf has over `fields_max` fields.
 
     One that cannot be read has no more than those before the fault: decoding it refuses it.
+
+    Args:
+        inside: The numbers of those fields whose own fields count too, and the same of each.
     """
-    at, end = 0, len(data)
+    at, end, inside, around = 0, len(data), inside or {}, list[tuple[int, Nested]]()
     try:
         for _ in range(fields_max):
+            while at >= end and around:
+                end, inside = around.pop()
             key, at = _varint(data, at)
             kind = key & _TYPE_BITS
             if kind == _LENGTH:
                 size, at = _varint(data, at)
-                at += size
+                within = inside.get(key >> 3)
+                if within is None:
+                    at += size
+                else:
+                    around.append((end, inside))
+                    end, inside = at + size, within
             elif kind == _VARINT:
                 _, at = _varint(data, at)
             else:
                 at += _BYTES_OF_TYPE.get(kind, 0)
     except IndexError:
         return False  # this was the end, or a number does not end
-    return at < end
+    return at < len(data)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -25,6 +25,7 @@ __all__ = [
     "GetRouteInfoRequestHeader",
     "ListLockChangesRequestHeader",
     "ListLocksRequestHeader",
+    "ListOwnersRequestHeader",
     "LitePullMessageResponseHeader",
     "NotifyConsumerIdsChangedRequestHeader",
     "OffsetResponseHeader",
@@ -218,6 +219,13 @@ class GetConsumerListByGroupRequestHeader(NamedTuple):
     consumer_group: str
 
 
+class ListOwnersRequestHeader(NamedTuple):
+    """GET_CONSUMER_LIST_BY_GROUP (38) with a Lockstep extension: `owners` also asks for the owners of the queues."""
+
+    consumer_group: str
+    owners: bool | None = None
+
+
 class NotifyConsumerIdsChangedRequestHeader(NamedTuple):
     consumer_group: str
 
@@ -402,7 +410,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.GET_MIN_OFFSET: QueueRequestHeader,
     _R.GET_EARLIEST_MSG_STORETIME: QueueRequestHeader,
     _R.UNREGISTER_CLIENT: UnregisterClientRequestHeader,
-    _R.GET_CONSUMER_LIST_BY_GROUP: GetConsumerListByGroupRequestHeader,
+    _R.GET_CONSUMER_LIST_BY_GROUP: ListOwnersRequestHeader,
     _R.NOTIFY_CONSUMER_IDS_CHANGED: NotifyConsumerIdsChangedRequestHeader,
     _R.REGISTER_BROKER: RegisterBrokerRequestHeader,
     _R.UNREGISTER_BROKER: UnregisterBrokerRequestHeader,

@@ -98,7 +98,8 @@ class TlsLink(asyncio.Protocol):
         self._inner_full = False
         # `inner` closed the connection. It ends when all that waits is encrypted and written.
         self._ending = False
-        self._broken: ConnectionResetError | None = None  # why an open session ended
+        # The session is over, and `inner` was told why.
+        self._broken = False
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # it need not be awaited
 
@@ -128,8 +129,10 @@ class TlsLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._unsealed.clear()
+        if self._broken:
+            return
         if self._session.is_open:
-            self._inner.connection_lost(exc or self._broken)
+            self._inner.connection_lost(exc)
         else:
             self._fail(f"the connection ended in the handshake: {exc}" if exc else "the peer closed the connection")
 
@@ -155,8 +158,10 @@ class TlsLink(asyncio.Protocol):
         except TlsError as error:
             self._flush()  # the alert
             if self._session.is_open:
-                self._broken = ConnectionResetError(f"TLS: {error}")
+                self._broken = True
                 self.abort()
+                # Now, and not when the transport is gone: what `inner` begins until then fails with the reason.
+                self._inner.connection_lost(ConnectionResetError(f"TLS: {error}"))
             else:
                 self._fail(str(error))
 

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from lockstep.remoting.host.runtime import ProtocolFactory, Runtime, TimerHandle
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.settings import Address
+from lockstep.remoting.settings import Address, SettingError
 from lockstep.remoting.tls.link import TlsLink
 from lockstep.remoting.tls.session import RECORD_TYPE_HANDSHAKE
 
@@ -25,7 +25,8 @@ class TlsPort:
     """Wraps what a port makes for its connections.
 
     Args:
-        context: Called for each TLS connection, so that new certificates serve new connections.
+        context: Called for each TLS connection, so that new certificates serve new connections. May raise SettingError:
+            then the connection is closed.
         plain_allowed: False: a connection without TLS is closed.
         handshakes_max: The handshakes at once, which `connections_max` does not count.
     """
@@ -46,6 +47,7 @@ class TlsPort:
         self._handshakes_max = handshakes_max
         self._silent: dict[_FirstByte, None] = {}  # oldest first
         self._handshakes: dict[TlsLink, None] = {}  # likewise
+        self._last_refused = ""
 
     def wrap(self, factory: ProtocolFactory) -> ProtocolFactory:
         return lambda: _FirstByte(self, factory)
@@ -71,10 +73,15 @@ class TlsPort:
     def next_protocol(self, first: int, inner: ProtocolFactory, peer: str) -> asyncio.Protocol | None:
         """What goes on after the first byte of a connection; None: nothing does."""
         if first == RECORD_TYPE_HANDSHAKE:
+            try:
+                context = self._context()
+            except SettingError as error:
+                self._refused(str(error))
+                return None
             link = TlsLink(
                 self._runtime,
                 inner(),
-                self._context(),
+                context,
                 server=True,
                 on_failed=lambda reason: self._log.info("tls_handshake_failed", peer=peer, reason=reason),
             )
@@ -89,6 +96,12 @@ class TlsPort:
             return inner()
         self._log.info("tls_required", peer=peer, reason="the connection does not begin with a TLS handshake")
         return None
+
+    def _refused(self, reason: str) -> None:
+        """Once for each reason: clients try again and again."""
+        if reason != self._last_refused:
+            self._last_refused = reason
+            self._log.warning("tls_not_served", reason=reason)
 
 
 class _FirstByte(asyncio.Protocol):

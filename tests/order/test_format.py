@@ -3,14 +3,12 @@
 import json
 from pathlib import Path
 
-from lockstep.order.kinds import RULES, Kind, kinds_table
+from lockstep.order.kinds import RULES, Kind
 from lockstep.order.traces.format import EVENTS, FIELDS, Event, why_broken
 from tests.client.messages import message_at
 from tests.client.stage import queue_at
 from tests.order.test_trace import Tracing
 from tests.rows import by_row
-
-PAGE = Path(__file__).parents[2] / "docs" / "judge.md"
 
 
 def test_every_event_names_fields_of_the_table() -> None:
@@ -49,8 +47,6 @@ async def test_what_the_writer_writes_is_in_the_table(tmp_path: Path) -> None:
         assert set(record) <= names
 
 
-def test_the_kinds_on_their_page_are_the_table() -> None:
-    """docs/judge.md has every kind with its rule; the table is that of order/kinds.py."""
-    page = PAGE.read_text(encoding="utf-8")
-    assert kinds_table() in page
+def test_every_kind_has_a_rule() -> None:
+    """The table of order/kinds.py has a row for each."""
     assert set(RULES) == set(Kind)

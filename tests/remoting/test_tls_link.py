@@ -58,6 +58,7 @@ class Inner(asyncio.Protocol):
     def __init__(self) -> None:
         self.seen: list[bytes] = []
         self.writing: list[str] = []
+        self.lost: list[str] = []
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -71,6 +72,9 @@ class Inner(asyncio.Protocol):
 
     def eof_received(self) -> None:
         self.seen.append(b"end")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.append(str(exc))
 
     def pause_writing(self) -> None:
         self.writing.append("paused")
@@ -201,6 +205,16 @@ async def test_an_abort_drops_what_waits(contexts: tuple[ssl.SSLContext, ssl.SSL
     opened.link.connection_lost(None)
     assert len(opened.below.sent) == sent
     assert opened.above.get_write_buffer_size() == 0
+
+
+async def test_the_reason_comes_with_the_end_of_a_session(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    """A request that begins before the transport is gone says it too: an alert may come right after the handshake."""
+    opened = Opened(contexts)
+    opened.link.data_received(b"\x17\x03\x03\x00\x20" + bytes(32))
+    assert opened.below.ended
+    assert opened.inner.lost == ["TLS: decryption failed or bad record mac"]
+    opened.link.connection_lost(None)
+    assert len(opened.inner.lost) == 1
 
 
 async def test_handshakes_under_way_have_a_bound(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
