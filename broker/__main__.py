@@ -268,7 +268,7 @@ def _addresses(
     found = {}
     if options.config.serve_broker:
         found["broker"] = server.broker_address
-        if options.config.grpc_port is not None:
+        if server.grpc_address:
             found["grpc"] = server.grpc_address
     if options.config.serve_name_server:
         found["name-server"] = server.name_server_address

@@ -50,6 +50,7 @@ class BrokerConfig:
     port: int = setting(10911, name="listenPort")
     vip_channel: bool = True  # also listen at `port` - 2, where Java clients before 4.5 send to (wire.md 1.1)
     grpc_port: int | None = None  # for clients of RocketMQ 5; None: it serves none
+    grpc_optional: bool = False  # when that port is taken, or the extra is missing, go on without
     name_server_port: int = 9876
     serve_broker: bool = True
     serve_name_server: bool = True

@@ -21,6 +21,8 @@ _SIZE = re.compile(r"(\d+)\s*([a-zA-Z]*)")
 _WHOLE = re.compile(r"-?\d{1,18}")
 _ROLES = {"all": (True, True), "broker": (True, False), "name-server": (False, True)}
 _BROKERS_MAX = 26  # broker-a to broker-z
+_GRPC_PORT = 8081  # the default of RocketMQ's proxy
+_NO_PORT = "none"
 _PATHS = ("DIR", "FILE")
 # What an error may name, and what the user types for it.
 _OPTION_OF_SETTING = {
@@ -90,6 +92,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _port_or_none(text: str) -> int | str:
+    if text == _NO_PORT:
+        return text
+    if not (text.isascii() and text.isdigit() and int(text) <= PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, 0 to {PORT_MAX}, nor {_NO_PORT!r}")
+    return int(text)
+
+
 def _property(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
@@ -124,8 +134,9 @@ def _parser(defaults: BrokerConfig) -> _Parser:
     add("--version", action="store_true", help="show the version and exit")
     add("--host", metavar="HOST", default=defaults.host, help="address to listen on (default %(default)s)")
     add("--port", metavar="PORT", type=int, default=defaults.port, help="the broker's port (default %(default)s)")
-    add("--grpc-port", metavar="PORT", type=int, default=defaults.grpc_port,
-        help="a port for clients of RocketMQ 5, which use 8081 (needs the extra grpc; default: none)")  # fmt: skip
+    add("--grpc-port", metavar="PORT", type=_port_or_none,
+        help="a port for clients of RocketMQ 5, or none; needs the extra grpc "
+        f"(default {_GRPC_PORT} where the extra is installed and the port is free; with --port 0 none)")  # fmt: skip
     add("--name-server-port", metavar="PORT", type=int, default=defaults.name_server_port,
         help="the name server's port (default %(default)s); 0 picks a free one, as for --port")  # fmt: skip
     add("--advertise", metavar="HOST", default="", help="address given to clients, in routes and ids (default: --host)")
@@ -255,7 +266,6 @@ def parse_options(arguments: list[str]) -> Options:
             host=given.host,
             advertise=given.advertise,
             port=given.port,
-            grpc_port=given.grpc_port,
             name_server_port=given.name_server_port,
             serve_broker=serve_broker,
             serve_name_server=serve_name_server,
@@ -268,6 +278,7 @@ def parse_options(arguments: list[str]) -> Options:
             data_dir=given.data_dir or defaults.data_dir,
             flush_sync=given.flush == "sync",
             trace=given.trace or defaults.trace,
+            **_grpc_port(given),
             **_modes(given),
             **_security(given, defaults),
             log_debug=given.log_level == "debug",
@@ -294,6 +305,23 @@ def _in_options(text: str, properties: set[str]) -> str:
         return match[0] if match[0] in properties else _OPTION_OF_SETTING.get(match[0], match[0])
 
     return re.sub(r"^port(?=:)|\b[a-z]+(?:_[a-z]+)+\b", name, text)
+
+
+def _grpc_port(given: argparse.Namespace) -> dict[str, Any]:
+    """Without the option, a port that nothing else needs; who wants free ports wants no fixed one either."""
+    if given.grpc_port is not None:
+        return {"grpc_port": None if given.grpc_port == _NO_PORT else given.grpc_port}
+    if not given.port or any(name == "grpc_port" for name, _ in given.properties):
+        return {}
+    needed = {given.port, given.name_server_port, given.control_port, given.metrics_port}
+    if given.brokers > 1:
+        from lockstep.broker.several_checks import PORT_STEP  # imported here: one broker does not need it
+
+        for number in range(1, given.brokers):
+            needed |= {given.port + PORT_STEP * number, (given.metrics_port or 0) + number}
+    if needed & set(range(_GRPC_PORT, _GRPC_PORT + given.brokers)):
+        return {}
+    return {"grpc_port": _GRPC_PORT, "grpc_optional": True}
 
 
 def _modes(given: argparse.Namespace) -> dict[str, Any]:

@@ -15,13 +15,17 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.broker.sliced_work import Steps
-from lockstep.protocol.bodies.broker import TopicConfig, TopicConfigs
+from lockstep.protocol.bodies.broker import TopicConfig, TopicConfigs, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, ProtocolError
-from lockstep.protocol.headers.messaging import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
+from lockstep.protocol.headers.messaging import (
+    GetRouteInfoRequestHeader,
+    RegisterBrokerRequestHeader,
+    UnregisterBrokerRequestHeader,
+)
 from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
 from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
@@ -35,6 +39,9 @@ TOPICS_A_PART: Final = 500
 _REGISTERED_WITHIN_MS: Final = 1000
 _RETRY_MS: Final = 3000
 _UNREGISTER_TIMEOUT_MS: Final = 1000
+_ROUTE_TIMEOUT_MS: Final = 1000  # clients wait 3 s for a route
+_ROUTES_AT_ONCE_MAX: Final = 1000
+_ROUTES_KEPT_MAX: Final = 10_000
 
 
 class _OwnTopics:
@@ -59,7 +66,8 @@ class _OwnTopics:
             some = names[start : start + TOPICS_A_PART]
             topics = [config for name in some if (config := table.get(name)) is not None]
             registered = tuple(self._broker.as_registered(topics))
-            yield TopicConfigs(version._replace(timestamp=version.timestamp - left), registered)
+            part = version._replace(timestamp=version.timestamp - left)
+            yield TopicConfigs(part, registered, self._broker.grpc_port)
 
     def request(self, configs: TopicConfigs) -> RemotingCommand:
         config = self._broker.config
@@ -215,6 +223,8 @@ class Registration:
             for address in broker.config.name_server_addresses
         ]
         self._tasks: list[asyncio.Task[None]] = []
+        self._asking = 0  # for routes
+        self._routes: dict[str, TopicRouteData] = {}  # as they were told last
         broker.catalog.on_topics_changed = self.on_change
         if self._remotes:
             broker.catalog.topics_registered = self._when_registered
@@ -254,6 +264,44 @@ class Registration:
             if number:
                 yield None
             self._register_own(part)
+
+    def ask_route(self, topic: str, then: Callable[[TopicRouteData | None], None]) -> None:
+        """Call `then` with the route of a topic over all brokers; None: no name server has told one.
+
+        While none tells, the last one counts, as for clients of RocketMQ 4: with a shorter route, messages of one group
+        would go to another broker.
+        """
+        if self._name_server is not None:
+            then(self._name_server.route_for(None, topic))
+        elif self._asking >= _ROUTES_AT_ONCE_MAX:
+            then(self._routes.get(topic))
+        else:
+            self._asking += 1
+            self._runtime.create_task(self._ask_route(topic, then), name=f"route of {topic}")
+
+    async def _ask_route(self, topic: str, then: Callable[[TopicRouteData | None], None]) -> None:
+        route = None
+        try:
+            for remote in self._remotes:
+                if remote.registered and (route := await self._route_at(remote.address, topic)) is not None:
+                    break
+        finally:
+            self._asking -= 1
+        if route is not None:
+            self._routes.pop(topic, None)
+            self._routes[topic] = route
+            if len(self._routes) > _ROUTES_KEPT_MAX:
+                del self._routes[next(iter(self._routes))]
+        then(self._routes.get(topic))
+
+    async def _route_at(self, address: str, topic: str) -> TopicRouteData | None:
+        command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic))
+        try:
+            reply = await self._dialer.call(address, command, _ROUTE_TIMEOUT_MS)
+            return decode_body(TopicRouteData, reply.body, reply.serialize_type) if reply.body else None
+        except (RemotingError, ProtocolError) as error:
+            self._broker.log.info("route_not_told", name_server=address, topic=topic, reason=str(error))
+            return None
 
     def check_own(self, now_ms: int) -> None:
         """Called every 30 s: register again if the own name server lost the broker; read its order configurations."""

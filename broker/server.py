@@ -23,6 +23,7 @@ from lockstep.broker.messages.stats import SAMPLE_INTERVAL_MS
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.peer import Peer
 from lockstep.broker.registration import Registration
+from lockstep.protocol.bodies.attributes import MESSAGE_TYPE, NORMAL
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import (
@@ -35,14 +36,16 @@ from lockstep.remoting.connections.endpoint import (
 from lockstep.remoting.host.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.settings import Address
+from lockstep.remoting.settings import Address, SettingError
 
 if TYPE_CHECKING:
+    from lockstep.broker.fronts.grpc.call import OnCall
+    from lockstep.broker.fronts.grpc.port import GrpcPort
     from lockstep.broker.fronts.remoting.acl_gate import AclGate
     from lockstep.broker.persistence.disk_writers import DiskWriters
-    from lockstep.broker.tls import ServerTls
+    from lockstep.broker.tls import MadeTls, ServerTls
 
-__all__ = ["BrokerServer", "Interceptor"]
+__all__ = ["BrokerServer", "CallInterceptor", "Interceptor"]
 
 C = TypeVar("C", bound=OpenConnection)
 
@@ -66,6 +69,13 @@ class Interceptor(Protocol):
         """Wrap new connections, to record or delay the bytes that arrive."""
 
 
+class CallInterceptor(Protocol):
+    """The same for calls of gRPC and their connections."""
+
+    def intercept_calls(self, on_call: "OnCall") -> "OnCall": ...
+    def delay(self, factory: ProtocolFactory) -> ProtocolFactory: ...
+
+
 class _Port(NamedTuple):
     """What listens on a port, and the names for an error."""
 
@@ -87,6 +97,7 @@ class BrokerServer:
         on_progress: Callable[[str], None] = lambda _: None,
         *,
         together: bool = True,
+        call_interceptor: CallInterceptor | None = None,
     ) -> None:
         """Open the store and recover it.
 
@@ -100,13 +111,11 @@ class BrokerServer:
         self._config = config
         self._runtime = runtime
         self._log = log
-        self._interceptor = interceptor
+        self._interceptor, self._call_interceptor = interceptor, call_interceptor
         self._listening: list[tuple[_Port, Listening]] = []
         self._closed_ports: list[tuple[_Port, int]] = []  # with their numbers, while `_down`
-        # The ports are closed for a test, and may open again.
-        self._down = False
-        # The server ends.
-        self._stopping = False
+        # The ports are closed for a test, and may open again; the server ends.
+        self._down = self._stopping = False
         self._timers: dict[str, TimerHandle] = {}
         self._all_closed: asyncio.Future[None] | None = None
         self._due_timers: tuple[DueTimer, ...] = ()
@@ -120,7 +129,9 @@ class BrokerServer:
             run=runtime.now_ms(),
         )
         self._tls = self._open_tls() if config.tls_mode != "disabled" else None
-        self._broker_port = self._grpc_port = self._name_server_port = 0
+        self._made_tls: MadeTls | None = None
+        self._broker_port = self._name_server_port = 0
+        self._grpc: GrpcPort | None = None
         self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None
         if self.name_server is not None:
             self.name_server.work.soon = self._call_soon
@@ -174,19 +185,20 @@ class BrokerServer:
 
     @property
     def grpc_address(self) -> str:
-        """ "host:port" for clients of RocketMQ 5. Only for a server with that port."""
-        assert self._grpc_port
-        return str(Address(self._config.advertised_host, self._grpc_port))
+        """ "host:port" for clients of RocketMQ 5; empty: there is no such port."""
+        port = self.broker.grpc_port if self.broker is not None else 0
+        return str(Address(self._config.advertised_host, port)) if port else ""
 
     def _open_tls(self) -> "ServerTls":
         from lockstep.broker.tls import ServerTls  # few servers need it
 
         return ServerTls(self._config, self._runtime, self._log)
 
-    def create_topic(self, topic: str, queue_nums: int) -> None:
+    def create_topic(self, topic: str, queue_nums: int, message_type: str = NORMAL) -> None:
         """Raises LocalProtocolError for an invalid name or number of queues."""
         assert self.broker is not None
-        config, now_ms = TopicConfig(topic, queue_nums, queue_nums), self._runtime.now_ms()
+        attributes = () if message_type == NORMAL else ((MESSAGE_TYPE, message_type),)
+        config, now_ms = TopicConfig(topic, queue_nums, queue_nums, attributes=attributes), self._runtime.now_ms()
         self.broker.catalog.topics.check_put(config, now_ms)
         self.broker.catalog.topics.put(config, now_ms)
 
@@ -254,9 +266,15 @@ class BrokerServer:
             await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
 
     async def _start_grpc(self, broker: Broker, answers: Answers, number: int) -> None:
+        assert self._registration is not None
         from lockstep.broker.fronts.grpc.port import GrpcPort, Shell, check_installed  # few brokers need it
 
-        check_installed()
+        try:
+            check_installed()
+        except SettingError:
+            if self._config.grpc_optional:
+                return
+            raise
         shell = Shell(
             self._connections.bounds,
             self._on_opened,
@@ -264,12 +282,32 @@ class BrokerServer:
             self._connections.may_request,
             partial(self._after_read, broker),
             answers.when_kept,
-            lambda: self._grpc_port,
+            self._registration.ask_route,
+            None if self._call_interceptor is None else self._call_interceptor.intercept_calls,
         )
-        port = GrpcPort(broker, self._runtime, shell)
-        factory = port.new_connection if self._tls is None else self._tls.wrap(port.new_connection)
-        self._grpc_port = await self._listen(_Port("gRPC", "--grpc-port", factory), number)
-        self._every(_GRPC_CLIENTS_INTERVAL_MS, "look after gRPC clients", port.tick)
+        port = self._grpc = GrpcPort(broker, self._runtime, shell)
+        factory: ProtocolFactory = port.new_connection
+        if self._call_interceptor is not None:
+            factory = self._call_interceptor.delay(factory)
+        factory = self._plain_or_tls(port, factory) if self._tls is None else self._tls.wrap(factory)
+        listens = _Port("gRPC", "--grpc-port", factory, best_effort=self._config.grpc_optional)
+        broker.grpc_port = await self._listen(listens, number)
+        if broker.grpc_port:
+            self._every(_GRPC_CLIENTS_INTERVAL_MS, "look after gRPC clients", port.tick)
+
+    def _plain_or_tls(self, port: "GrpcPort", factory: ProtocolFactory) -> ProtocolFactory:
+        """The clients of RocketMQ 5 for Java and Go use TLS, and trust any certificate."""
+
+        def new_protocol() -> asyncio.Protocol:
+            if self._made_tls is None:
+                from lockstep.broker.tls import MadeTls  # at the first connection, as all of this port
+
+                self._made_tls = MadeTls(self._config, self._runtime, self._log)
+                # Before the first handshake, which makes a certificate: both at once keep the loop for 60 ms.
+                port.prepare()
+            return self._made_tls.wrap(factory)()
+
+        return new_protocol
 
     def _plain_sends(self, broker: Broker, answers: Answers) -> PlainSendLane | None:
         """None where each request must be looked at, or its answer waits."""
@@ -296,7 +334,7 @@ class BrokerServer:
         self._every(config.scan_interval_ms, "scan brokers", self._scan_brokers)
 
     async def _listen(self, port: _Port, number: int) -> int:
-        """Returns the number of the port that was opened; for number 0 the system chooses it."""
+        """Returns the number of the port that was opened; for number 0 the system chooses it. 0: it is not open."""
         host = self._config.host
         try:
             listening = await self._runtime.create_server(port.factory, host, number)
@@ -305,7 +343,7 @@ class BrokerServer:
             if not port.best_effort:
                 raise why from None
             self._log.info("listen_skipped", purpose=port.purpose, port=number, reason=str(why))
-            return number
+            return 0
         self._listening.append((port, listening))
         return listening.port
 
@@ -323,8 +361,7 @@ class BrokerServer:
                 one.close()
             for endpoint in self._connections:
                 endpoint.abort("the broker is down")
-            if self._tls is not None:
-                self._tls.close()
+            self._close_unopened()
             for _, one in listening:
                 await one.wait_closed()
         return [number for _, number in self._closed_ports]
@@ -349,14 +386,15 @@ class BrokerServer:
             due_timer.close()
         for _, listening in self._listening:
             listening.close()
-        if self._tls is not None:
-            self._tls.close()
+        self._close_unopened()
         # First unregister: clients that are disconnected ask the name server at once, and must not be sent back here.
         if self._registration is not None:
             await self._registration.stop()
         if self._writers is not None:
             # First the flush, then the close: replies that wait for the disk leave before their connections end.
             await self._writers.flush()
+        if self._grpc is not None:
+            self._grpc.stop()
         await self._close_connections()
         if self._acl is not None:
             self._acl.close()
@@ -366,6 +404,12 @@ class BrokerServer:
             await self._writers.stop()
         elif self.broker is not None:
             self.broker.messages.store.close()
+
+    def _close_unopened(self) -> None:
+        """End the connections that are in no list yet."""
+        for tls in (self._tls, self._made_tls):
+            if tls is not None:
+                tls.close()
 
     async def _close_connections(self) -> None:
         if not self._connections:
@@ -424,6 +468,8 @@ class BrokerServer:
             endpoint.mark_active(now_ms)
         if self.broker is not None:
             self.broker.members.refresh(now_ms)
+        if self._grpc is not None:
+            self._grpc.refresh(now_ms)
 
     def _on_broker_connection_closed(self, broker: Broker, endpoint: Endpoint) -> None:
         # First the members leave their groups, then the lock delay of the connection's locks begins.
@@ -450,6 +496,8 @@ class BrokerServer:
             # First the next timer: an action that raises must not end the repetition.
             self._timers[name] = self._runtime.call_later_ms(interval_ms, fire)
             action(self._runtime.now_ms())
+            # Who is given up leaves what is due at a time of its own; the next read may be long in coming.
+            self._check_due_timers()
 
         self._timers[name] = self._runtime.call_later_ms(interval_ms, fire)
 

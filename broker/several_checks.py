@@ -1,5 +1,6 @@
 """Which options several brokers refuse."""
 
+from collections import Counter
 from string import ascii_lowercase
 from typing import Final
 
@@ -36,11 +37,13 @@ def check_several(config: BrokerConfig, count: int, control_port: int | None, me
         raise SettingError(f"--broker-name: with --brokers at most {most} characters are allowed, as -a, -b ... follow")
     brokers = [config.port + PORT_STEP * number for number in range(count)] if config.port else []
     metrics = [metrics_port + number for number in range(count)] if metrics_port else []
-    for option, ports in (("--port", brokers), ("--metrics-port", metrics)):
+    grpc = [config.grpc_port + number for number in range(count)] if config.grpc_port else []
+    for option, ports in (("--port", brokers), ("--metrics-port", metrics), ("--grpc-port", grpc)):
         if ports and ports[-1] > PORT_MAX:
             raise SettingError(f"{option}: {count} brokers need the ports {ports[0]} to {ports[-1]}")
     name_server = [config.name_server_port] if config.serve_name_server and config.name_server_port else []
-    taken = sorted({*brokers, *name_server} & {*metrics} | {*brokers} & {*name_server})
+    counts = Counter([*brokers, *name_server, *metrics, *grpc])
+    taken = sorted(port for port, count in counts.items() if count > 1)
     if taken:
         needed = ", ".join(map(str, brokers))
         raise SettingError(f"--brokers: port {taken[0]} is needed twice; the brokers have {needed or 'free ones'}")

@@ -3,6 +3,7 @@
 import os
 import ssl
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.remoting.host.runtime import ProtocolFactory, Runtime
@@ -11,7 +12,7 @@ from lockstep.remoting.settings import SettingError
 from lockstep.remoting.tls.options import ServerTlsFiles, server_context
 from lockstep.remoting.tls.port import TlsPort
 
-__all__ = ["ServerTls"]
+__all__ = ["MadeTls", "ServerTls"]
 
 _CA, _SERVER = "ca.pem", "server.pem"
 
@@ -56,6 +57,40 @@ class ServerTls:
             self._log.info("tls_reloaded", certificate=self._files.cert)
 
 
+class MadeTls:
+    """TLS of a port for which nobody gave a certificate: one is made at the first handshake, and kept in memory.
+
+    It serves clients that trust any certificate. Plain connections are served as well.
+    """
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime, log: EventLog) -> None:
+        self._config = config
+        self._log = log
+        self._context: ssl.SSLContext | None = None
+        self._port = TlsPort(runtime, self._made, log, plain_allowed=True)
+
+    def wrap(self, factory: ProtocolFactory) -> ProtocolFactory:
+        """See `ServerTls`."""
+        return self._port.wrap(factory)
+
+    def close(self) -> None:
+        """See `ServerTls`."""
+        self._port.close()
+
+    def _made(self) -> ssl.SSLContext:
+        """Raises SettingError when no certificate can be made."""
+        if self._context is None:
+            try:
+                # OpenSSL reads certificates from files only.
+                with TemporaryDirectory(prefix="lockstep-tls-") as folder:
+                    _make(self._config, Path(folder))
+                    self._context = server_context(ServerTlsFiles(str(Path(folder) / _SERVER)))
+            except OSError as error:
+                raise SettingError(f"tls: no certificate can be made: {error.strerror or error}") from None
+            self._log.info("tls_certificate_made", effect="clients must trust any certificate, or not use TLS")
+        return self._context
+
+
 def _test_files(config: BrokerConfig, log: EventLog) -> ServerTlsFiles:
     """A certificate for tests, and the one that signs it, made at the first start and then used again."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
@@ -74,13 +109,18 @@ def _make(config: BrokerConfig, folder: Path) -> None:
     try:
         import trustme  # an extra, only for this
     except ImportError:
-        raise SettingError("tls: test needs trustme; install it: pip install 'lockstep-mq[tls]'") from None
+        text = "tls: a certificate is made by trustme; install it: pip install 'lockstep-mq[tls]'"
+        raise SettingError(text) from None
 
     names = dict.fromkeys((config.advertised_host, config.host, "127.0.0.1", "localhost"))
     names.pop("0.0.0.0", None)
     signer = trustme.CA()
     folder.mkdir(parents=True, exist_ok=True)
-    made = signer.issue_cert(*(name for name in names if name))
+    try:
+        made = signer.issue_cert(*(name for name in names if name))
+    except ValueError:
+        # No certificate can have such a name, as one with an underscore. Clients that check it do not connect.
+        made = signer.issue_cert("127.0.0.1", "localhost")
     (folder / _SERVER).touch(mode=0o600)
     (folder / _SERVER).chmod(0o600)
     made.private_key_and_cert_chain_pem.write_to_path(str(folder / _SERVER))

@@ -34,6 +34,7 @@ class ClientChannel:
     Args:
         fingerprint: Of the last heartbeat that had the subscriptions; 0: the client sends none (docs/wire.md 13).
         is_light: The heartbeat leaves the subscriptions of its groups as they are.
+        client_type: A ClientType of apache.rocketmq.v2, of a client of gRPC; "": it speaks RocketMQ 4's protocol.
     """
 
     client_id: str
@@ -43,6 +44,7 @@ class ClientChannel:
     first_update_ms: int = 0
     fingerprint: int = 0
     is_light: bool = False
+    client_type: str = ""
 
 
 @dataclass(slots=True)
@@ -54,11 +56,14 @@ class ConsumerGroup:
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     characters: int = 0  # of the subscriptions
     texts: dict[Peer, int] = field(default_factory=dict)  # a checksum of what each member subscribes to
+    ids: tuple[str, ...] | None = None  # None: not listed since a member came or left
     different_ms: int | None = None  # since when members subscribe to different things; _SAID: it was said
 
     def client_ids(self) -> tuple[str, ...]:
         """Each id once: a client that reconnects may have two channels for a moment."""
-        return tuple(dict.fromkeys(channel.client_id for channel in self.channels.values()))
+        if self.ids is None:
+            self.ids = tuple(dict.fromkeys(channel.client_id for channel in self.channels.values()))
+        return self.ids
 
     def newly_different(self, connection: Peer, subscriptions: Iterable[SubscriptionData], now_ms: int) -> bool:
         """Note what a member subscribes to. Returns True once if members differ for longer than a heartbeat interval.
@@ -70,7 +75,10 @@ class ConsumerGroup:
             f"{one.topic} {one.sub_string} {not is_tag_type(one.expression_type) and one.expression_type}"
             for one in subscriptions
         )
-        self.texts[connection] = crc32("\n".join(wanted).encode("utf-8", "replace"))
+        before, text = self.texts.get(connection), crc32("\n".join(wanted).encode("utf-8", "replace"))
+        self.texts[connection] = text
+        if text == before and self.different_ms is None:  # nearly each time: all were equal, and nothing changed
+            return False
         if len(set(self.texts.values())) < 2:
             self.different_ms = None
             return False
@@ -146,6 +154,8 @@ class ConsumerManager:
         group.channels[connection] = channel
         self.memberships.add(connection, data.group_name)
         joined = known is None or known.client_id != channel.client_id
+        if joined:
+            group.ids = None
         changed = not channel.is_light and _merge_subscriptions(group.subscriptions, data.subscriptions)
         self.characters -= group.characters
         group.characters = _characters_of(group.subscriptions.values())
@@ -166,6 +176,7 @@ class ConsumerManager:
         channel = group.channels.pop(connection, None) if group is not None else None
         if group is None or channel is None:
             return None
+        group.ids = None
         group.texts.pop(connection, None)
         self.memberships.discard(connection, consumer_group)
         if not group.channels:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from lockstep.broker.catalog.catalog import Catalog
 from lockstep.broker.catalog.members import Departure, Members, host_bytes
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core.member_notices import MemberNotices
 from lockstep.broker.core.messages import Messages
+from lockstep.broker.grpc_counts import GrpcCounts
 from lockstep.broker.messages.filters import load_sql
 from lockstep.broker.messages.stats import BrokerStats
 from lockstep.broker.ownership.new import new_ownership
@@ -36,7 +38,6 @@ __all__ = ["Broker"]
 
 _READ_WRITE = int(Permission.READ | Permission.WRITE)
 _PRODUCERS_A_STEP = 256
-_NOTICES_A_STEP = 32
 
 
 def _not_yet(topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
@@ -75,12 +76,18 @@ class Broker:
         self.rng = rng
         self.log = log
         self.front: Notices = NobodyHears()
+        # None: there is no port for clients of gRPC.
+        self.grpc_counts: GrpcCounts | None = None
+        self.grpc_port = 0  # that port, for routes; 0: there is none
         self.acl: AclRules | None = None  # the rules of a server with ACL; the server sets it
         self.limits = LimitLog(log)
         self.work = SlicedWork()
         self.durable: DurableStore | None = None
         self.catalog = Catalog(config, self.limits, self._on_topics_changed, self._on_group_changed)
         self.members = Members()
+        self._member_notices = MemberNotices(
+            self.members.consumers.connections, lambda peer, group: self.front.members_changed(peer, group)
+        )
         store = self._new_store(storage)
         is_broadcasting = self.members.consumers.is_broadcasting
         around = Around(self.work, log, store.max_offset, is_broadcasting, self._tell_free, self._on_silent)
@@ -229,12 +236,8 @@ class Broker:
 
     def notices(self, consumer_group: str) -> Steps:
         """Notify all members of a group, also a new one, that members or subscriptions changed (wire.md 9.2)."""
-        if not self.may_notify(consumer_group):
-            return
-        for number, peer in enumerate(self.members.consumers.connections(consumer_group), 1):
-            self.front.members_changed(peer, consumer_group)
-            if number % _NOTICES_A_STEP == 0:
-                yield None
+        if self.may_notify(consumer_group):
+            yield from self._member_notices.tell(consumer_group)
 
     def _tell_free(
         self, connection: Peer, consumer_group: str, queues: tuple[MessageQueue, ...], sends_epochs: bool

@@ -1,12 +1,13 @@
 """Claim, renew and release: a client of a group asks for queues, or gives them back."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.ownership.answers import FenceAnswer, LockAnswer, Locked, LockOutcome
 from lockstep.broker.peer import Peer
 from lockstep.protocol.bodies.locks import LockBatchBody
+from lockstep.protocol.model import MessageQueue
 
 __all__ = ["claim", "release"]
 
@@ -23,12 +24,45 @@ _EVENTS: Final = {  # for one queue, and for many
 
 
 def claim(broker: Broker, peer: Peer, asked: LockBatchBody, now_ms: int) -> Locked:
-    """Claim queues, each of which is in the request once. To claim a queue that one owns is to renew it."""
-    locked = broker.ownership.lock(asked, peer, now_ms, each=broker.config.log_debug)
+    """Claim queues, each of which is in the request once. To claim a queue that one owns is to renew it.
+
+    With fenced locks a queue is locked or popped, never both: what is delivered is waited for.
+    """
+    group, pops = asked.consumer_group, broker.messages.pops
+    popped = _popped(broker, asked, now_ms) if pops.fenced and pops.fifo else []
+    if popped:
+        asked = _without(asked, {answer.queue for answer in popped})
+    locked = broker.ownership.lock(asked, peer, now_ms, each=broker.config.log_debug or bool(popped))
+    if pops.fenced and pops.fifo:
+        for queue, _ in locked.begun:
+            # Nothing that was delivered before may move the offset of its owner, or be made invisible again.
+            pops.reset(queue.topic, group, queue.queue_id, now_ms)
+    if popped:
+        broker.ownership.counts.outcomes[LockOutcome.REFUSED] += len(popped)
+        locked = locked._replace(answers=[*locked.answers, *popped])
     # Nearly all requests only renew, and need no event.
     if locked.answers:
         _log_answers(broker, asked, locked.answers)
     return locked
+
+
+def _popped(broker: Broker, asked: LockBatchBody, now_ms: int) -> list[LockAnswer]:
+    """Refusals of queues without an owner of which messages are delivered now."""
+    group, refused = asked.consumer_group, list[LockAnswer]()
+    for queue in asked.mq_set:
+        fifo = broker.messages.pops.fifo.find(queue.topic, group, queue.queue_id)
+        held = [one for one in fifo.under_way() if one.visible_ms > now_ms] if fifo is not None else ()
+        if held and not broker.ownership.is_owned(group, queue.topic, queue.queue_id, now_ms):
+            wait_ms = max(one.visible_ms for one in held) - now_ms
+            refused.append(LockAnswer(queue, LockOutcome.REFUSED, held[0].client, wait_ms=wait_ms))
+    return refused
+
+
+def _without(asked: LockBatchBody, queues: Collection[MessageQueue]) -> LockBatchBody:
+    """The claims of other queues, each with its epoch."""
+    kept = [number for number, queue in enumerate(asked.mq_set) if queue not in queues]
+    epochs = None if asked.epochs is None else tuple(asked.epochs[number] for number in kept)
+    return asked._replace(mq_set=tuple(asked.mq_set[number] for number in kept), epochs=epochs)
 
 
 def release(broker: Broker, peer: Peer, asked: LockBatchBody, now_ms: int) -> None:

@@ -1,6 +1,6 @@
 """Messages: the store of a broker, and what stands around it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from lockstep.broker.sliced_work import SlicedWork
 from lockstep.protocol.kernels import ENTRY, PlainSends
 from lockstep.protocol.messages import properties as names
 from lockstep.protocol.messages.ids import encode_offset_message_id
+from lockstep.protocol.messages.message import decode_messages
 from lockstep.protocol.names import TIMER_TOPIC
 from lockstep.remoting.limit_log import LimitLog
 from lockstep.remoting.logs import EventLog
@@ -43,6 +44,7 @@ class Messages:
         halves: Messages of transactions that are not decided.
         dropped: Messages that the store dropped before they were consumed.
         before_store: Each is called before messages are stored, and may raise StoreFull: then none of them is stored.
+        when_stored: Each is called with topic, queue id, queue offset and properties of each message that is stored.
         on_stored: Called with topic, queue id, queue offset and tag hash when a message can be read.
         pops: Deliveries that are under way, of groups that pop.
         knows_timers: A message may ask for a time.
@@ -72,6 +74,7 @@ class Messages:
         refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.refused_pulls = RefusedPulls(ownership, self.hold, refused, store)
         self.before_store: list[Callable[[], object]] = []
+        self.when_stored: list[Callable[[str, int, int, Mapping[str, str]], object]] = []
         self.on_stored = self.hold.on_arrival
         self.filters = ConsumerFilterManager(
             log, config.filter_characters_max, partial(limits.met, "filter_characters_max")
@@ -105,6 +108,8 @@ class Messages:
         for callback in self.before_store:
             callback()
         stored = self.store.append(record)
+        if self.when_stored:
+            self._tell_stored([record], [stored])
         self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
         if record.topic in self._waiting_pops:
             self.pops.held.on_stored(record.topic)
@@ -115,6 +120,8 @@ class Messages:
         for callback in self.before_store:
             callback()
         stored = self.store.append_all(records)
+        if self.when_stored:
+            self._tell_stored(records, stored)
         on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):
             on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
@@ -122,10 +129,19 @@ class Messages:
                 self.pops.held.on_stored(record.topic)
         return stored
 
+    def _tell_stored(self, records: Sequence[Record], stored: Sequence[AppendResult]) -> None:
+        for record, (_, queue_offset) in zip(records, stored, strict=True):
+            properties = names.decode_properties(record.properties.decode("utf-8", "replace"))
+            for callback in self.when_stored:
+                callback(record.topic, record.queue_id, queue_offset, properties)
+
     def put_encoded(self, sends: PlainSends, now_ms: int) -> bool:
         """Store messages that are encoded and notify held pulls. Returns False if none was stored."""
         if self.before_store or not self.store.append_encoded(sends.log, sends.queues, now_ms):
             return False
+        for message in decode_messages(sends.log, unzip=False) if self.when_stored else ():
+            for callback in self.when_stored:
+                callback(message.topic, message.queue_id, message.queue_offset, message.properties)
         for topic, queue_id, first_offset, entries in sends.queues:
             self.pops.held.on_stored(topic)
             if self.hold.waits_for(topic, queue_id):

@@ -147,7 +147,8 @@ def _queue_ids(broker: Broker, topic: str, queue_id: int) -> Sequence[int]:
 def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped:
     group, topic = asked.consumer_group, asked.topic
     fifo, messages = broker.messages.pops.fifo, broker.messages
-    queue_ids = _queue_ids(broker, topic, asked.queue_id)
+    owned, queue_ids = broker.ownership.is_owned, _queue_ids(broker, topic, asked.queue_id)
+    queue_ids = [queue_id for queue_id in queue_ids if not owned(group, topic, queue_id, now_ms)]
     queues = {queue_id: fifo.queue(topic, group, queue_id, now_ms) for queue_id in queue_ids}
     pop_ms = max((queue.first_pop_ms(now_ms) for queue in queues.values()), default=now_ms)
     # First all offsets, of which one may be refused, then deliveries.
@@ -256,7 +257,8 @@ def may_give(broker: Broker, asked: QueueOfGroup, now_ms: int, *, in_order: bool
     if in_order:
         for queue_id, (offset, max_offset) in _places(broker, group, asked.topic, asked.queue_id):
             queue = pops.fifo.find(asked.topic, group, queue_id)
-            if offset < max_offset if queue is None else queue.may_give(offset, max_offset, now_ms):
+            has_some = offset < max_offset if queue is None else queue.may_give(offset, max_offset, now_ms)
+            if has_some and not broker.ownership.is_owned(group, asked.topic, queue_id, now_ms):
                 return True
         return False
     places = [*_places(broker, group, asked.topic, asked.queue_id)]

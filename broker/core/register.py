@@ -136,6 +136,8 @@ def unregister(
     """
     if consumer_group:
         broker.ownership.client_left(consumer_group, client_id, peer, now_ms)
+        # First its calls end, so that none of them gets what it held.
+        broker.messages.pops.held.on_left(peer, consumer_group, now_ms)
         # The connection may end later, or never: it may be of other groups, too.
         broker.messages.pops.client_gone(client_id, now_ms + broker.config.pop_grace_ms, consumer_group)
     return _unregister(broker, peer, consumer_group, producer_group)

@@ -92,6 +92,14 @@ FAMILIES: Final[Mapping[str, Family]] = {
         (*_NODE, "consumer_group", "outcome"),
         "Acknowledgements, and changes of invisible times, by what became of them.",
     ),
+    "lockstep_grpc_connections": Family(_G, _NODE, "Connections of clients of gRPC."),
+    "lockstep_grpc_sessions": Family(_G, _NODE, "Such clients that have said what they are: producers and consumers."),
+    "lockstep_grpc_calls_under_way": Family(_G, _NODE, "Their calls that have not ended, as those that wait."),
+    "lockstep_grpc_calls_total": Family(
+        _C,
+        (*_NODE, "rpc", "code"),
+        "Their calls that ended, by name and the code of the answer; CANCELLED: the client went.",
+    ),
     "lockstep_limits_met_total": Family(_C, (*_NODE, "setting"), "How often a limit was reached, by its setting."),
     "lockstep_limit_used": Family(
         _G, (*_NODE, "setting"), "Connections, bytes and requests now that count for a limit, by its setting."

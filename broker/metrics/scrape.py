@@ -166,5 +166,11 @@ def _broker(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
         samples.set("lockstep_limits_met_total", (setting,), count)
     for setting, used in broker.limits.used.items():
         samples.set("lockstep_limit_used", (setting,), used())
+    if (grpc := broker.grpc_counts) is not None:
+        samples.set("lockstep_grpc_connections", (), grpc.connections)
+        samples.set("lockstep_grpc_sessions", (), grpc.sessions())
+        samples.set("lockstep_grpc_calls_under_way", (), grpc.under_way)
+        for key, count in grpc.ended.items():
+            samples.set("lockstep_grpc_calls_total", key, count)
     samples.set("lockstep_series_dropped", (), len(samples.dropped))
     yield None

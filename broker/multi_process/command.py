@@ -63,7 +63,7 @@ class ManyBrokers:
     def listening(self) -> dict[str, str]:
         """What listens where, as for a single broker, with commas between the brokers in their order."""
         found = {}
-        for what in ("broker", "name-server", "metrics"):
+        for what in ("broker", "grpc", "name-server", "metrics"):
             addresses = [mine[what] for name in self._members if what in (mine := self._addresses.get(name, {}))]
             if what == "name-server" and self._name_server is not None:
                 addresses = [self._name_server.name_server_address]
@@ -185,4 +185,9 @@ def _at_its_ports(member: Member, addresses: dict[str, str]) -> Member:
     """The ports that a broker got are its ports after a restart too: they stand in routes and message ids."""
     port = int(addresses["broker"].rpartition(":")[2])
     metrics = addresses.get("metrics", "").removesuffix("/metrics").rpartition(":")[2]
-    return member._replace(port=port, metrics_port=int(metrics) if metrics else None)
+    grpc = addresses.get("grpc", "").rpartition(":")[2]
+    return member._replace(
+        port=port,
+        metrics_port=int(metrics) if metrics else None,
+        grpc_port=int(grpc) if grpc else member.grpc_port,
+    )

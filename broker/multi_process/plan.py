@@ -24,6 +24,7 @@ class Member(NamedTuple):
 
     Args:
         metrics_port: None: it has no metrics.
+        grpc_port: None: it serves no clients of RocketMQ 5.
         name_servers: Empty: the one of the command, whose address is known when it listens.
         waits: It counts as started when it is registered: the name server is the command's.
     """
@@ -36,6 +37,7 @@ class Member(NamedTuple):
     acl_file: str
     name_servers: str
     waits: bool
+    grpc_port: int | None = None
 
 
 def plan(options: Options, storage: Storage) -> list[Member]:
@@ -60,6 +62,7 @@ def plan(options: Options, storage: Storage) -> list[Member]:
             acl_file,
             config.name_servers,
             config.serve_name_server,
+            config.grpc_port and config.grpc_port + number,
         )
         for number, (name, folder) in enumerate(zip(names, folders, strict=True))
     ]
@@ -98,6 +101,7 @@ def as_member(options: Options) -> Options:
         name_servers=member.name_servers,
         broker_name=member.name,
         port=member.port,
+        grpc_port=member.grpc_port,
         data_dir=member.data_dir,
         trace=member.trace,
         acl_file=member.acl_file,

@@ -52,6 +52,7 @@ class _LiveBroker:
     data_version: DataVersion
     last_update_ms: int
     connection: Connection | None  # None: in this process, so it never expires
+    grpc_port: int  # 0: it has none
 
 
 @dataclass(slots=True)
@@ -132,7 +133,7 @@ class NameServer:
             self._live.pop((name, other_id), None)
         record.addrs[broker_id] = addr
         before = self._live.get((name, broker_id))
-        self._live[name, broker_id] = _LiveBroker(identity, configs.data_version, now_ms, connection)
+        self._live[name, broker_id] = _LiveBroker(identity, configs.data_version, now_ms, connection, configs.grpc_port)
         known = before is not None and before.identity == identity and before.data_version == configs.data_version
         for number, topic in enumerate(configs.topics if broker_id == MASTER_ID and not known else (), 1):
             self._put_route(topic, name)
@@ -306,6 +307,22 @@ class NameServer:
             tuple(self._data(name) for name in names),
             order_conf,
         )
+
+    def route_for(self, connection: Connection | None, topic: str) -> TopicRouteData | None:
+        """As `route`; a broker of the topic also learns where the others serve clients of RocketMQ 5.
+
+        Args:
+            connection: Of who asks; None: the broker in this process.
+        """
+        route = self.route(topic)
+        if route is None:
+            return None
+        live = {data.broker_name: self._live.get((data.broker_name, MASTER_ID)) for data in route.broker_datas}
+        if not any(one is not None and one.grpc_port and one.connection is connection for one in live.values()):
+            return route
+        ports = {name: one.grpc_port for name, one in live.items() if one is not None}
+        brokers = tuple(data._replace(grpc_port=ports.get(data.broker_name, 0)) for data in route.broker_datas)
+        return route._replace(broker_datas=brokers)
 
     def cluster_info(self) -> ClusterInfo:
         return ClusterInfo(tuple(self._data(name) for name in sorted(self._brokers)))

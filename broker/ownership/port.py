@@ -28,6 +28,7 @@ __all__ = [
     "KeptLocks",
     "LockPersistence",
     "LockView",
+    "Owners",
     "Ownership",
     "Timed",
 ]
@@ -36,6 +37,18 @@ __all__ = [
 KEPT_LIVES: Final = 10
 # Entries that one call of `expire` removes: a few milliseconds of work.
 EXPIRED_AT_ONCE_MAX: Final = 5000
+
+
+class Owners(NamedTuple):
+    """The last owner of each queue of a group.
+
+    Args:
+        version: Another one after each change of an owner, of any group.
+        rows: Topic, queue id, client id, and since when, epoch ms.
+    """
+
+    version: int
+    rows: Iterator[tuple[str, int, str, int]]
 
 
 class LockView(Protocol):
@@ -213,6 +226,14 @@ class Ownership(ABC):
     @abstractmethod
     def deny_held(self, connection: Peer, claim: Claim, now_ms: int) -> Denial | None:
         """May the sender of a held pull still pull? Not counted."""
+
+    @abstractmethod
+    def is_owned(self, consumer_group: str, topic: str, queue_id: int, now_ms: int) -> bool:
+        """Whether a queue has an owner beside whom nobody else may get its messages."""
+
+    def owners(self, consumer_group: str) -> Owners | None:
+        """Who had which queue last, for members that share the queues by it; None: this way does not say it."""
+        return None
 
     # Resets by an administrator --------------------------------------------------------------------------------
 

@@ -73,6 +73,10 @@ class RocketMQOwnership(Ownership):
         """Any value is stored, a lower one too (wire.md 8.2)."""
         return None
 
+    def is_owned(self, consumer_group: str, topic: str, queue_id: int, now_ms: int) -> bool:
+        """Pops do not ask for locks."""
+        return False
+
     def committed(self, claim: Claiming, now_ms: int, alone: bool) -> None: ...
 
     def deny_reset(self, connection: Peer, claim: Claiming, now_ms: int) -> Denial | None:

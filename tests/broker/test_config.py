@@ -134,6 +134,26 @@ def test_options_become_a_config() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "port", "optional"),
+    [
+        ("", 8081, True),
+        ("--port 0", None, False),
+        ("--grpc-port none", None, False),
+        ("--grpc-port 0 --port 0", 0, False),
+        ("--grpc-port 8081", 8081, False),
+        ("-D grpc_port=9000", 9000, False),
+        ("--name-server-port 8081", None, False),
+        ("--metrics-port 8081", None, False),
+        ("--brokers 2 --port 8072", None, False),
+    ],
+)
+def test_the_grpc_port_is_there_unless_something_needs_it(arguments: str, port: int | None, optional: bool) -> None:
+    """Only its default may be missing at the start."""
+    config = parse_options(arguments.split()).config
+    assert (config.grpc_port, config.grpc_optional) == (port, optional)
+
+
+@pytest.mark.parametrize(
     ("arguments", "serves"),
     [
         ("", (True, True)),

@@ -27,10 +27,10 @@ def store_at(folder: Path) -> None:
 
 
 def test_names_and_ports() -> None:
-    """RocketMQ's names, ports in tens, metrics in ones; with port 0 each has a free one."""
+    """RocketMQ's names, ports in tens, metrics and gRPC in ones; with port 0 each has a free one."""
     members = planned("--brokers", "3", "--metrics-port", "5557")
-    assert [(m.name, m.port, m.metrics_port) for m in members] == [
-        ("broker-a", 10911, 5557), ("broker-b", 10921, 5558), ("broker-c", 10931, 5559),
+    assert [(m.name, m.port, m.metrics_port, m.grpc_port) for m in members] == [
+        ("broker-a", 10911, 5557, 8081), ("broker-b", 10921, 5558, 8082), ("broker-c", 10931, 5559, 8083),
     ]  # fmt: skip
     free = planned("--brokers", "2", "--port", "0", "--metrics-port", "0", "--broker-name", "shop")
     assert [(m.name, m.port, m.metrics_port) for m in free] == [("shop-a", 0, 0), ("shop-b", 0, 0)]

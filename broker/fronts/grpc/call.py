@@ -1,12 +1,12 @@
 """A call as the session sees it, whichever transport carries it."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from lockstep.broker.peer import Peer
 from lockstep.protocol.grpc.wire import GrpcStatus
 
-__all__ = ["Call", "Service"]
+__all__ = ["Call", "OnCall", "Service", "answer_with"]
 
 
 class Call(Protocol):
@@ -18,7 +18,12 @@ class Call(Protocol):
         peer: The connection.
         received_ms: When it began, in epoch ms.
         deadline_ms: When the client stops waiting, in epoch ms; None: never.
-        on_gone: Called once, with epoch ms, when the client ends the call, or its connection ends, before `finish`.
+        code: Of its answer, a Code of apache.rocketmq.v2; 0: it has none yet.
+        on_end: Called once, with the call and its status, or None when the client ended it, or its connection.
+        on_gone: Called once, with epoch ms, when the client ends the call, or its connection or the call's time ends,
+            before `finish`.
+        on_unsent: Called once when that comes after `finish`, and messages were not written whole: with their number,
+            and epoch ms. They are the last ones.
     """
 
     method: str
@@ -26,7 +31,10 @@ class Call(Protocol):
     peer: Peer
     received_ms: int
     deadline_ms: int | None
+    code: int
+    on_end: Callable[["Call", GrpcStatus | None], object]
     on_gone: Callable[[int], object]
+    on_unsent: Callable[[int, int], object]
 
     @property
     def is_open(self) -> bool: ...
@@ -35,6 +43,17 @@ class Call(Protocol):
 
     def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         """End the call."""
+
+
+# Called with a message of a client, and the time in epoch ms.
+OnCall = Callable[[Call, bytes, int], None]
+
+
+def answer_with(call: Call, answer: Any) -> None:
+    """End a call with its only answer, which has a status."""
+    call.code = answer.status.code
+    call.send(answer.SerializeToString())
+    call.finish()
 
 
 class Service(Protocol):

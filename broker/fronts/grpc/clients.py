@@ -12,14 +12,14 @@ from lockstep.broker.fronts.grpc.call import Call
 from lockstep.broker.fronts.grpc.failures import CallFailed, Failure
 from lockstep.broker.fronts.grpc.parts import CLIENT_ID, Parts, session_of
 from lockstep.broker.fronts.grpc.renewals import Renewal
-from lockstep.broker.fronts.grpc.sessions import Session
+from lockstep.broker.fronts.grpc.sessions import Session, SessionActions
 from lockstep.broker.fronts.grpc.settings import answer_settings, take_settings
-from lockstep.broker.fronts.grpc.validation import named
+from lockstep.broker.fronts.grpc.translate import enum_name
+from lockstep.broker.fronts.grpc.validation import check_group, named
 from lockstep.broker.messages.pop.port import Answered
 from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
-    ConsumeType,
     MessageModel,
     SubscriptionData,
 )
@@ -28,6 +28,7 @@ from lockstep.protocol.filter import FilterError
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.grpc.wire import GrpcStatus
 from lockstep.protocol.receipts import Receipt
+from lockstep.protocol.versions import version_number
 from lockstep.store import StoreFull
 
 __all__ = [
@@ -44,7 +45,9 @@ __all__ = [
 _LEFT_MS: Final = 1000
 # A few milliseconds of work.
 _RENEWED_AT_ONCE_MAX: Final = 200
-_VERSION: Final = 0  # of RocketMQ 4's clients; those of gRPC count otherwise
+# RocketMQ's proxy says so of a client whose version it cannot read.
+_VERSION: Final = 513  # 5.5.0
+_CLIENT_VERSION: Final = "x-mq-client-version"
 _LANGUAGES: Final = {
     pb.JAVA: LanguageCode.JAVA,
     pb.CPP: LanguageCode.CPP,
@@ -61,8 +64,11 @@ _LANGUAGES: Final = {
 
 
 def take_command(parts: Parts, call: Call, command: pb.TelemetryCommand, now_ms: int) -> None:
-    """A client says something. Settings are answered at once; its other commands answer what nobody asked."""
+    """A client says something. Settings are answered at once; its other commands answer what it was asked."""
     if command.WhichOneof("command") != "settings":
+        session = parts.sessions.find(call.metadata[CLIENT_ID])
+        if session is not None:
+            parts.asked.answered(session, command)
         return
     _check_size(parts, call, command.settings, now_ms)
     session = _session_for(parts, call, command.settings)
@@ -76,9 +82,11 @@ def take_command(parts: Parts, call: Call, command: pb.TelemetryCommand, now_ms:
 
 def _check_size(parts: Parts, call: Call, settings: pb.Settings, now_ms: int) -> None:
     """Before each topic and expression is read. Raises CallFailed."""
-    tags = sum(1 + one.expression.expression.count("||") for one in settings.subscription.subscriptions)
+    topics, subscriptions = len(settings.publishing.topics), settings.subscription.subscriptions
     try:
-        members.check_size(parts.broker, call.peer, len(settings.publishing.topics), tags, now_ms)
+        members.check_size(parts.broker, call.peer, topics, len(subscriptions), now_ms)
+        tags = sum(1 + one.expression.expression.count("||") for one in subscriptions)
+        members.check_size(parts.broker, call.peer, topics, tags, now_ms)
     except Refused as why:
         raise CallFailed(GrpcStatus.RESOURCE_EXHAUSTED, str(why)) from why
 
@@ -89,7 +97,7 @@ def _session_for(parts: Parts, call: Call, settings: pb.Settings) -> Session:
     if session is None:
         if not parts.sessions.has_room(call.peer):
             raise CallFailed(GrpcStatus.RESOURCE_EXHAUSTED, "too many clients")
-        session = Session(call.metadata[CLIENT_ID], call, partial(_ended, parts))
+        session = Session(call.metadata[CLIENT_ID], call, SessionActions(partial(_ended, parts), parts.asked.ask))
         take_settings(session, settings)
         parts.sessions.add(session)
     else:
@@ -112,24 +120,28 @@ def _telemetry_ended(parts: Parts, session: Session, call: Call, now_ms: int) ->
 
 
 def _enrol(parts: Parts, session: Session, settings: pb.Settings, now_ms: int) -> None:
-    """The client becomes a member of its group, or a producer of its topics. Raises CallFailed."""
+    """The client becomes a member of its group, or a producer of its topics; else it ends."""
     broker, consumers = parts.broker, list[ConsumerData]()
     if session.group:
         consumers = [_consumer(session, settings, now_ms)]
     language = _LANGUAGES.get(settings.user_agent.language, LanguageCode.OTHER)
-    channel = ClientChannel(session.client_id, language, _VERSION, now_ms)
+    channel = ClientChannel(session.client_id, language, _version_of(session), now_ms)
+    channel.client_type = enum_name(pb.ClientType, session.client_type)
     try:
         tags = sum(1 + len(one.tags_set) for data in consumers for one in data.subscriptions)
         members.check_size(broker, session, len(consumers) + len(session.topics), tags, now_ms)
         broker.work.start(session, members.register(broker, session, channel, consumers, session.topics))
     except Refused as why:
+        # First the status: the end of the client ends its telemetry as well.
+        session.telemetry.finish(GrpcStatus.RESOURCE_EXHAUSTED, str(why))
         client_gone(parts, session, now_ms)
-        raise CallFailed(GrpcStatus.RESOURCE_EXHAUSTED, str(why)) from why
+
+
+def _version_of(session: Session) -> int:
+    return version_number(session.telemetry.metadata.get(_CLIENT_VERSION, "")) or _VERSION
 
 
 def _consumer(session: Session, settings: pb.Settings, now_ms: int) -> ConsumerData:
-    passive = session.client_type == pb.PUSH_CONSUMER
-    kind = ConsumeType.CONSUME_PASSIVELY if passive else ConsumeType.CONSUME_ACTIVELY
     subscriptions = []
     for entry in settings.subscription.subscriptions:
         topic, expression = named(entry.topic), entry.expression
@@ -141,7 +153,7 @@ def _consumer(session: Session, settings: pb.Settings, now_ms: int) -> ConsumerD
         except FilterError:
             continue  # what cannot be read filters nothing here; a receive says so
     where = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-    return ConsumerData(session.group, kind, MessageModel.CLUSTERING, where, tuple(subscriptions))
+    return ConsumerData(session.group, session.consume_type, MessageModel.CLUSTERING, where, tuple(subscriptions))
 
 
 # Heartbeats and the end ------------------------------------------------------------------------------------------
@@ -149,6 +161,7 @@ def _consumer(session: Session, settings: pb.Settings, now_ms: int) -> ConsumerD
 
 def heartbeat(parts: Parts, call: Call, request: pb.HeartbeatRequest, now_ms: int) -> pb.HeartbeatResponse:
     session = session_of(parts, call)
+    _check_group(session, request)
     session.heard_ms = now_ms
     consumers, producers = parts.broker.members.consumers, parts.broker.members.producers
     for group in consumers.memberships.of(session):
@@ -163,8 +176,15 @@ def notify_client_termination(
 ) -> pb.NotifyClientTerminationResponse:
     """A client ends. Others soon get what a push consumer holds; a simple consumer's time goes on."""
     session = session_of(parts, call)
+    _check_group(session, request)
     client_gone(parts, session, now_ms)
     return pb.NotifyClientTerminationResponse()
+
+
+def _check_group(session: Session, request: pb.HeartbeatRequest | pb.NotifyClientTerminationRequest) -> None:
+    """A consumer says for which group it speaks. Raises Failure."""
+    if session.group:
+        check_group(request.group)
 
 
 def _ended(parts: Parts, session: Session, reason: str) -> None:
@@ -176,7 +196,7 @@ def client_gone(parts: Parts, session: Session, now_ms: int, left_ms: int = _LEF
     """The client is no member any more, and others get what was renewed for it after `left_ms`."""
     if not parts.sessions.remove(session):
         return
-    for topic, group in session.waits_for:
+    for topic, group, *_ in session.parked:
         # Its calls end now: what they would get, nobody would acknowledge.
         parts.broker.messages.pops.held.on_free(topic, group)
     for handle, renewal in parts.renewals.of(session):
@@ -186,6 +206,7 @@ def client_gone(parts: Parts, session: Session, now_ms: int, left_ms: int = _LEF
     forsake(parts.broker, session, now_ms)
     parts.broker.on_closed(session)
     parts.broker.ownership.connection_ended(session, now_ms)
+    parts.asked.gone(session)
     session.telemetry.finish()
 
 

@@ -22,7 +22,13 @@ _CODES: Final[Mapping[Reason, pb.Code]] = {
 
 
 class Failure(Exception):
-    """The answer has this code of apache.rocketmq.v2, and this text."""
+    """The answer has this code of apache.rocketmq.v2, and this text.
+
+    Attributes:
+        rest: Messages that follow in a stream.
+    """
+
+    rest: tuple[bytes, ...] = ()
 
     def __init__(self, code: pb.Code, text: str) -> None:
         super().__init__(text)

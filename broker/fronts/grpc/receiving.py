@@ -1,5 +1,6 @@
 """Receive: messages are delivered for a time, or the call waits for some."""
 
+from functools import partial
 from typing import Final, NamedTuple
 
 from lockstep.broker.core.ack import Delivery, ack, change_invisible
@@ -17,6 +18,7 @@ from lockstep.broker.fronts.grpc.translate import Delivered, duration_ms, set_ti
 from lockstep.broker.fronts.grpc.validation import check_group, check_invisible, check_topic
 from lockstep.broker.messages.filters import Wanted
 from lockstep.broker.messages.pop.held import HeldCall
+from lockstep.broker.messages.pop.port import Order
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.messages.message import MessageExt, decode_messages
 from lockstep.protocol.receipts import ORDERED, Receipt, TopicKind
@@ -31,7 +33,8 @@ _RESERVE_MS: Final = 100
 _FOREVER_MS: Final = 3_600_000
 _ATTEMPT_ID_CHARACTERS_MAX: Final = 255
 _EVERYTHING: Final = "*"
-_UNZIPPED_BYTES_MAX: Final = 32 * 1024 * 1024
+# Of one answer: 30 ms to unpack and to sum up. The bodies after it come as they are stored, as from RocketMQ's proxy.
+_UNZIPPED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class DeadLetter(NamedTuple):
@@ -47,10 +50,23 @@ class DeadLetter(NamedTuple):
 
 
 def receive_message(parts: Parts, call: Call, request: pb.ReceiveMessageRequest, now_ms: int) -> None:
-    """Answer with messages, or wait for some as long as the client wants.
+    """Answer with messages, or wait for some as long as the client wants."""
+    try:
+        _receive(parts, call, request, now_ms)
+    except Failure as why:
+        # As RocketMQ's proxy ends every receive.
+        why.rest = (_timestamp(now_ms),)
+        raise
 
-    A simple consumer needs no settings before: RocketMQ's Python client sends both at once.
-    """
+
+def _timestamp(delivered_ms: int) -> bytes:
+    answer = pb.ReceiveMessageResponse()
+    set_timestamp(answer.delivery_timestamp, delivered_ms)
+    return bytes(answer.SerializeToString())
+
+
+def _receive(parts: Parts, call: Call, request: pb.ReceiveMessageRequest, now_ms: int) -> None:
+    """A simple consumer needs no settings before: RocketMQ's Python client sends both at once."""
     group, topic = check_group(request.group), check_topic(request.message_queue.topic)
     session = session_of(parts, call) if request.auto_renew else parts.sessions.find(call.metadata[CLIENT_ID])
     invisible_ms = FIRST_INVISIBLE_MS
@@ -62,29 +78,35 @@ def receive_message(parts: Parts, call: Call, request: pb.ReceiveMessageRequest,
     poll_ms = _poll_ms(call, session, request, now_ms)
     if parts.broker.catalog.topics.get(topic) is None:
         raise no_route(topic)
+    in_order = is_in_order(parts.broker, group)
+    # RocketMQ ignores the queue, so that the calls of a push consumer, one a queue, compete for all queues. An id of 0
+    # may be none; who has the queue from an assignment has its broker too.
+    is_named = request.auto_renew and request.message_queue.HasField("broker")
+    is_named = is_named and in_order and parts.broker.config.lock_mode == "fenced"
     asked = Pop(
         call.metadata[CLIENT_ID],
         group,
         topic,
-        ANY_QUEUE,
+        max(request.message_queue.id, ANY_QUEUE) if is_named else ANY_QUEUE,
         min(request.batch_size, POP_COUNT_MAX),
         invisible_ms,
-        is_in_order(parts.broker, group),
+        in_order,
         False,
         request.attempt_id[:_ATTEMPT_ID_CHARACTERS_MAX] or None,
         _wanted(parts, topic, request.filter_expression),
     )
-    receiving = _Receiving(parts, call, asked, session if request.auto_renew else None)
+    renewed_for = session if request.auto_renew else None
+    receiving = _Receiving(parts, call, asked, session, renewed_for, request.message_queue.id)
+    receiving.end_first(now_ms)
     if receiving.answer(now_ms, False):
         return
     held = parts.broker.messages.pops.held
     wants = (asked.wanted, asked.count_max > 0, asked.in_order)
-    waits = HeldCall(call.peer, topic, group, ANY_QUEUE, now_ms + poll_ms, wants, receiving.answer, receiving.is_gone)
+    ends_ms = now_ms + poll_ms
+    answers = (receiving.answer, receiving.end_empty, receiving.is_gone)
+    waits = HeldCall(call.peer, topic, group, asked.queue_id, ends_ms, wants, *answers)
     if held.park(waits, now_ms):
-        if receiving.renewed_for is not None:
-            receiving.renewed_for.waits_for.add((topic, group))
-        # The table forgets it when it tries the group's calls: now, so that nobody fills it with calls that have ended.
-        call.on_gone = lambda _: held.on_free(topic, group)
+        receiving.parked()
         return
     parts.broker.limits.met(*held.room.no_room, now_ms, call.peer.address)
     raise Failure(pb.TOO_MANY_REQUESTS, "too many calls wait for messages")
@@ -111,77 +133,135 @@ def _wanted(parts: Parts, topic: str, expression: pb.FilterExpression) -> Wanted
     try:
         return expressed(parts.broker, topic, kind, text if text.strip() else _EVERYTHING)
     except Refused as why:
+        if kind is None:
+            raise Failure(pb.ILLEGAL_FILTER_EXPRESSION, "subString split error") from why
         raise Failure(pb.INTERNAL_SERVER_ERROR, f"{PROXY}parse the consumer's subscription failed") from why
 
 
 class _Receiving(NamedTuple):
-    """A call that wants messages. `renewed_for`: the client for whom they stay invisible; None: it says how long."""
+    """A call that wants messages.
+
+    Args:
+        session: The client; None: it has sent no settings.
+        renewed_for: The client for whom they stay invisible; None: it says how long.
+        queue_id: That the client names, whatever the mode makes of it.
+    """
 
     parts: Parts
     call: Call
     asked: Pop
+    session: Session | None
     renewed_for: Session | None
+    queue_id: int
+
+    @property
+    def _what(self) -> tuple[str, str, int, str | Call]:
+        return self.asked.topic, self.asked.consumer_group, self.queue_id, self.asked.attempt_id or self.call
+
+    def end_first(self, now_ms: int) -> None:
+        """End the call that this one repeats: its connection may be half open, and what it took would be renewed."""
+        first = None if self.renewed_for is None else self.renewed_for.parked.get(self._what)
+        if first is not None:
+            self._replace(call=first).end_empty(now_ms)
+            self._forgotten(now_ms)
+
+    def parked(self) -> None:
+        """The table holds it."""
+        if self.session is not None:
+            self.session.parked[self._what] = self.call
+        self.call.on_gone = self._forgotten
+
+    def _forgotten(self, _now_ms: int) -> None:
+        """The table forgets it when it tries the group's calls: now, so that nobody fills it with ended calls."""
+        self._leave()
+        self.parts.broker.messages.pops.held.on_free(self.asked.topic, self.asked.consumer_group)
+
+    def _leave(self) -> None:
+        one = self.session
+        if one is not None and one.parked.get(self._what) is self.call:
+            del one.parked[self._what]
 
     def is_gone(self) -> bool:
-        """Whether the call ended, or its client said that it ends: nobody would acknowledge what it renews."""
-        one = self.renewed_for
+        """Whether the call ended, or its client said that it ends: nobody would acknowledge what it gets."""
+        one = self.session
         return not self.call.is_open or (one is not None and self.parts.sessions.find(one.client_id) is not one)
 
     def answer(self, now_ms: int, is_over: bool) -> bool:
         """Try to answer; with `is_over` for the last time. Returns whether it is answered."""
-        if self.is_gone():
-            # Nobody gets what would be delivered.
-            self._end(pb.MESSAGE_NOT_FOUND, "no new message", now_ms)
-            return True
         try:
             check_pop(self.parts.broker, self.call.peer, self.asked, self.asked.count_max, now_ms)
             popped = pop(self.parts.broker, self.call.peer, self.asked, now_ms)
         except (Refused, StoreFull) as why:
-            self._end(as_failure(why).code, str(why))
+            self.end(as_failure(why).code, str(why))
             return True
         if popped.spans:
+            if self.renewed_for is not None and self.asked.in_order:
+                self._end_attempt(popped.pop_ms)
             self.parts.broker.when_synced(lambda reason: self._give_safe(popped, now_ms, reason))
         elif is_over:
-            self._end(pb.MESSAGE_NOT_FOUND, "no new message", now_ms)
+            self.end_empty(now_ms)
         return bool(popped.spans) or is_over
 
     def _give_safe(self, popped: Popped, now_ms: int, reason: str) -> None:
         """`reason`: why the delivery is not on the disk; "": it is."""
         if reason:
-            self._end(pb.INTERNAL_SERVER_ERROR, reason)
+            self.end(pb.INTERNAL_SERVER_ERROR, reason)
         else:
             self._give(popped, now_ms)
 
     def _give(self, popped: Popped, now_ms: int) -> None:
+        received = _with_receipts(self.parts, self.asked, popped)
         if self.is_gone():
             # It ended while the delivery went to the disk.
-            self._give_back(popped, now_ms)
+            self._give_back([receipt for _, receipt, _ in received], now_ms)
+            self.end_empty(now_ms)
             return
         # No sender may send a longer body.
         delivered = Delivered(self.asked.topic, _UNZIPPED_BYTES_MAX, self.parts.broker.config.max_message_bytes)
         given = [
-            self._message(stored, receipt, before + 1, delivered, now_ms)
-            for stored, receipt, before in _with_receipts(self.parts, self.asked, popped)
+            (message, receipt)
+            for stored, receipt, before in received
+            if (message := self._message(stored, receipt, before + 1, delivered, now_ms)) is not None
         ]
-        messages = [message for message in given if message is not None]
-        if not messages:
-            self._end(pb.MESSAGE_NOT_FOUND, "no match message", now_ms)
+        if not given:
+            self.end(pb.MESSAGE_NOT_FOUND, "no match message", now_ms)
             return
+        self.call.on_unsent = partial(self._unsent, given)
         self._say(pb.OK, "OK")
-        for message in messages:
+        for message, _ in given:
             self.call.send(pb.ReceiveMessageResponse(message=message).SerializeToString())
         self._finish(popped.pop_ms)
 
-    def _give_back(self, popped: Popped, now_ms: int) -> None:
+    def _end_attempt(self, pop_ms: int) -> None:
+        """What this call gave before, and gives no more, would be renewed for nobody."""
+        order = Order(self.asked.client, self.asked.attempt_id, 0, pop_ms, 0)
+        topic, group = self.asked.topic, self.asked.consumer_group
+        config = self.parts.broker.catalog.topics.get(topic)
+        for queue_id in range(0 if config is None else config.read_queue_nums):
+            queue = self.parts.broker.messages.pops.fifo.find(topic, group, queue_id)
+            if queue is not None:
+                queue.end_attempt(order)
+
+    def _unsent(self, given: list[tuple[pb.Message, Receipt]], count: int, now_ms: int) -> None:
+        """The client ended the call before all of the answer was written: it never gets the last messages.
+
+        They would be renewed for as long as it lives.
+        """
+        # The last part of the answer is the time.
+        unsent = given[max(len(given) + 1 - count, 0) :]
+        for message, _ in unsent:
+            self.parts.renewals.end(message.system_properties.receipt_handle)
+        self._give_back([receipt for _, receipt in unsent], now_ms)
+
+    def _give_back(self, receipts: list[Receipt], now_ms: int) -> None:
         """Others get the messages at once."""
-        for _, receipt, _ in _with_receipts(self.parts, self.asked, popped):
+        for receipt in receipts:
             delivery = Delivery(self.asked.consumer_group, self.asked.topic, receipt)
             try:
                 change_invisible(self.parts.broker, self.call.peer, delivery, 0, now_ms)
             except (Refused, StoreFull) as why:
                 # They come when their time is over.
                 self.parts.broker.log.info("renewal_failed", client_id=self.asked.client, reason=str(why))
-        self._end(pb.MESSAGE_NOT_FOUND, "no new message", now_ms)
 
     def _message(
         self, stored: MessageExt, receipt: Receipt, attempt: int, delivered: Delivered, now_ms: int
@@ -201,23 +281,27 @@ class _Receiving(NamedTuple):
         handle = f"{receipt.encode()} {stored.commit_log_offset}"
         if self.renewed_for is not None:
             self.parts.renewals.add(handle, Renewal(self.renewed_for, delivery, receipt.pop_ms))
-        return to_message(stored, delivered, handle, attempt)
+        # A dead letter that is read was delivered before.
+        return to_message(stored, delivered, handle, max(attempt, stored.reconsume_times + 1))
 
-    def _end(self, code: pb.Code, text: str, now_ms: int | None = None) -> None:
+    def end_empty(self, now_ms: int) -> None:
+        self.end(pb.MESSAGE_NOT_FOUND, "no new message", now_ms)
+
+    def end(self, code: pb.Code, text: str, now_ms: int | None = None) -> None:
         self._say(code, text)
         self._finish(now_ms)
 
     def _say(self, code: pb.Code, text: str) -> None:
         """The status comes first: clients read it so."""
         answer = pb.ReceiveMessageResponse()
-        answer.status.code, answer.status.message = code, text
+        self.call.code = answer.status.code = code
+        answer.status.message = text
         self.call.send(answer.SerializeToString())
 
     def _finish(self, delivered_ms: int | None) -> None:
         if delivered_ms is not None:
-            answer = pb.ReceiveMessageResponse()
-            set_timestamp(answer.delivery_timestamp, delivered_ms)
-            self.call.send(answer.SerializeToString())
+            self.call.send(_timestamp(delivered_ms))
+        self._leave()
         self.call.finish()
 
 

@@ -1,6 +1,5 @@
 """Sends: messages of a request are stored, and half messages committed or rolled back."""
 
-import random
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -9,11 +8,11 @@ from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.recall import recall
 from lockstep.broker.core.refused import Reason, Refused
 from lockstep.broker.core.transaction import end_transaction as end
-from lockstep.broker.fronts.grpc.call import Call
+from lockstep.broker.fronts.grpc.call import Call, answer_with
 from lockstep.broker.fronts.grpc.failures import PROXY, Failure
-from lockstep.broker.fronts.grpc.parts import Parts
+from lockstep.broker.fronts.grpc.parts import Parts, answer_when_kept
 from lockstep.broker.fronts.grpc.routes import accepted_types
-from lockstep.broker.fronts.grpc.translate import duration_ms, plain_body, properties_of, type_of
+from lockstep.broker.fronts.grpc.translate import duration_ms, group_of, plain_body, properties_of, type_of
 from lockstep.broker.fronts.grpc.validation import check_body, check_message, check_topic
 from lockstep.broker.messages.transactions.half_messages import HalfMessage
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -65,14 +64,14 @@ def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_m
     bodies = _checked(broker, list(messages), now_ms)
     config = broker.catalog.topics.get(topic)
     if config is None:
-        raise _wrong_type("UNSPECIFIED", messages[0])
+        raise _wrong_type("UNSPECIFIED", type_of(messages[0]))
     for one in messages:
         _check_type(config, one)
         # A batch is stored at once, for all to read.
         if len(messages) > 1 and type_of(one) not in _BATCHED:
             name = pb.MessageType.Name(type_of(one))
             raise Failure(pb.BAD_REQUEST, f"messages of type {name} cannot be sent with others in one request")
-    queue_id = _queue_of(config, list(messages), broker.rng)
+    queue_id = _queue_of(config, list(messages), broker)
     answer = pb.SendMessageResponse()
     entry = answer.entries.add()
     entry.message_id = entry.transaction_id = messages[0].system_properties.message_id
@@ -89,11 +88,11 @@ def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_m
 def _check_type(config: TopicConfig, message: pb.Message) -> None:
     """A topic that takes messages in order gets no others, which would stand between them. Raises Failure."""
     if type_of(message) not in accepted_types(config):
-        raise _wrong_type(config.message_type, message)
+        raise _wrong_type(config.message_type, type_of(message))
 
 
-def _wrong_type(expected: str, message: pb.Message) -> Failure:
-    actual = pb.MessageType.Name(type_of(message))
+def _wrong_type(expected: str, given: pb.MessageType) -> Failure:
+    actual = pb.MessageType.Name(given)
     text = f"TopicMessageType validate failed, the expected type is {expected}, but actual type is {actual}"
     return Failure(pb.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, PROXY + text)
 
@@ -104,8 +103,7 @@ def _leave(call: Call, answer: pb.SendMessageResponse, reason: str) -> None:
         answer.entries[0].status.code = pb.MASTER_PERSISTENCE_TIMEOUT
         answer.entries[0].status.message = reason
     answer.status.CopyFrom(answer.entries[0].status)
-    call.send(answer.SerializeToString())
-    call.finish()
+    answer_with(call, answer)
 
 
 def _checked(broker: Broker, messages: list[pb.Message], now_ms: int) -> list[bytes]:
@@ -133,17 +131,21 @@ def _check_message(message: pb.Message, now_ms: int) -> None:
         raise Failure(pb.BAD_REQUEST, text)
 
 
-def _queue_of(config: TopicConfig, messages: list[pb.Message], rng: random.Random) -> int:
-    """The queue of a message group; any queue for others.
+def _queue_of(config: TopicConfig, messages: list[pb.Message], broker: Broker) -> int:
+    """The queue of a message group; any queue for others. Raises Failure.
 
     As in RocketMQ, also for several messages at once, whatever group they have: their senders choose between order
-    and batches.
+    and batches. In fenced mode a batch of one group keeps its order, and one of several is refused.
     """
     if config.write_queue_nums <= 0:
         raise Failure(pb.INTERNAL_SERVER_ERROR, f"topic {config.topic_name!r} has no write queue")
-    if len(messages) == 1 and messages[0].system_properties.HasField("message_group"):
-        return queue_of_group(messages[0].system_properties.message_group, config.write_queue_nums)
-    return rng.randrange(config.write_queue_nums)
+    groups = {group_of(one) for one in messages}
+    if len(messages) == 1 or broker.config.lock_mode == "fenced":
+        if len(groups) > 1:
+            raise Failure(pb.BAD_REQUEST, "the messages of a request are of more than one message group")
+        if group := groups.pop():
+            return queue_of_group(group, config.write_queue_nums)
+    return broker.rng.randrange(config.write_queue_nums)
 
 
 def _store(
@@ -179,9 +181,7 @@ def _store_all(
     return stored[0].queue_offset
 
 
-def end_transaction(
-    parts: Parts, call: Call, request: pb.EndTransactionRequest, now_ms: int
-) -> pb.EndTransactionResponse:
+def end_transaction(parts: Parts, call: Call, request: pb.EndTransactionRequest, now_ms: int) -> None:
     """Commit or roll back. Without a resolution the producer is asked again, as in RocketMQ."""
     topic = check_topic(request.topic)
     if not request.transaction_id.strip():
@@ -193,22 +193,19 @@ def end_transaction(
         end(parts.broker, topic, found.half, request.resolution == pb.COMMIT, now_ms)
     # Only after it is stored: if that fails, the producer may try again.
     parts.undecided.remove(topic, request.transaction_id)
-    return pb.EndTransactionResponse()
+    answer_when_kept(parts, call, pb.EndTransactionResponse(), pb.MASTER_PERSISTENCE_TIMEOUT)
 
 
 def recall_message(parts: Parts, call: Call, request: pb.RecallMessageRequest, now_ms: int) -> None:
     """A message that waits for its time is not delivered."""
     topic = check_topic(request.topic)
+    config = parts.broker.catalog.topics.get(topic)
+    if config is None or pb.DELAY not in accepted_types(config):
+        raise _wrong_type("UNSPECIFIED" if config is None else config.message_type, pb.DELAY)
     try:
         message_id = recall(parts.broker, topic, request.recall_handle, now_ms)
     except Refused as why:
         if why.reason is Reason.NO_TOPIC:
             raise
         raise Failure(pb.INTERNAL_SERVER_ERROR, PROXY + str(why)) from why
-    parts.when_kept(partial(_recalled, call, pb.RecallMessageResponse(message_id=message_id)))
-
-
-def _recalled(call: Call, answer: pb.RecallMessageResponse, reason: str) -> None:
-    answer.status.code, answer.status.message = (pb.MASTER_PERSISTENCE_TIMEOUT, reason) if reason else (pb.OK, "OK")
-    call.send(answer.SerializeToString())
-    call.finish()
+    answer_when_kept(parts, call, pb.RecallMessageResponse(message_id=message_id), pb.MASTER_PERSISTENCE_TIMEOUT)

@@ -1,16 +1,37 @@
 """Sessions: the clients of this front, by the id that each chooses, and when the broker last heard of them."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from lockstep.broker.fronts.grpc.call import Call
 from lockstep.broker.peer import Peer
+from lockstep.protocol.bodies.heartbeat import ConsumeType
+from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.grpc import messages as pb
+from lockstep.remoting.errors import RemotingError
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["Session", "SessionActions", "Sessions", "Then"]
+
+Then = Callable[[RemotingCommand | RemotingError], None]
+
+
+class SessionActions(NamedTuple):
+    """What a session does.
+
+    Args:
+        end: It is over, with the reason.
+        ask: An administrator asks its client something: within so many ms the last one is called with the answer.
+    """
+
+    end: Callable[["Session", str], None]
+    ask: Callable[["Session", RemotingCommand, int, Then], None]
 
 
 class Session:
     """A client. For the tables of members it is a `Peer`: one process may have several on one connection.
+
+    For administrators it is a `Connection` too: what they ask a client of RocketMQ 4, this one answers.
 
     Attributes:
         connection: The last one it used.
@@ -20,10 +41,13 @@ class Session:
         topics: Of a producer, which names them; a transaction's producer group is its topic.
         heard_ms: When it last sent settings or a heartbeat, in epoch ms.
         request_timeout_ms: How long it waits for an answer.
-        waits_for: Topic and group of calls that waited for messages to renew.
+        parked: Its calls that wait for messages, by what each asks for: topic, group, the queue that it names,
+            and its attempt id; a call without one stands for itself.
     """
 
-    def __init__(self, client_id: str, telemetry: Call, end: Callable[["Session", str], None]) -> None:
+    serialize_type = SerializeType.JSON
+
+    def __init__(self, client_id: str, telemetry: Call, actions: SessionActions) -> None:
         self.client_id = client_id
         self.telemetry = telemetry
         self.connection: Peer = telemetry.peer
@@ -33,8 +57,8 @@ class Session:
         self.topics: tuple[str, ...] = ()
         self.heard_ms = telemetry.received_ms
         self.request_timeout_ms = 0
-        self.waits_for = set[tuple[str, str]]()
-        self._end = end
+        self.parked: dict[tuple[str, str, int, str | Call], Call] = {}
+        self._actions = actions
 
     @property
     def is_open(self) -> bool:
@@ -52,7 +76,18 @@ class Session:
         self.connection.when_writable(then)
 
     def abort(self, reason: str) -> None:
-        self._end(self, reason)
+        self._actions.end(self, reason)
+
+    @property
+    def consume_type(self) -> ConsumeType:
+        is_push = self.client_type == pb.PUSH_CONSUMER
+        return ConsumeType.CONSUME_PASSIVELY if is_push else ConsumeType.CONSUME_ACTIVELY
+
+    def send_one_way(self, command: RemotingCommand) -> None:
+        """It asks itself for what clients of RocketMQ 4 are told, or need not know it: no queue is its own."""
+
+    def request_then(self, command: RemotingCommand, timeout_ms: int, then: Then) -> None:
+        self._actions.ask(self, command, timeout_ms, then)
 
 
 class Sessions:
@@ -99,6 +134,10 @@ class Sessions:
         del self._by_id[session.client_id]
         self._count(session.connection, -1)
         return True
+
+    def clear(self) -> None:
+        self._by_id.clear()
+        self._counts.clear()
 
     def _count(self, connection: Peer, more: int) -> None:
         self._counts[connection] = self._counts.get(connection, 0) + more

@@ -5,7 +5,7 @@ from typing import Final
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.grpc.failures import CallFailed, Failure
 from lockstep.broker.fronts.grpc.sessions import Session
-from lockstep.broker.fronts.grpc.translate import duration_ms, set_duration
+from lockstep.broker.fronts.grpc.translate import duration_ms, enum_name, set_duration
 from lockstep.broker.fronts.grpc.validation import check_group, check_topic
 from lockstep.protocol.bodies.subscription_group import RETRY_STEPS_MS, GroupRetryPolicy
 from lockstep.protocol.grpc import messages as pb
@@ -34,7 +34,7 @@ def take_settings(session: Session, settings: pb.Settings) -> None:
             session.topics, session.group = tuple(dict.fromkeys(topics)), ""
         else:
             if settings.client_type not in _CONSUMERS:
-                name = pb.ClientType.Name(settings.client_type)
+                name = enum_name(pb.ClientType, settings.client_type)
                 raise CallFailed(GrpcStatus.INTERNAL, f"{_UNKNOWN}Client type is not consumer, type: {name}")
             session.group, session.topics = check_group(settings.subscription.group), ()
     except Failure as why:

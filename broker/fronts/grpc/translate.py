@@ -3,7 +3,7 @@
 import hashlib
 import ipaddress
 import zlib
-from typing import Final
+from typing import Any, Final
 
 from lockstep.broker.fronts.grpc.failures import Failure
 from lockstep.protocol.codes import SysFlag
@@ -17,6 +17,8 @@ from lockstep.remoting.settings import Address
 __all__ = [
     "Delivered",
     "duration_ms",
+    "enum_name",
+    "group_of",
     "plain_body",
     "properties_of",
     "set_duration",
@@ -28,6 +30,7 @@ __all__ = [
 _BORN_HOST: Final = "__BORNHOST"
 _BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 _TRACE_CONTEXT: Final = "TRACE_CONTEXT"
+_TRANSACTION_ID: Final = "__transactionId__"
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
@@ -40,7 +43,6 @@ _HIDDEN: Final = (
     | {
         _BORN_HOST,
         _BORN_TIMESTAMP,
-        _TRACE_CONTEXT,
         names.POP_CK,
         names.FIRST_POP_TIME,
         names.ORIGIN_GROUP,
@@ -52,6 +54,11 @@ _HIDDEN: Final = (
 def duration_ms(value: pb.Duration | pb.Timestamp) -> int:
     """Milliseconds, cut; of a time since the epoch, too. At most what 64 bits hold, as a message is stored."""
     return max(-_INT64_MAX, min(int(value.seconds * 1000 + value.nanos // 1_000_000), _INT64_MAX))
+
+
+def enum_name(kind: Any, number: int) -> str:
+    """The name of a value of an enumeration; the number where it is none: a client may send any."""
+    return str(kind.Name(number)) if number in kind.values() else str(number)
 
 
 def set_duration(target: pb.Duration, ms: int) -> None:
@@ -76,7 +83,12 @@ def type_of(message: pb.Message) -> pb.MessageType:
         return pb.TRANSACTION
     if system.HasField("delivery_timestamp"):
         return pb.DELAY
-    return pb.FIFO if system.HasField("message_group") else pb.NORMAL
+    return pb.FIFO if group_of(message) else pb.NORMAL
+
+
+def group_of(message: pb.Message) -> str:
+    """The message group; "": it has none. Who names it as a property means the same."""
+    return str(message.system_properties.message_group or message.user_properties.get(names.SHARDING_KEY, ""))
 
 
 def properties_of(message: pb.Message, topic: str) -> dict[str, str]:
@@ -84,11 +96,11 @@ def properties_of(message: pb.Message, topic: str) -> dict[str, str]:
     system = message.system_properties
     properties = dict(message.user_properties)
     properties[names.UNIQ_KEY] = system.message_id
-    if system.HasField("tag"):
+    if system.tag:
         properties[names.TAGS] = system.tag
     if system.keys:
         properties[names.KEYS] = " ".join(system.keys)
-    if system.HasField("message_group"):
+    if system.message_group:
         properties[names.SHARDING_KEY] = system.message_group
     if system.HasField("trace_context"):
         properties[_TRACE_CONTEXT] = system.trace_context
@@ -168,7 +180,7 @@ def to_message(stored: MessageExt, delivered: Delivered, handle: str, attempt: i
     # No secret hangs on it: clients compare it to find damaged bodies.
     system.body_digest.checksum = hashlib.md5(made.body, usedforsecurity=False).hexdigest().upper()
     set_timestamp(system.born_timestamp, stored.born_timestamp)
-    system.born_host = properties.get(_BORN_HOST) or _host(*stored.born_host)
+    system.born_host = properties.get(_BORN_HOST) or str(ipaddress.ip_address(stored.born_host[0]))
     set_timestamp(system.store_timestamp, stored.store_timestamp)
     system.store_host = _host(*stored.store_host)
     system.queue_id, system.queue_offset = stored.queue_id, stored.queue_offset
@@ -176,6 +188,8 @@ def to_message(stored: MessageExt, delivered: Delivered, handle: str, attempt: i
     system.message_type = _stored_type(properties)
     if handle:
         system.receipt_handle = handle
+    if names.TRAN_MSG in properties:
+        made.user_properties[_TRANSACTION_ID] = stored.msg_id
     if names.TAGS in properties:
         system.tag = properties[names.TAGS]
     if names.KEYS in properties:
@@ -192,7 +206,7 @@ def to_message(stored: MessageExt, delivered: Delivered, handle: str, attempt: i
 def _stored_type(properties: dict[str, str]) -> pb.MessageType:
     if names.TRAN_MSG in properties:
         return pb.TRANSACTION
-    if names.TIMER_DELIVER_MS in properties or names.DELAY in properties:
+    if names.DELAY in properties or not names.TIMED.isdisjoint(properties):
         return pb.DELAY
     return pb.FIFO if names.sharding_key_of(properties) else pb.NORMAL
 

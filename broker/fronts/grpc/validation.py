@@ -8,13 +8,22 @@ from lockstep.protocol.bodies.subscription_group import is_system_group
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX
 from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.messages.properties import RESERVED_PROPERTIES
-from lockstep.protocol.names import GROUP_LENGTH_MAX, is_system_topic
+from lockstep.protocol.names import is_system_topic
 
-__all__ = ["check_body", "check_group", "check_invisible", "check_message", "check_topic", "named"]
+__all__ = ["INVISIBLE_MS_MIN", "check_body", "check_group", "check_invisible", "check_message", "check_topic", "named"]
 
+# Those of RocketMQ 4, and what 5 added.
+_RESERVED: Final = RESERVED_PROPERTIES | {
+    "1ST_POP_TIME", "BORN_TIMESTAMP", "DLQ_ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DUP_INFO", "EXTEND_UNIQ_INFO",
+    "INNER_MULTI_QUEUE_OFFSET", "ORIGIN_GROUP", "POP_CK", "POP_CK_OFFSET", "TIMER_DELAY_LEVEL", "TIMER_DELAY_MS",
+    "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY", "TIMER_DEQUEUE_MS", "TIMER_ENQUEUE_MS", "TIMER_OUT_MS",
+    "TIMER_ROLL_TIMES", "_SYS_MSG_PRIORITY_", "__BORNHOST", "__CRC32#", "__LITE_TOPIC",
+}  # fmt: skip
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_SHOWN: Final = "allowing only ^[%|a-zA-Z0-9_-]+$"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Less than for clients of RocketMQ 4, as in its proxy.
+_GROUP_LENGTH_MAX: Final = 120
 _MESSAGE_GROUP_BYTES_MAX: Final = 64
 _PROPERTIES_MAX: Final = 128
 _PROPERTIES_BYTES_MAX: Final = 16 * 1024
@@ -54,8 +63,9 @@ def check_group(resource: pb.Resource) -> str:
         shown = group[:_SHOWN_CHARACTERS]
         text = f"the specified group[{shown}] contains illegal characters, {_LEGAL_SHOWN}"
         raise Failure(pb.ILLEGAL_CONSUMER_GROUP, text)
-    if len(group) > GROUP_LENGTH_MAX:
-        text = f"the specified group is longer than group max length {GROUP_LENGTH_MAX}."
+    if len(group) > _GROUP_LENGTH_MAX:
+        shown = group[:_SHOWN_CHARACTERS]
+        text = f"the specified group[{shown}] is longer than group max length: {_GROUP_LENGTH_MAX}."
         raise Failure(pb.ILLEGAL_CONSUMER_GROUP, text)
     if is_system_group(group):
         raise Failure(pb.ILLEGAL_CONSUMER_GROUP, "cannot use system consumer group")
@@ -89,7 +99,8 @@ def check_message(message: pb.Message) -> None:
         if _CONTROL.search(text) or len(text.encode()) > _SYSTEM_TEXT_BYTES_MAX:
             code = pb.ILLEGAL_MESSAGE_ID if what == "message_id" else pb.BAD_REQUEST
             raise Failure(code, f"{what} has a control character, or over {_SYSTEM_TEXT_BYTES_MAX} bytes")
-    if system.HasField("tag"):
+    # An empty one is none.
+    if system.tag:
         _check_text(system.tag, pb.ILLEGAL_MESSAGE_TAG, "tag")
         if "|" in system.tag:
             raise Failure(pb.ILLEGAL_MESSAGE_TAG, "tag cannot contain '|'")
@@ -98,7 +109,7 @@ def check_message(message: pb.Message) -> None:
         raise Failure(pb.MESSAGE_PROPERTIES_TOO_LARGE, f"too many keys, max is {_PROPERTIES_BYTES_MAX}")
     for key in system.keys:
         _check_text(key, pb.ILLEGAL_MESSAGE_KEY, "key")
-    if system.HasField("message_group"):
+    if system.message_group:
         _check_text(system.message_group, pb.ILLEGAL_MESSAGE_GROUP, "message group")
         if len(system.message_group.encode()) >= _MESSAGE_GROUP_BYTES_MAX:
             text = f"message group exceed the max size {_MESSAGE_GROUP_BYTES_MAX}"
@@ -120,7 +131,7 @@ def _check_properties(message: pb.Message) -> None:
         raise Failure(pb.MESSAGE_PROPERTIES_TOO_LARGE, text)
     size = len(system.tag.encode()) + sum(len(key.encode()) for key in system.keys)
     for name, value in properties.items():
-        if name in RESERVED_PROPERTIES:
+        if name in _RESERVED:
             raise Failure(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property is used by system: {name}")
         if _CONTROL.search(name):
             raise Failure(pb.ILLEGAL_MESSAGE_PROPERTY_KEY, "the key of property cannot contain control character")

@@ -9,6 +9,7 @@ from lockstep.broker.core import register as core
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.wanted import check_filters_by
 from lockstep.broker.fronts.remoting.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
+from lockstep.broker.fronts.remoting.owners import list_owners
 from lockstep.broker.messages.filters import compiled
 from lockstep.broker.request_body import CLIENT_ID_LENGTH_MAX, DIALECT_BYTES_MAX, check_name_length, read_body
 from lockstep.broker.sliced_work import Steps
@@ -19,13 +20,14 @@ from lockstep.protocol.bodies.rows import BodySteps, encode_table
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError, is_tag_type
-from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from lockstep.protocol.headers.messaging import ListOwnersRequestHeader, UnregisterClientRequestHeader
 
 __all__ = ["check_client_config", "heartbeat", "list_consumer_groups", "list_consumers", "unregister_client"]
 
 # So many heartbeats are remembered, each of at most so many bytes, which are some ten groups: 4 MB in all.
 _REMEMBERED_MAX: Final = 512
 _BYTES_MAX: Final = 2048
+_LISTS_MAX: Final = 16  # lists of members
 
 
 def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
@@ -91,16 +93,28 @@ def unregister_client(
     return answer_in_steps(broker, connection, command, _success_after(steps, command))
 
 
-def list_consumers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def list_consumers(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """A group without members is an error, as in RocketMQ: its clients then keep their queues."""
-    header = command.decode_header(GetConsumerListByGroupRequestHeader)
+    header = command.decode_header(ListOwnersRequestHeader)
     client_ids = broker.members.consumers.client_ids(header.consumer_group)
     if not client_ids:
         remark = f"no consumer of group {header.consumer_group!r} is online here"
         return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    reply = command.reply(ResponseCode.SUCCESS, body=encode_body(ConsumerIdList(client_ids), command.serialize_type))
+    if header.owners:  # a client of ours, which agreed
+        owners = broker.ownership.owners(header.consumer_group)
+        if owners is not None:
+            return list_owners(broker, connection, command, header.consumer_group, client_ids, owners)
+    reply = command.reply(ResponseCode.SUCCESS, body=_encoded(client_ids, command.serialize_type))
     reply.ext_fields = {}
     return reply
+
+
+@lru_cache(_LISTS_MAX)
+def _encoded(client_ids: tuple[str, ...], serialize_type: int) -> bytes:
+    """After a change all members ask."""
+    return encode_body(ConsumerIdList(client_ids), serialize_type)
 
 
 def list_consumer_groups(

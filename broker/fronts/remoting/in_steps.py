@@ -6,7 +6,6 @@ from typing import Final, Protocol
 from lockstep.broker.connection import Connection
 from lockstep.broker.fronts.remoting.refusal import REFUSALS, Refusal, code_of
 from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
-from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -112,7 +111,7 @@ def reply_in_steps(
     worker: Worker,
     connection: Connection,
     command: RemotingCommand,
-    body: Callable[[], BodySteps],
+    body: Callable[[], Generator[Wait | None, None, bytes]],
     remark: Callable[[], str] | None = None,
 ) -> RemotingCommand | None:
     """As `answer_in_steps`, for an answer with a large body.

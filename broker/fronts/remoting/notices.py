@@ -20,7 +20,7 @@ __all__ = ["RemotingNotices", "connection_of"]
 
 
 def connection_of(peer: Peer) -> Connection:
-    """The connection of a client that speaks to this front. All do: there is no other."""
+    """The connection of a client. One of the other front answers what this one is asked, too."""
     return cast("Connection", peer)
 
 

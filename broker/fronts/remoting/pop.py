@@ -115,7 +115,8 @@ def pop_message(broker: Broker, connection: Connection, command: RemotingCommand
     _forget_fields(command)
     call = _PopCall(broker, connection, command, asked, now_ms)
     wants = (asked.wanted, asked.count_max > 0, asked.in_order)
-    held = HeldCall(connection, asked.topic, asked.consumer_group, asked.queue_id, deadline_ms, wants, call.answer)
+    place = (asked.topic, asked.consumer_group, asked.queue_id)
+    held = HeldCall(connection, *place, deadline_ms, wants, call.answer, call.end)
     if broker.messages.pops.held.park(held, now_ms):
         return None
     broker.limits.met(*broker.messages.pops.held.room.no_room, now_ms, connection.address)
@@ -146,6 +147,10 @@ class _PopCall(NamedTuple):
             self.broker.when_synced(partial(self._leave, reply))
             return True
         return False
+
+    def end(self, now_ms: int) -> None:
+        nothing = Popped(now_ms, 0, 0, [], b"")
+        self.connection.reply(_popped(self.broker, self.command, self.asked, nothing))
 
     def _leave(self, reply: RemotingCommand, reason: str) -> None:
         """`reason`: why the delivery is not on the disk; "": it is."""
@@ -232,7 +237,8 @@ def notification(
     if header.poll_time <= 0 or command.is_one_way:
         return call.reply(has_message=False)
     _forget_fields(command)
-    held = HeldCall(connection, header.topic, header.consumer_group, header.queue_id, deadline_ms, None, call.answer)
+    place = (header.topic, header.consumer_group, header.queue_id)
+    held = HeldCall(connection, *place, deadline_ms, None, call.answer, call.end)
     if broker.messages.pops.held.park(held, now_ms):
         return None
     broker.limits.met(*broker.messages.pops.held.room.no_room, now_ms, connection.address)
@@ -252,6 +258,9 @@ class _NotificationCall(NamedTuple):
         if found or is_over:
             self.connection.reply(self.reply(has_message=found))
         return found or is_over
+
+    def end(self, _now_ms: int) -> None:
+        self.connection.reply(self.reply(has_message=False))
 
     def reply(self, *, has_message: bool) -> RemotingCommand:
         return self.command.reply(ResponseCode.SUCCESS, NotificationResponseHeader(has_message), remark=_NO_REMARK)

@@ -101,6 +101,13 @@ class FencedQueue:
         body = b"".join(message for _, message in taken)
         return Delivered(self.next_offset, offsets, body, times, self.next_offset, acked)
 
+    def end_attempt(self, order: Order) -> None:
+        if order.attempt_id is None:
+            return
+        for one in self.waiting.values():
+            if one.is_again(order) and one.pop_ms not in (0, order.pop_ms) and not one.is_acked:
+                one.end()
+
     def _begin_at(self, committed: int) -> None:
         """The first delivery since the start; the store dropped messages; or somebody set the group's offset back."""
         if self._end is None or committed < self.next_offset:

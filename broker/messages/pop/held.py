@@ -29,7 +29,8 @@ class HeldCall(NamedTuple):
         wants: What it asks for: of equal calls one that finds nothing speaks for all.
         answer: Tries again at a time in epoch ms; must answer if the last argument says that the wait is over. Returns
             whether it has answered.
-        is_gone: Whether nobody waits any more: then `answer` ends the call, whatever there is.
+        end: Ends the call at a time in epoch ms, whatever there is: its client wants no messages any more.
+        is_gone: Whether nobody waits any more.
     """
 
     peer: Peer
@@ -39,6 +40,7 @@ class HeldCall(NamedTuple):
     deadline_ms: int
     wants: Hashable
     answer: Callable[[int, bool], bool]
+    end: Callable[[int], None]
     is_gone: Callable[[], bool] = _stays
 
 
@@ -149,6 +151,9 @@ class HeldCalls:
 
     def _is_answered(self, call: HeldCall, now_ms: int, is_over: bool) -> bool:
         try:
+            if call.is_gone():
+                call.end(now_ms)
+                return True
             return call.answer(now_ms, is_over)
         # A fault of ours in one call ends that client's connection, and no other call.
         except Exception as error:
@@ -171,13 +176,24 @@ class HeldCalls:
             if not keys:
                 self.waiting.pop(topic, None)
 
+    def on_left(self, peer: Peer, consumer_group: str, now_ms: int) -> None:
+        """A client left the group: its calls end, because what they would get, nobody would handle."""
+        for call in self._taken(peer, consumer_group):
+            call.end(now_ms)
+
     def on_closed(self, peer: Peer) -> None:
         """Remove the calls of a closed connection."""
+        self._taken(peer)
+
+    def _taken(self, peer: Peer, consumer_group: str | None = None) -> list[HeldCall]:
+        """Remove the calls of a connection, for one group or for all. Returns them."""
+        taken = list[HeldCall]()
         if self.room.of(peer):
             for key, calls in list(self._held.items()):
-                kept = [call for call in calls if call.peer is not peer]
-                if len(kept) < len(calls):
-                    self._keep(key, kept)
+                if consumer_group in (None, key[1]) and (of_peer := [call for call in calls if call.peer is peer]):
+                    self._keep(key, [call for call in calls if call.peer is not peer])
+                    taken += of_peer
+        return taken
 
 
 def _read_topics(key: TopicOfGroup) -> tuple[str, str]:

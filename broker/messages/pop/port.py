@@ -118,6 +118,9 @@ class FifoQueue(Protocol):
             committed: The group's offset.
         """
 
+    def end_attempt(self, order: Order) -> None:
+        """A client repeats a call, and gets other messages: it never got what the call gave before, so that is over."""
+
     def ack(self, queue_offset: int, pop_ms: int, committed: int) -> tuple[Answered, int]:
         """A message of the delivery made at `pop_ms` is consumed.
 

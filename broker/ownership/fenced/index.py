@@ -65,6 +65,11 @@ class LockIndex:
         locks = tuple(self._of_group.get(consumer_group, {}).values())
         return (lock.queue.topic for lock in locks if lock.is_live(now_ms))
 
+    def last_owners(self, consumer_group: str) -> Iterator[tuple[str, int, str, int]]:
+        """Topic, queue id, client id, and since when; also of locks that have ended, one by one."""
+        for lock in tuple(self._of_group.get(consumer_group, {}).values()):
+            yield (*lock.key, lock.client_id, lock.acquired_ms)
+
     def of_connection(self, connection: Peer) -> list[FencedLock]:
         return list(self._by_connection.get(connection, ()))
 

@@ -60,6 +60,7 @@ class FencedLocks:
         self.was_freed = self._locks.was_freed
         self.groups = self._locks.groups
         self.held_topics = self._locks.held_topics
+        self.last_owners = self._locks.last_owners
         self.waiters = LockWaiters(settings.entries_max)
         self._due = DueLocks()
 
@@ -299,6 +300,11 @@ class FencedLocks:
     def entry(self, consumer_group: str, topic: str, queue_id: int) -> FencedLock | None:
         """The lock of a queue, also one that has ended."""
         return self.find((consumer_group, topic, queue_id))
+
+    def is_owned(self, consumer_group: str, topic: str, queue_id: int, now_ms: int) -> bool:
+        """Whether a client owns the queue, or the queue rests before it goes to another."""
+        lock = self._settled(consumer_group, (topic, queue_id), now_ms)
+        return lock is not None and lock.state is not LockState.ENDED
 
     # Ends of periods -----------------------------------------------------------------------------------------
 

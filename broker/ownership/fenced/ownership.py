@@ -12,7 +12,7 @@ from lockstep.broker.ownership.denial import Act, Denial
 from lockstep.broker.ownership.fenced.checks import FenceChecks
 from lockstep.broker.ownership.fenced.locks import FencedLock, FencedLocks, FenceSettings
 from lockstep.broker.ownership.fenced.notices import LockNotices
-from lockstep.broker.ownership.port import EXPIRED_AT_ONCE_MAX, Around, Ownership
+from lockstep.broker.ownership.port import EXPIRED_AT_ONCE_MAX, Around, Owners, Ownership
 from lockstep.broker.peer import Peer
 from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant
@@ -115,6 +115,12 @@ class FencedOwnership(Ownership):
 
     def deny_held(self, connection: Peer, claim: Claim, now_ms: int) -> Denial | None:
         return self.checks.deny_held(connection, claim, now_ms)
+
+    def is_owned(self, consumer_group: str, topic: str, queue_id: int, now_ms: int) -> bool:
+        return self.table.is_owned(consumer_group, topic, queue_id, now_ms)
+
+    def owners(self, consumer_group: str) -> Owners:
+        return Owners(self.table.changes.total(), self.table.last_owners(consumer_group))
 
     # Resets by an administrator --------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from lockstep.protocol.bodies.pop import (
 from lockstep.protocol.codes import PopResponseCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
+from lockstep.protocol.headers.messaging import UnregisterClientRequestHeader
 from lockstep.protocol.headers.pop import (
     AckRequestHeader,
     ChangeInvisibleRequestHeader,
@@ -228,6 +229,26 @@ class TestHeld:
         assert polling.decode_header(PollingInfoResponseHeader) == (1,)
         peer.broker.on_closed(peer.connection)
         assert len(peer.broker.messages.pops.held) == 0
+
+    def test_a_client_that_leaves_gets_nothing_more(self, peer: Peer) -> None:
+        """Its calls for the group end now, before they are given what comes; those of others wait on."""
+        peer.make_topics("T")
+        other = peer.beside()
+        calls = [pop_header(poll_time=5000, born_time=NOW_MS), pop_header(poll_time=5000, consumer_group="other")]
+        for one in (peer, other):
+            assert [one.call(R.POP_MESSAGE, header) for header in calls] == [None, None]
+        notification = NotificationRequestHeader("G", "T", 0, 5000, NOW_MS, True)
+        assert peer.call(R.NOTIFICATION, notification) is None
+        assert peer.answer(R.UNREGISTER_CLIENT, UnregisterClientRequestHeader("c1", None, "G")).code == C.SUCCESS
+        assert [(reply.code, reply.remark) for reply in peer.connection.replies] == [
+            (210, "NO_MESSAGE_IN_QUEUE"),
+            (0, "not set any response code"),
+        ]
+        peer.send()
+        run_pops(peer.broker, peer.now_ms)
+        assert [bodies(reply) for reply in other.connection.replies] == [[b"x"]]
+        peer.broker.on_closed(peer.connection)
+        assert len(peer.broker.messages.pops.held) == 1
 
     def test_a_notification(self, peer: Peer) -> None:
         peer.make_topics("T")

@@ -6,19 +6,22 @@ cost, and lets other connections have their turn.
 
 import asyncio
 import contextlib
+import functools
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
-import h2.config
 import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
-import h2.settings
 
 from lockstep.broker.fronts.grpc.call import Service
 from lockstep.broker.fronts.grpc.http2.frame_guard import FrameGuard
+from lockstep.broker.fronts.grpc.http2.machine import new_machine
 from lockstep.broker.fronts.grpc.http2.stream import Headers, Stream
+from lockstep.broker.fronts.grpc.http2.turns import Turns
+from lockstep.broker.fronts.grpc.http2.waiting import Waiting
 from lockstep.protocol.errors import FrameError
 from lockstep.protocol.grpc.wire import GrpcStatus, parse_timeout_ms
 from lockstep.remoting.connections.byte_budget import ConnectionBounds
@@ -29,16 +32,15 @@ from lockstep.remoting.settings import Address
 __all__ = ["Http2Callbacks", "Http2Connection", "Http2Settings"]
 
 _SERVICE: Final = b"/apache.rocketmq.v2.MessagingService/"
-_READ_HEADERS: Final = frozenset((b":path", b":method", b"content-type", b"grpc-timeout", b"authorization"))
+_READ: Final = frozenset((b":path", b":method", b"content-type", b"grpc-timeout", b"authorization"))
 _METADATA: Final = b"x-mq-"
 _VALUE_BYTES_MAX: Final = 1024  # of a header that a session keeps
-# What the peer may send before it is acknowledged: a message of 4 MiB comes in one go.
-_STREAM_WINDOW_BYTES: Final = 1024 * 1024
 _CONNECTION_WINDOW_BYTES: Final = 8 * 1024 * 1024
-_HEADER_LIST_BYTES_MAX: Final = 16_384
 _MESSAGES_AT_ONCE: Final = 16  # of a call that stays open; clients send one each 10 s
-_TURN_NS: Final = 1_000_000
+_CALL_BYTES: Final = 4096  # of a call beside what came with it
 _WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
+_TOO_LATE: Final = (GrpcStatus.DEADLINE_EXCEEDED, "the deadline of the call is over")
+_CLOSED: Final = h2.connection.ConnectionState.CLOSED
 _CALM: Final = h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
 
 
@@ -65,6 +67,7 @@ class Http2Connection(asyncio.Protocol):
     def __init__(
         self,
         runtime: Runtime,
+        turns: Turns,
         settings: Http2Settings,
         service: Service,
         callbacks: Http2Callbacks,
@@ -72,6 +75,7 @@ class Http2Connection(asyncio.Protocol):
         bounds: ConnectionBounds,
     ) -> None:
         self._runtime = runtime
+        self._turns = turns
         self._settings = settings
         self._service = service
         self._callbacks = callbacks
@@ -79,12 +83,18 @@ class Http2Connection(asyncio.Protocol):
         self._bounds = bounds
         self._transport: asyncio.Transport | None = None
         self._guard = FrameGuard(runtime.now_ms())
-        self._h2 = _new_h2(settings)
+        self._h2 = new_machine(settings.streams_max)
         self._streams: dict[int, Stream] = {}
-        self._blocked: dict[int, Stream] = {}
+        self._unended = Waiting()  # requests that have not ended
+        self._blocked = Waiting()  # answers, which wait for the peer's window
+        self._to_pump = deque[Stream]()  # of those: a window may have opened
         self._timer: TimerHandle | None = None
+        self._deadlines: TimerHandle | None = None  # for the first of the calls' deadlines
+        self._first_deadline_ms: int | None = None
         self._waiting_bytes = 0  # of requests that have not ended, as `_bounds` has counted them
+        self._unread_bytes = 0  # of answers, likewise
         self._waits_first: Stream | None = None  # the oldest of them
+        self._events = deque[Any]()  # of h2, in their order
         self._working = False
         self._waits_for_turn = False
         self._closing = False
@@ -125,8 +135,10 @@ class Http2Connection(asyncio.Protocol):
         """End all calls, and close when what was written has left."""
         if self._transport is None or self._closing:
             return
+        now_ms = self._runtime.now_ms()
         for stream in list(self._streams.values()):
-            stream.finish(GrpcStatus.UNAVAILABLE, reason)
+            if stream.is_open:
+                stream.cut(GrpcStatus.UNAVAILABLE, reason, now_ms)
         self._end(h2.errors.ErrorCodes.NO_ERROR)
 
     def abort(self, reason: str) -> None:
@@ -138,10 +150,9 @@ class Http2Connection(asyncio.Protocol):
     def _end(self, code: h2.errors.ErrorCodes) -> None:
         """Say why, and close when that has left."""
         self._closing = True
-        try:
+        # What is against the protocol h2 has answered itself, with a better code.
+        if self._h2.state_machine.state is not h2.connection.ConnectionState.CLOSED:
             self._h2.close_connection(code)
-        except h2.exceptions.ProtocolError:
-            pass  # it is closed
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -166,15 +177,26 @@ class Http2Connection(asyncio.Protocol):
         self.ended_by_peer = exc is None or isinstance(exc, ConnectionResetError | BrokenPipeError)
         if self._timer is not None:
             self._timer.cancel()
-        streams, self._streams, self._blocked = self._streams, {}, {}
-        self._count(-len(streams))
-        now_ms = self._runtime.now_ms()
-        for stream in streams.values():
-            stream.gone(now_ms)
-        self._wake_writers()
+        if self._deadlines is not None:
+            self._deadlines.cancel()
+        self._events.clear()
         self._bounds.inbound.note(self, 0, self.read_at_ms, progress=False)
         self._bounds.outbound.note(self, 0, self.read_at_ms)
-        self._callbacks.on_closed(self)
+        self._wake_writers()
+        # Its calls may be 2,000, which take 5 ms, and many connections may end together.
+        self._turns.now_or_wait(self._end_calls)
+
+    def _end_calls(self) -> None:
+        """Those of a connection that is gone, then the connection."""
+        ends_ns, now_ms = self._turns.ends_ns(), self._runtime.now_ms()
+        for stream in list(self._streams.values()):
+            self._forget(stream, now_ms)
+            if self._turns.is_over(ends_ns):
+                break
+        if self._streams:
+            self._turns.wait(self._end_calls)
+        else:
+            self._callbacks.on_closed(self)
 
     def data_received(self, data: bytes) -> None:
         self.read_at_ms = now_ms = self._runtime.now_ms()
@@ -192,10 +214,10 @@ class Http2Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.write_paused = False
         self._wake_writers()
-        self._pump(list(self._blocked.values()))
-        self._flush()
+        self._pump_all()
         if self.is_open and not self._waits_for_turn and self._transport is not None:
             self._transport.resume_reading()
+            self._work()
 
     def _wake_writers(self) -> None:
         drained, self._drained = self._drained, []
@@ -206,28 +228,37 @@ class Http2Connection(asyncio.Protocol):
         now_ms = self._runtime.now_ms()
         idle_ms = now_ms - self.read_at_ms
         left_ms = self._settings.idle_close_ms - idle_ms
-        if left_ms <= 0 and self.is_open:
-            self._log.info("connection_idle", peer=self.address, idle_ms=idle_ms)
-            self.abort(f"nothing was received for {idle_ms} ms")
-        elif self._transport is not None:
-            self._timer = self._runtime.call_later_ms(max(left_ms, 1), self._on_timer)
+        if left_ms > 0:
+            self._timer = self._runtime.call_later_ms(left_ms, self._on_timer)
+            return
+        # Also one that closes, whose peer does not read what was written.
+        self._log.info("connection_idle", peer=self.address, idle_ms=idle_ms)
+        self.abort(f"nothing was received for {idle_ms} ms")
 
     # One read ------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         """Handle the whole frames that are there, for a turn's time."""
-        ends_ns, handled = self._runtime.monotonic_ns() + _TURN_NS, False
+        ends_ns, handled = self._turns.ends_ns(), False
         self._working = True
         try:
-            for batch in self._guard.batches():
-                handled = True
-                for event in self._h2.receive_data(batch):
+            while not self._closing:
+                if self._to_pump:
+                    self._pump(self._to_pump.popleft())
+                elif not self._events:
+                    batch = self._guard.next_batch()
+                    if not batch:
+                        break
+                    handled = handled or not self._guard.in_headers
+                    self._events.extend(self._h2.receive_data(batch))
+                    continue
+                else:
+                    event = self._events.popleft()
                     handle = self._handlers.get(type(event))
                     if handle is not None:
                         handle(event)
-                if self._closing:
-                    break
-                if self._runtime.monotonic_ns() > ends_ns:
+                # A call may take 20 ms, and a few frames hold many.
+                if self._turns.is_over(ends_ns):
                     self._wait_for_turn()
                     break
         except (FrameError, h2.exceptions.ProtocolError) as error:
@@ -240,14 +271,15 @@ class Http2Connection(asyncio.Protocol):
             self._working = False
         self._flush()
         self._note_inbound(handled=handled)
+        self._note_outbound()
         self._service.after_read()
 
     def _wait_for_turn(self) -> None:
         """Read no more until every other connection had its turn."""
-        if self._transport is not None and self._guard.waiting_bytes:
+        if self._transport is not None and (self._to_pump or self._events or self._guard.waiting_bytes):
             self._waits_for_turn = True
             self._transport.pause_reading()
-            self._runtime.call_later_ms(0, self._take_turn)
+            self._turns.wait(self._take_turn)
 
     def _take_turn(self) -> None:
         self._waits_for_turn = False
@@ -258,22 +290,34 @@ class Http2Connection(asyncio.Protocol):
 
     def _note_inbound(self, *, handled: bool) -> None:
         """`handled`: a whole frame was, so one that waits is a later one."""
-        waiting, first = self._guard.waiting_bytes, None
-        for stream in self._streams.values():
-            if of_stream := stream.reader.waiting_bytes + len(stream.request or b""):
-                waiting += of_stream
-                first = first or stream
+        waiting, first = self._guard.waiting_bytes + self._unended.bytes, self._unended.first
         if waiting or self._waiting_bytes:
             # Other calls that go on are no progress of one that waits.
             progress = handled if first is None else first is not self._waits_first
             self._waiting_bytes, self._waits_first = waiting, first
             self._bounds.inbound.note(self, waiting, self.read_at_ms, progress=progress)
 
+    def _note(self, stream: Stream) -> None:
+        """Count what waits of a call, in both directions."""
+        if stream.stream_id in self._streams:
+            self._unended.note(stream, self._received_bytes(stream))
+            self._blocked.note(stream, stream.waiting_bytes)
+
+    def _received_bytes(self, stream: Stream) -> int:
+        """Of a request that has not ended. A stream of telemetry need not end."""
+        if stream.half_closed:
+            return 0
+        if self._service.keeps_open(stream.method) or not stream.is_open:
+            return stream.reader.waiting_bytes
+        return _CALL_BYTES + stream.metadata_bytes + stream.reader.waiting_bytes + len(stream.request or b"")
+
     def _note_outbound(self) -> None:
-        waiting = sum(one.waiting_bytes for one in self._blocked.values())
-        if self.write_paused and self._transport is not None:
-            waiting += self._transport.get_write_buffer_size()
-        self._bounds.outbound.note(self, waiting, self._runtime.now_ms())
+        if self._transport is None:
+            return
+        waiting = self._blocked.bytes + (self._transport.get_write_buffer_size() if self.write_paused else 0)
+        if waiting or self._unread_bytes:
+            self._unread_bytes = waiting
+            self._bounds.outbound.note(self, waiting, self._runtime.now_ms())
 
     def _flush(self) -> None:
         if self._transport is not None and not self._transport.is_closing() and (data := self._h2.data_to_send()):
@@ -285,7 +329,7 @@ class Http2Connection(asyncio.Protocol):
         stream_id, read = event.stream_id, _read_headers(event.headers)
         path = read.pop(":path", "").encode()
         if read.pop(":method", "") != "POST" or not read.pop("content-type", "").startswith("application/grpc"):
-            self.headers(stream_id, [(":status", "415")], end=True)
+            self.headers(stream_id, [(b":status", b"415")], end=True)
             return
         timeout_ms = _timeout_ms(read.pop("grpc-timeout", ""))
         method = path.removeprefix(_SERVICE).decode("ascii", "replace")
@@ -300,6 +344,8 @@ class Http2Connection(asyncio.Protocol):
             self._service.bytes_max(method),
         )
         self._streams[stream_id] = stream
+        self._note(stream)
+        self._watch_deadline(stream.deadline_ms)
         under_way = self._bounds.under_way
         has_room = under_way is None or under_way.has_room(self)
         may_begin = self._service.may_begin(stream)
@@ -336,43 +382,88 @@ class Http2Connection(asyncio.Protocol):
                 stream.finish(GrpcStatus.INTERNAL, "a request has more than one message")
             else:
                 stream.request = messages[0]
+        self._note(stream)
 
     def _on_ended(self, event: Any) -> None:
         stream = self._streams.get(event.stream_id)
         if stream is None:
             return
         stream.half_closed = True
+        self._note(stream)
         if not stream.is_open:
             # What waits for a window is written first.
             if stream.is_written:
-                self._forget(stream)
+                self._forget(stream, self.read_at_ms)
         elif self._service.keeps_open(stream.method):
             self._service.half_closed(stream, self.read_at_ms)
         elif stream.request is None:
             stream.finish(GrpcStatus.INTERNAL, "a request has no whole message")
         else:
             request, stream.request = stream.request, None
-            self._service.receive(stream, request, self.read_at_ms)
+            if stream.is_late(self.read_at_ms):
+                # Its client tries again, or has done so.
+                stream.cut(*_TOO_LATE, self.read_at_ms)
+            else:
+                self._service.receive(stream, request, self.read_at_ms)
 
     def _on_reset(self, event: Any) -> None:
-        stream = self._streams.pop(event.stream_id, None)
+        stream = self._streams.get(event.stream_id)
         if stream is not None:
-            self._count(-1)
-            self._blocked.pop(event.stream_id, None)
-            stream.gone(self.read_at_ms)
+            self._forget(stream, self.read_at_ms)
 
     def _on_window(self, event: Any) -> None:
-        one = self._blocked.get(event.stream_id)
-        self._pump([one] if one is not None else list(self._blocked.values()) if not event.stream_id else ())
+        if not event.stream_id:
+            self._pump_all()
+        elif (stream := self._streams.get(event.stream_id)) is not None:
+            self._pump(stream)
 
     def _on_settings(self, event: Any) -> None:
-        self._pump(list(self._blocked.values()))
+        self._pump_all()
 
     def _on_goaway(self, event: Any) -> None:
         # h2 writes no more after it.
         self._closing = True
         if self._transport is not None:
             self._transport.close()
+
+    # Deadlines -----------------------------------------------------------------------------------------------
+
+    def _watch_deadline(self, deadline_ms: int | None) -> None:
+        """One timer serves all calls: most are answered long before their time is over."""
+        first_ms = self._first_deadline_ms
+        if deadline_ms is None or (first_ms is not None and first_ms <= deadline_ms):
+            return
+        if self._deadlines is not None:
+            self._deadlines.cancel()
+        self._first_deadline_ms = deadline_ms
+        self._deadlines = self._runtime.call_later_ms(max(deadline_ms - self._runtime.now_ms(), 1), self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._deadlines = self._first_deadline_ms = None
+        ends_ns, now_ms = self._turns.ends_ns(), self._runtime.now_ms()
+        self._working = True
+        try:
+            for stream in [one for one in self._streams.values() if one.is_late(now_ms)]:
+                self._end_late(stream, now_ms)
+                if self._turns.is_over(ends_ns):
+                    break
+        finally:
+            self._working = False
+        if self.is_open:
+            deadlines = (one.deadline_ms for one in self._streams.values())
+            self._watch_deadline(min((one for one in deadlines if one is not None), default=None))
+        self._flush()
+        self._note_outbound()
+        self._service.after_read()
+
+    def _end_late(self, stream: Stream, now_ms: int) -> None:
+        if stream.is_open:
+            stream.cut(*_TOO_LATE, now_ms)
+        if not stream.is_written and self.is_open:
+            # Its answer waits for a window that the client opens no more.
+            with contextlib.suppress(h2.exceptions.ProtocolError):
+                self._h2.reset_stream(stream.stream_id, h2.errors.ErrorCodes.CANCEL)
+            self._forget(stream, now_ms)
 
     # Writer --------------------------------------------------------------------------------------------------
 
@@ -388,34 +479,37 @@ class Http2Connection(asyncio.Protocol):
             self._h2.send_data(stream_id, bytes(data))
 
     def window(self, stream_id: int) -> int:
+        # What waits when the connection ends was not sent, and its service hears of it. h2 ends with a GOAWAY, before
+        # its event is handled here.
+        if self.write_paused or not self.is_open or self._h2.state_machine.state is _CLOSED:
+            return 0
         try:
             window = self._h2.local_flow_control_window(stream_id)
         except h2.exceptions.ProtocolError:
             return 0
-        return 0 if self.write_paused else min(window, self._h2.max_outbound_frame_size)
-
-    def blocked(self, stream: Stream) -> None:
-        self._blocked[stream.stream_id] = stream
+        return min(window, self._h2.max_outbound_frame_size)
 
     def changed(self, stream: Stream) -> None:
+        self._note(stream)
         if stream.is_written:
             self._guard.answered()
             self._ended(stream)
-        if self._blocked:
-            self._note_outbound()
         if not self._working:
+            self._note_outbound()
             self._flush()
 
-    def _pump(self, streams: Iterable[Stream]) -> None:
-        for stream in streams:
-            del self._blocked[stream.stream_id]
+    def _pump_all(self) -> None:
+        """In turns: 2,000 answers take 30 ms, and a peer can open and close their windows again and again."""
+        self._to_pump = deque(self._blocked.calls())
+
+    def _pump(self, stream: Stream) -> None:
+        if stream in self._blocked:
+            # Behind the others: the window of the connection may not be enough for all.
+            self._blocked.note(stream, 0)
             stream.pump()
+            self._note(stream)
             if stream.is_written:
                 self._ended(stream)
-        if streams:
-            self._note_outbound()
-            if not self._working:
-                self._flush()
 
     def _count(self, more: int) -> None:
         """So many calls began; below 0: they ended."""
@@ -425,48 +519,34 @@ class Http2Connection(asyncio.Protocol):
     def _ended(self, stream: Stream) -> None:
         """All of the answer is written."""
         if stream.half_closed:
-            self._forget(stream)
+            self._forget(stream, self.read_at_ms)
         elif self.is_open:
             # The peer need not send the rest of its request.
             with contextlib.suppress(h2.exceptions.ProtocolError):
                 self._h2.reset_stream(stream.stream_id, h2.errors.ErrorCodes.NO_ERROR)
-            self._forget(stream)
+            self._forget(stream, self.read_at_ms)
 
-    def _forget(self, stream: Stream) -> None:
+    def _forget(self, stream: Stream, now_ms: int) -> None:
         if self._streams.pop(stream.stream_id, None) is not None:
             self._count(-1)
-        stream.gone(self.read_at_ms)
-
-
-def _new_h2(settings: Http2Settings) -> h2.connection.H2Connection:
-    config = h2.config.H2Configuration(
-        client_side=False,
-        header_encoding=None,
-        # What this process writes is right, and each check costs a look at every header.
-        validate_outbound_headers=False,
-        normalize_outbound_headers=False,
-    )
-    made = h2.connection.H2Connection(config)
-    codes = h2.settings.SettingCodes
-    made.local_settings = h2.settings.Settings(
-        client=False,
-        initial_values={
-            codes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW_BYTES,
-            codes.MAX_CONCURRENT_STREAMS: settings.streams_max,
-            codes.MAX_HEADER_LIST_SIZE: _HEADER_LIST_BYTES_MAX,
-        },
-    )
-    made.decoder.max_header_list_size = _HEADER_LIST_BYTES_MAX
-    return made
+            self._unended.note(stream, 0)
+            self._blocked.note(stream, 0)
+            stream.gone(now_ms)
 
 
 def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Those that the front reads; of equal names the last."""
     return {
-        name.decode("ascii", "replace"): value[:_VALUE_BYTES_MAX].decode("utf-8", "replace")
+        known: value[:_VALUE_BYTES_MAX].decode("utf-8", "replace")
         for name, value in headers
-        if name in _READ_HEADERS or name.startswith(_METADATA)
+        if (known := _name_of(name))
     }
+
+
+@functools.lru_cache(256)
+def _name_of(name: bytes) -> str:
+    """Empty: the front does not read it. Clients send the same few names in each call."""
+    return name.decode("ascii", "replace") if name in _READ or name.startswith(_METADATA) else ""
 
 
 def _timeout_ms(text: str) -> int | None:

@@ -4,16 +4,19 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from hpack import NeverIndexedHeaderTuple
+
+from lockstep.broker.fronts.grpc.call import Call
 from lockstep.broker.peer import Peer
 from lockstep.protocol.grpc.wire import GrpcStatus, MessageReader, encode_message, encode_text
 
 __all__ = ["Headers", "Stream", "Writer"]
 
-Headers = list[tuple[str, str]]
+Headers = list[tuple[bytes, bytes]]
 _FIRST: Final[Headers] = [
-    (":status", "200"),
-    ("content-type", "application/grpc"),
-    ("grpc-accept-encoding", "identity"),
+    (b":status", b"200"),
+    (b"content-type", b"application/grpc"),
+    (b"grpc-accept-encoding", b"identity"),
 ]
 
 
@@ -25,15 +28,12 @@ class Writer(Protocol):
     def window(self, stream_id: int) -> int:
         """How many bytes may be written to a stream now."""
 
-    def blocked(self, stream: "Stream") -> None:
-        """The stream waits for a window."""
-
     def changed(self, stream: "Stream") -> None:
-        """Something was written outside a read, or the stream ended."""
+        """Something was written or waits for a window, or the stream ended."""
 
 
-def _nothing(_now_ms: int) -> None:
-    """The call has nothing to clear up."""
+def _nothing(*_: object) -> None:
+    """The call has nothing to clear up, and nobody counts it."""
 
 
 class Stream:
@@ -42,6 +42,7 @@ class Stream:
     Attributes:
         half_closed: The client has ended its side.
         waiting_bytes: Of its answer, for the client's window.
+        metadata_bytes: What it keeps of its headers.
     """
 
     def __init__(
@@ -62,11 +63,15 @@ class Stream:
         self.metadata = metadata
         self.received_ms = received_ms
         self.deadline_ms = None if timeout_ms is None else received_ms + timeout_ms
+        self.code = 0
+        self.on_end: Callable[[Call, GrpcStatus | None], object] = _nothing
         self.on_gone: Callable[[int], object] = _nothing
+        self.on_unsent: Callable[[int, int], object] = _nothing
         self.reader = MessageReader(bytes_max)
         self.request: bytes | None = None
         self.half_closed = False
         self.waiting_bytes = 0
+        self.metadata_bytes = sum(map(len, metadata.values()))
         self._begun = False
         self._waiting: deque[memoryview] = deque()
         self._end: Headers | None = None
@@ -89,22 +94,38 @@ class Stream:
     def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         if self._open:
             self._open = False
-            end: Headers = [("grpc-status", str(int(status)))]
+            self.on_end(self, status)
+            end: Headers = [(b"grpc-status", b"%d" % status)]
             if text:
-                end.append(("grpc-message", encode_text(text)))
+                # Not for the table, where it would push others out.
+                end.append(NeverIndexedHeaderTuple(b"grpc-message", encode_text(text).encode()))
             self._end = end if self._begun else [*_FIRST, *end]
             self.pump()
             self._writer.changed(self)
 
+    def is_late(self, now_ms: int) -> bool:
+        """Whether the client waits no more."""
+        return self.deadline_ms is not None and now_ms >= self.deadline_ms
+
+    def cut(self, status: GrpcStatus, text: str, now_ms: int) -> None:
+        """It ends before its answer: say so, then clear up what waits for it."""
+        on_gone, self.on_gone, self.request = self.on_gone, _nothing, None
+        self.finish(status, text)
+        on_gone(now_ms)
+
     def gone(self, now_ms: int) -> None:
         """The client, or the connection, ended it."""
+        unsent_count = len(self._waiting)
         self._waiting.clear()
         self._end, self.waiting_bytes = None, 0
         if self._open:
             self._open = False
+            self.on_end(self, None)
             self.on_gone(now_ms)
+        elif unsent_count:
+            self.on_unsent(unsent_count, now_ms)
         # What it held of the request and its session is not needed any more.
-        self.on_gone, self.request = _nothing, None
+        self.on_gone, self.on_unsent, self.request = _nothing, _nothing, None
 
     @property
     def is_written(self) -> bool:
@@ -116,7 +137,6 @@ class Stream:
         while self._waiting:
             room = self._writer.window(self.stream_id)
             if room <= 0:
-                self._writer.blocked(self)
                 return
             part = self._waiting.popleft()
             if len(part) > room:

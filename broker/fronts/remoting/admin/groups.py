@@ -86,7 +86,11 @@ def consumer_connections(
     shown = [_shown(peer, channel) for peer, channel in members.channels.items()]
     if command.serialize_type == SerializeType.MSGPACK:  # RocketMQ's tools know no more
         shown = [
-            one._replace(joined_ago_ms=now_ms - of.first_update_ms, heard_ago_ms=now_ms - of.last_update_ms)
+            one._replace(
+                joined_ago_ms=now_ms - of.first_update_ms,
+                heard_ago_ms=now_ms - of.last_update_ms,
+                client_type=of.client_type or None,
+            )
             for one, of in zip(shown, members.channels.values(), strict=True)
         ]
     body = ConsumerConnection(

@@ -54,11 +54,12 @@ def _reset(
     table = yield from _new_offsets(broker, header, exact=command.serialize_type == SerializeType.MSGPACK)
     bodies = _Bodies(table)
     reply_body = yield from bodies.get(command.serialize_type)
-    # Members that pop keep no offset that they could set.
-    is_guarded = broker.messages.pops.are_popped(header.topic, header.group) or broker.ownership.are_guarded(
-        header.group, header.topic, range(len(table)), now_ms
-    )
     group = broker.members.consumers.groups.get(header.group)
+    # Members that pop keep no offset that they could set; those of gRPC do nothing else.
+    pops = broker.messages.pops.are_popped(header.topic, header.group) or (
+        group is not None and any(channel.client_type for channel in group.channels.values())
+    )
+    is_guarded = pops or broker.ownership.are_guarded(header.group, header.topic, range(len(table)), now_ms)
     if group is None and not is_guarded:
         remark = (
             f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "

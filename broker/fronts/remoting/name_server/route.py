@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from lockstep.broker.connection import Connection
@@ -112,7 +113,7 @@ def query_data_version(
 
 
 def get_route(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    return route_reply(command, server.route)
+    return route_reply(command, partial(server.route_for, connection))
 
 
 def route_reply(command: RemotingCommand, route_of: Callable[[str], TopicRouteData | None]) -> RemotingCommand:

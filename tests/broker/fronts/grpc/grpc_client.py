@@ -12,7 +12,7 @@ from lockstep.protocol.grpc import messages as pb
 from lockstep.protocol.grpc.wire import MessageReader, encode_message
 from lockstep.remoting.host.runtime import Runtime
 
-__all__ = ["Calling", "GrpcClient", "topic_of"]
+__all__ = ["SERVICE", "Calling", "GrpcClient", "topic_of"]
 
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
 
@@ -58,6 +58,17 @@ class Calling:
             await self._changed.wait()
         return self.messages[number]
 
+    async def progress(self) -> bool:
+        """Wait until more of the answer is there. Returns False when it has ended."""
+        if not self.ended.done():
+            self._changed.clear()
+            await self._changed.wait()
+        return not self.ended.done()
+
+    def forget(self) -> None:
+        """Nobody waits for it any more."""
+        self._client.calls.pop(self.stream_id, None)
+
     def send(self, message: Any) -> None:
         self._client.write(self.stream_id, message, end=False)
 
@@ -87,16 +98,20 @@ class GrpcClient(asyncio.Protocol):
         self.calls: dict[int, Calling] = {}
         self.goaway: int | None = None
         self.lost = False
+        self.reads = 0
         self.grants_windows = True
         self.is_corked = False  # True: what is written waits for `flush`
         self.receives = True  # False: what comes is dropped
         self.transport: asyncio.Transport | None = None
+        self.windowed = asyncio.Event()  # the broker has said how much it takes
+        self.gone = asyncio.Event()  # the connection has ended
 
     @classmethod
     async def connect(cls, runtime: Runtime, address: str, client_id: str = "c1", **more: Any) -> "GrpcClient":
         host, _, port = address.rpartition(":")
         client = cls(client_id, **more)
         await runtime.create_connection(lambda: client, host, int(port))
+        await client.windowed.wait()
         return client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -107,9 +122,12 @@ class GrpcClient(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self.receives:
             return
+        self.reads += 1
         for event in self.h2.receive_data(data):
             if isinstance(event, h2.events.ConnectionTerminated):
                 self.goaway = int(event.error_code or 0)
+            if isinstance(event, h2.events.WindowUpdated):
+                self.windowed.set()
             if isinstance(event, h2.events.DataReceived) and self.grants_windows:
                 self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             call = self.calls.get(getattr(event, "stream_id", 0) or 0)
@@ -119,9 +137,17 @@ class GrpcClient(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        self.windowed.set()
+        self.gone.set()
         for call in self.calls.values():
             call._end()
             call._changed.set()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether calls may be made on this connection."""
+        is_open = self.transport is not None and not self.transport.is_closing()
+        return is_open and not self.lost and self.goaway is None
 
     def close(self) -> None:
         if self.transport is not None:
@@ -138,6 +164,18 @@ class GrpcClient(asyncio.Protocol):
             data = data[16_384:]
         self.h2.send_data(stream_id, data, end_stream=end)
         self.flush()
+
+    async def write_all(self, call: Calling, message: bytes) -> None:
+        """The one message of a call, as fast as the broker's window allows."""
+        data = encode_message(message)
+        while data and not call.ended.done():
+            room = min(self.h2.local_flow_control_window(call.stream_id), 16_384)
+            if room:
+                self.h2.send_data(call.stream_id, data[:room], end_stream=len(data) <= room)
+                data = data[room:]
+                self.flush()
+            else:
+                await asyncio.sleep(0.01)
 
     def begin(self, method: str, response: type[Any], timeout_ms: int | None = 6000, **metadata: str) -> Calling:
         """Open a call; messages follow."""
@@ -157,8 +195,7 @@ class GrpcClient(asyncio.Protocol):
 
     def start(self, method: str, request: Any, timeout_ms: int | None = 6000) -> Calling:
         """A call with one message."""
-        name = type(request).DESCRIPTOR.name.removesuffix("Request")
-        call = self.begin(method, getattr(pb, f"{name}Response"), timeout_ms)
+        call = self.begin(method, getattr(pb, f"{method}Response"), timeout_ms)
         self.write(call.stream_id, request, end=True)
         return call
 
@@ -202,15 +239,7 @@ class GrpcClient(asyncio.Protocol):
         message = request.messages.add(topic=topic_of(topic), body=bytes(body_bytes))
         message.system_properties.message_id = "long"
         call = self.begin("SendMessage", pb.SendMessageResponse)
-        data = encode_message(request.SerializeToString())
-        while data and not call.ended.done():
-            room = min(self.h2.local_flow_control_window(call.stream_id), 16_384)
-            if room:
-                self.h2.send_data(call.stream_id, data[:room], end_stream=len(data) <= room)
-                data = data[room:]
-                self.flush()
-            else:
-                await asyncio.sleep(0.01)
+        await self.write_all(call, request.SerializeToString())
         await call.ended
         return call
 

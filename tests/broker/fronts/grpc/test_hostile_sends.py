@@ -35,6 +35,10 @@ def zipped(body: bytes, count: int = 1) -> pb.SendMessageRequest:
 REFUSED: dict[str, tuple[Callable[[], pb.SendMessageRequest], int]] = {
     "a message over the count": (lambda: request_of(101), pb.BAD_REQUEST),
     "more keys than bytes": (lambda: request_of(keys=[""] * 16_385), pb.MESSAGE_PROPERTIES_TOO_LARGE),
+    "200,000 keys, which are not decoded": (
+        lambda: request_of(keys=[""] * 200_000, message_id=""),
+        pb.MESSAGE_PROPERTIES_TOO_LARGE,
+    ),
     "2 bodies of 3 MiB, zipped": (lambda: zipped(gzip_of(bytes(3 * MIB)), 2), pb.MESSAGE_BODY_TOO_LARGE),
     "a body over 4 MiB, zipped": (lambda: zipped(gzip_of(bytes(4 * MIB + 1))), pb.MESSAGE_BODY_TOO_LARGE),
     "a cut gzip": (lambda: zipped(gzip_of(b"x" * 100)[:-1]), pb.MESSAGE_CORRUPTED),

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.broker.messages.pop.fenced import FencedQueue
-from lockstep.broker.messages.pop.port import Answered
+from lockstep.broker.messages.pop.port import Answered, Order
 from tests.broker.messages.pop.queue_of_messages import Group, Messages
 
 
@@ -54,6 +54,18 @@ def test_two_deliveries_of_one_millisecond_have_two_names() -> None:
     _, second_ms = group.pop()
     assert second_ms > first_ms
     assert group.ack(0, first_ms) == "STALE"
+
+
+def test_a_repeat_that_gets_other_messages_gives_up_the_first() -> None:
+    """Its client never got them: else they would be held, and renewed, for nobody."""
+    group = _group("aba")
+    _, pop_ms = group.pop(1, "c2")
+    assert group.pop(1, "c1", attempt="x")[0] == [1]
+    assert group.queue.change(0, pop_ms, group.now_ms) is Answered.DONE
+    offsets, pop_ms = group.pop(1, "c1", attempt="x")
+    assert offsets == [0]
+    group.queue.end_attempt(Order("c1", "x", 0, pop_ms, 0))
+    assert group.pop(2, "c2")[0] == [1]
 
 
 def test_an_attempt_id_is_its_clients() -> None:
