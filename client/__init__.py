@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         AllocateByMachineRoom,
         AllocateMachineRoomNearby,
     )
+    from lockstep.client.consumer.ownership.allocation.sticky import AllocateSticky
     from lockstep.client.consumer.ownership.topic_watch import TopicMessageQueueChangeListener
     from lockstep.client.consumer.pop_calls import Delivery
     from lockstep.client.consumer.pull import MessageQueueListener, PullConsumer
@@ -101,6 +102,7 @@ __all__ = [
     "AllocateByMachineRoom",
     "AllocateMachineRoomNearby",
     "AllocateMessageQueueStrategy",
+    "AllocateSticky",
     "CheckForbiddenHook",
     "ClientConfig",
     "ClientError",
@@ -185,6 +187,7 @@ EXPORTS = {
     ),
     "lockstep.client.consumer.ownership.allocation.consistent_hash": "AllocateByConsistentHash",
     "lockstep.client.consumer.ownership.allocation.machine_room": "AllocateByMachineRoom AllocateMachineRoomNearby",
+    "lockstep.client.consumer.ownership.allocation.sticky": "AllocateSticky",
     "lockstep.client.config": "ClientConfig ConsumerConfig Fenced ProducerConfig",
     "lockstep.client.errors": (
         "ClientError ConsumerError DuplicateConsumerGroupError DuplicateGroupError LockLostError NoRouteError"

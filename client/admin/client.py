@@ -7,17 +7,18 @@ from lockstep.client.admin.groups import GroupAdmin
 from lockstep.client.admin.messages import MessageAdmin
 from lockstep.client.admin.queues import QueueOffsets
 from lockstep.client.errors import ClientError, NoRouteError
-from lockstep.protocol.bodies.admin import TopicOffset, TopicStatsTable
+from lockstep.protocol.bodies.admin import QueryConsumeQueueResponseBody, TopicOffset, TopicStatsTable
 from lockstep.protocol.bodies.attributes import MESSAGE_TYPE
-from lockstep.protocol.bodies.broker import TopicList
+from lockstep.protocol.bodies.broker import TopicConfig, TopicList
 from lockstep.protocol.bodies.client import ResetOffsetBody
 from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.bodies.name_server import KvTable
-from lockstep.protocol.codes import Permission, RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
     DeleteTopicInNameServerRequestHeader,
     DeleteTopicRequestHeader,
+    QueryConsumeQueueRequestHeader,
     ResetOffsetRequestHeader,
     TopicRequestHeader,
 )
@@ -40,6 +41,7 @@ from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["AdminClient", "NotLockstepError"]
 
+_SIZES_MAX: Final = 32  # of the newest messages of a queue, for their mean
 _END: Final = -1  # as a time: the end of the queue
 
 
@@ -86,15 +88,29 @@ class AdminClient(GroupAdmin, MessageAdmin, QueueOffsets):
         Args:
             message_type: One of RocketMQ 5's; its brokers of 4 ignore it. None: a topic that is there keeps its own.
         """
-        check_topic(topic)
-        if queues < 1:
-            raise ClientError(f"a topic has at least one queue, not {queues}")
+        attributes = None if message_type is None else f"+{MESSAGE_TYPE}={message_type}"
+        await self.put_topic(TopicConfig(topic, queues, queues), attributes, broker_name=broker_name)
+
+    async def put_topic(
+        self, config: TopicConfig, attributes: str | None = None, *, broker_name: str | None = None
+    ) -> None:
+        """Create a topic, or change it, on one broker or on all. Raises LocalProtocolError too.
+
+        Args:
+            config: Without its attributes.
+            attributes: How those change, as `+message.type=FIFO,-name`; brokers of RocketMQ 4 ignore it.
+        """
+        check_topic(config.topic_name)
+        fewest = min(config.read_queue_nums, config.write_queue_nums)
+        if fewest < 1:
+            raise ClientError(f"a topic has at least one queue, not {fewest}")
         chosen = [b for b in await self.brokers() if broker_name in (None, b.broker_name) and b.master_addr]
         if not chosen:
             raise NoRouteError(f"no broker named {broker_name!r}" if broker_name else "no broker is registered")
-        perm = int(Permission.READ | Permission.WRITE)
-        attributes = None if message_type is None else f"+{MESSAGE_TYPE}={message_type}"
-        header = CreateTopicRequestHeader(topic, DEFAULT_TOPIC, queues, queues, perm, attributes=attributes)
+        header = CreateTopicRequestHeader(
+            config.topic_name, DEFAULT_TOPIC, config.read_queue_nums, config.write_queue_nums, config.perm,
+            topic_sys_flag=config.topic_sys_flag, order=config.order, attributes=attributes,
+        )  # fmt: skip
         for broker in chosen:  # a change: see `_ask_these`
             assert broker.master_addr is not None
             await self._ask(broker.master_addr, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
@@ -102,11 +118,16 @@ class AdminClient(GroupAdmin, MessageAdmin, QueueOffsets):
     async def message_types(self) -> dict[str, str]:
         """Return the type of each topic that has one; when brokers differ, that of the first. Of 4 none has one."""
 
-        async def ask(address: str) -> TopicConfigWrapper:
-            return await self._ask_for(TopicConfigWrapper, address, RequestCode.GET_ALL_TOPIC_CONFIG)
-
-        bodies = reversed((await self._ask_all(ask)).values())
+        bodies = reversed((await self._ask_all(self._topic_table)).values())
         return {one.topic_name: one.message_type for body in bodies for one in body.topics if one.attributes}
+
+    async def topic_configs(self, topic: str) -> dict[str, TopicConfig]:
+        """Return the settings of the topic by the name of each broker that has it. Raises TopicNotFoundError."""
+        bodies = await self._ask_these(await self._masters_by_name(topic), self._topic_table)
+        return {name: one for name, body in bodies.items() for one in body.topics if one.topic_name == topic}
+
+    async def _topic_table(self, address: str) -> TopicConfigWrapper:
+        return await self._ask_for(TopicConfigWrapper, address, RequestCode.GET_ALL_TOPIC_CONFIG)
 
     async def delete_topic(self, topic: str) -> None:
         """Delete the topic on every broker that has it, and on the name server. Raises TopicNotFoundError."""
@@ -126,6 +147,27 @@ class AdminClient(GroupAdmin, MessageAdmin, QueueOffsets):
         bodies = (await self._ask_these(await self._masters_by_name(topic), ask)).values()
         found = {queue: of for body in bodies for queue, of in body.offset_table.items()}
         return {queue: found[queue] for queue in sorted(found)}
+
+    async def stored_bytes(self, queue: MessageQueue, first: int, end: int) -> int | None:
+        """Return about how many bytes the messages of a queue take: their number times the mean size of the newest.
+
+        Args:
+            first, end: Its first offset, and the one after the last.
+
+        Returns:
+            None: Its broker does not say the sizes.
+        """
+        if end <= first:
+            return 0
+        begin = max(first, end - _SIZES_MAX)
+        header = QueryConsumeQueueRequestHeader(queue.topic, queue.queue_id, begin, end - begin)
+        address = await self._master_of(queue)
+        try:
+            body = await self._ask_for(QueryConsumeQueueResponseBody, address, RequestCode.QUERY_CONSUME_QUEUE, header)
+        except RequestRefused:
+            return None
+        sizes = [entry.physic_size for entry in body.queue_data]
+        return round(sum(sizes) / len(sizes) * (end - first)) if sizes else None
 
     async def all_groups(self) -> dict[str, list[str]]:
         """Return the topics of each group that is online or has offsets stored.

@@ -22,6 +22,7 @@ from lockstep.protocol.headers.admin import (
     ConsumeStatsRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     GetConsumerRunningInfoRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
     TopicRequestHeader,
 )
 from lockstep.protocol.headers.messaging import (
@@ -245,6 +246,20 @@ class GroupAdmin(AdminBase):
             for config in body.groups:
                 found.setdefault(config.group_name, []).append(config)
         return found
+
+    async def group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return the settings of a group at the first broker that has it; None: brokers of RocketMQ 4 do not say."""
+        header = GetSubscriptionGroupConfigRequestHeader(group)
+
+        async def ask(address: str) -> SubscriptionGroupConfig | None:
+            try:
+                return await self._ask_for(
+                    SubscriptionGroupConfig, address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header
+                )
+            except RequestRefused:
+                return None
+
+        return next((one for one in (await self._ask_all(ask)).values() if one is not None), None)
 
     async def put_group(self, group: str, *, in_order: bool | None = None, retries: int | None = None) -> None:
         """Create a group, or change it, on all brokers. Raises LocalProtocolError too.

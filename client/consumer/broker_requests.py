@@ -66,7 +66,8 @@ class BrokerCalls:
         listening: None for a consumer that pulls by itself. As in RocketMQ, it has no offsets to reset, and answers
             a request to consume one message that it does not know the group.
         explained: returns the explanations of its rebalances, as text.
-        strategy: the name of the one that shares the queues; None: it gets all of them.
+        strategy: the name of the one that shares the queues; None: it gets all of them, or owns none.
+        pops_in_order: of a consumer without a listener that owns no queues; None: it pulls.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class BrokerCalls:
         listening: Listening | None = None,
         explained: Callable[[], str] = lambda: "[]",
         strategy: str | None = None,
+        pops_in_order: bool | None = None,
     ) -> None:
+        self._pops_in_order = pops_in_order
         self._member = member
         self._instance = member.instance
         self._runtime = member.runtime
@@ -131,6 +134,8 @@ class BrokerCalls:
         }
         if self._strategy is not None:
             properties["allocateMessageQueueStrategy"] = self._strategy
+        if self._pops_in_order is not None:
+            properties |= {POPS: "true", "PROP_CONSUMEORDERLY": str(self._pops_in_order).lower()}
         if listening is not None:
             threads, totals = str(listening.consume_thread_count), self._stats.totals.values()
             properties |= {

@@ -8,6 +8,7 @@ from lockstep.client.callables import check_function
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
+from lockstep.client.consumer.ownership.allocation.sticky import WITHOUT_FENCE, AllocateSticky
 from lockstep.client.credentials import with_credentials
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks
@@ -24,6 +25,7 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog, client_log
+from lockstep.remoting.settings import SettingError
 from lockstep.remoting.tls.options import TlsOptions
 
 if TYPE_CHECKING:
@@ -53,11 +55,12 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
 
     Raises:
         LocalProtocolError: the group or the namespace is not a legal name.
-        SettingError: there is no name server.
+        SettingError: there is no name server; or the strategy is STICKY, and the consumer has no fenced locks.
     """
 
     error = ConsumerError
     _config_class: type[C]
+    _may_lock = False  # queues
 
     def __init__(
         self,
@@ -75,6 +78,8 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
     ) -> None:
         check_group(group)
         check_function("strategy", strategy, "group", "client_id", "queues", "client_ids")
+        if isinstance(strategy, AllocateSticky) and not self._may_lock:
+            raise SettingError(WITHOUT_FENCE)
         self._tenant = NamesOfTenant(namespace)
         self.group = self._tenant.wrap(group)
         check_group(self.group)

@@ -8,7 +8,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.callables import log_or_raise, must_propagate
@@ -41,6 +41,8 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import Address
 
 __all__ = ["GroupMember", "MemberSettings"]
+
+_SETTLE_MS: Final = 200  # most queues have moved by then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +93,16 @@ class GroupMember(ABC):
         self.runtime = settings.runtime
         self.log = settings.log
         self.config = config if isinstance(config, ConsumerConfig) else member_config(config)
+        self.pops_in_order: bool | None = None  # None: it owns queues, or has a listener, which says it
         self.balances = True  # False: the user assigns the queues, and no rebalance changes them
         self._settings = settings
         self._subscriptions = subscriptions
         self._wake = asyncio.Event()
+        self._is_due = False  # a round waits for the least time between two
         self._round = asyncio.Lock()
         self._rebalancing: asyncio.Task[None] | None = None
         self._stopping = False
-        self._left = False  # the group, because nothing is subscribed any more
+        self._left = False  # the group: nothing is subscribed any more, or it stops
         self.instance = MQClientInstance(
             settings.runtime,
             settings.name_servers,
@@ -174,6 +178,9 @@ class GroupMember(ABC):
         """Pull and handle nothing more. Returns the queues whose listener still runs."""
         return []
 
+    async def _has_left(self) -> None:  # noqa: B027
+        """The brokers know that this member has left; its connections are still open."""
+
     # Life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -192,7 +199,8 @@ class GroupMember(ABC):
             subscriptions,
             self._listening,
             explained,
-            None if settings.broadcasting else strategy_name(settings.strategy),
+            None if settings.broadcasting or self.pops_in_order is not None else strategy_name(settings.strategy),
+            self.pops_in_order,
         )
         self.instance.serve(calls.handlers)
         try:
@@ -239,7 +247,11 @@ class GroupMember(ABC):
             process_queue.life.dropped = True
         await self.offsets.close()
         await self._locks.unlock_all(held)
-        await self.instance.shutdown(self._settings.group)
+        # No heartbeat of a new connection makes it a member again.
+        self._left = True
+        await self.instance.leave(self._settings.group)
+        await self._has_left()
+        self.instance.close()
         self._claim.release()
         return stuck
 
@@ -318,7 +330,12 @@ class GroupMember(ABC):
         await self.instance.leave(self._settings.group)
 
     async def take_released(self, queues: Iterable[MessageQueue]) -> None:
-        """Ask for queues that a broker says have no owner any more."""
+        """Ask for queues that a broker says have no owner any more.
+
+        Not while a round is due: its members are others, and a queue that the old share takes would move again.
+        """
+        if self._is_due or self._wake.is_set():
+            return
         try:
             async with self._round:
                 if self.balances and not self._stopping:
@@ -328,18 +345,44 @@ class GroupMember(ABC):
             log_or_raise(self.log, "rebalance_failed", error)
 
     async def _rebalance_forever(self) -> None:
-        """At the start, every 20 s, and at once when the members of the group change."""
-        while not self._stopping:
+        """At the start, every 20 s, and when the members of the group change: at once, or `rebalance_min_interval_ms`
+        after the last round began, and after the start."""
+        began_ms = self._monotonic_ms()
+        while True:
+            end_ms = began_ms + self.config.rebalance_min_interval_ms
+            while not self._stopping and (left_ms := end_ms - self._monotonic_ms()) > 0:
+                self._wake.clear()
+                await self._wait_to_wake(left_ms)
+            if self._stopping:
+                return
             self._wake.clear()
+            self._is_due = False
+            began_ms = self._monotonic_ms()
             try:
                 await self.rebalance_now()
             except BaseException as error:
                 log_or_raise(self.log, "rebalance_failed", error)
-            try:
-                async with asyncio.timeout(self.config.rebalance_interval_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            await self._wait_to_wake(self._until_next_round_ms())
+            self._is_due = True
+
+    def _until_next_round_ms(self) -> int:
+        """Without a notice."""
+        rebalance, interval_ms = self._rebalance, self.config.rebalance_interval_ms
+        if rebalance.unsettled:
+            return min(_SETTLE_MS, interval_ms)
+        # RocketMQ 5 soon repeats a round that did not get its share, or could not give up the rest; 4.9.8 does not.
+        least_ms = self.config.rebalance_min_interval_ms
+        return min(least_ms, interval_ms) if least_ms and not rebalance.balanced else interval_ms
+
+    def _monotonic_ms(self) -> int:
+        return self.runtime.monotonic_ns() // 1_000_000
+
+    async def _wait_to_wake(self, timeout_ms: int) -> None:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
 
     async def queues_changed(self, topic: str) -> None:
         """The subscription gets a new version, and the brokers get it at once (wire.md 12.3)."""

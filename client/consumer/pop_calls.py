@@ -1,10 +1,11 @@
 """The calls of POP: ask for messages, acknowledge one, change how long nobody else gets it (docs/wire.md 18)."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from lockstep.client.callables import log_or_raise
 from lockstep.client.config import ClientConfig
 from lockstep.client.consumer.delivery import Delivery
 from lockstep.client.consumer.delivery_trace import DeliveryTrace
@@ -43,6 +44,9 @@ _BORN_AT_ARRIVAL: Final = 0
 _FULL_PAUSE_MS: Final = 500
 _MS_NS: Final = 1_000_000
 _FENCED_MAX: Final = 256
+# So long a member that has left its group waits for the answers of its calls. Lockstep's brokers end these calls;
+# RocketMQ's go on with them, so this is for what was on its way.
+_LAST_ANSWERS_MS: Final = 200
 _Spans = Mapping[tuple[int, int], SpanOfQueue]  # by kind and queue id
 
 
@@ -78,6 +82,9 @@ class PopCalls:
         shown_to: The user's names of topics.
         hooks: Those that filter take out what they do not want.
         trace: None when the consumer writes no trace.
+
+    Attributes:
+        is_over: The member stops: what a call brings goes back to its broker.
     """
 
     def __init__(
@@ -101,6 +108,9 @@ class PopCalls:
         self._hooks = hooks
         # Attempt ids of calls that may have to be repeated, by topic, broker and queue.
         self._open_ids: dict[tuple[str, str, int], list[str]] = {}
+        self.is_over = False
+        self._under_way = 0
+        self._none_under_way: asyncio.Future[None] | None = None  # while `last_answers` waits
         self.trace = trace
         # Fenced deliveries, by the address of their broker. What ended is removed when there are many.
         self._fenced: dict[str, dict[Delivery, None]] = {}
@@ -115,6 +125,27 @@ class PopCalls:
             RemotingError: The broker refused, or did not answer.
             RemoteProtocolError: Its answer cannot be read.
         """
+        self._under_way += 1
+        try:
+            deliveries = await self._pop(request)
+            if not self.is_over:
+                return deliveries
+            await self.give_back(deliveries)
+            return []
+        finally:
+            self._under_way -= 1
+            if self._none_under_way is not None and not self._under_way and not self._none_under_way.done():
+                self._none_under_way.set_result(None)
+
+    async def last_answers(self) -> None:
+        """Wait until no call is under way, for a short time. The brokers know that the member has left."""
+        if self._under_way:
+            self._none_under_way = asyncio.get_running_loop().create_future()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_ANSWERS_MS / 1000):
+                    await self._none_under_way
+
+    async def _pop(self, request: PopRequest) -> list[Delivery]:
         if not self._in_order:
             return await self._wanted(await self._ask(request, None), request.subscription)
         ids = self._open_ids.setdefault((request.topic, request.broker_name, request.queue_id), [])
@@ -204,6 +235,19 @@ class PopCalls:
                 revive_queue_id=changed.revive_qid,
             )
             delivery.is_settled = invisible_ms == 0
+
+    async def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Others may have these at once."""
+        await asyncio.gather(*[self._free(delivery) for delivery in deliveries])
+
+    async def _free(self, delivery: Delivery) -> None:
+        try:
+            with suppress(StaleDeliveryError, *CALL_ERRORS):
+                await self.change_invisible(delivery, 0)
+        except BaseException as error:
+            # Such as a trace that cannot be written: a shutdown goes on.
+            queue = str(MessageQueue(delivery.message.topic, delivery.receipt.broker_name, delivery.receipt.queue_id))
+            log_or_raise(self._instance.log, "pop_call_failed", error, call="change_invisible", queue=queue)
 
     def _head(self, delivery: Delivery) -> tuple[str, str, int, str, int]:
         receipt, topic = delivery.receipt, self._shown_to.wrap(delivery.message.topic)

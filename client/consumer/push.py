@@ -71,6 +71,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
     """
 
     _config_class = ConsumerConfig
+    _may_lock = True
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
         self.fenced = config.fenced if fenced is None else fenced_of(fenced)
         self._ownership = OwnershipWish(self.fenced, on_acquired, on_lost)
         broadcasting = self.message_model is MessageModel.BROADCASTING
-        self._ownership.check(ordering, needs_lock=ORDERINGS[ordering].needs_lock, broadcasting=broadcasting)
+        self._ownership.check(ordering, strategy, needs_lock=ORDERINGS[ordering].needs_lock, broadcasting=broadcasting)
         self.pop = pop
         if pop:
             self._check_pop(owns=bool(on_acquired or on_lost), key=key, trace=trace)
@@ -177,6 +178,10 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
         """Raises ConsumerError for a listener that cannot be called as one."""
         check_function("listener", listener, *LISTENER_PARAMETERS)
         self._listener = listener
+
+    @property
+    def listener(self) -> AnyListener | None:
+        return self._listener
 
     def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
         """Call the hook before and after each listener call."""
@@ -265,6 +270,11 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember | PopMember]):
             return {}
         table, offsets = self._member.table, self._member.offsets
         return {queue: table[queue].info(offsets.in_memory(queue)) for queue in sorted(table)}
+
+    @property
+    def periods(self) -> list[ProcessQueue]:
+        """The periods of ownership in the table of this consumer, by queue: to show them, not to change."""
+        return [] if self._member is None else [period for _, period in sorted(self._member.table.items())]
 
 
 def _check_functions(listener: AnyListener | None, on_acquired: OnAcquired | None, on_lost: OnLost | None) -> None:

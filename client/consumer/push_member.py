@@ -168,9 +168,11 @@ class PushMember(GroupMember):
 
     async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:
         """A broker that restarted has no locks: renew the held ones before another client takes them."""
-        if self.table and not self._stopping:
-            # First the locks, then the rebalance: a queue that was lost meanwhile is given up in that round.
-            await self._locks.lock_all_over(address, endpoint)
+        if self._stopping:
+            return
+        # First the locks, then the rebalance: a queue that was lost meanwhile is given up in that round.
+        await self._locks.lock_all_over(address, endpoint)
+        if self.table:
             self.rebalance_soon()
 
     def _connection_ended(self, address: str) -> None:

@@ -6,10 +6,10 @@ from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError, SendError
 from lockstep.client.producer.retries import Fence, InnerProducer
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.messages.message import MessageExt
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RemotingError
 
 __all__ = ["DeadLetters", "SendBack", "ask_for_copy"]
 
@@ -103,8 +103,7 @@ async def ask_for_copy(
     header = SendMessageBackRequestHeader(offset, member.group, delay_level, msg_id, topic, False, limit)
     code = RequestCode.CONSUMER_SEND_MSG_BACK
     reply = await member.instance.call(broker_name, code, header, timeout_ms=_TIMEOUT_MS)
-    if reply.code != ResponseCode.SUCCESS:
-        raise RequestRefused(broker_name, request_name(code), reply.code, reply.remark)
+    member.instance.check_reply(reply, broker_name, code)
 
 
 def _record(member: Membership, event: str, process_queue: ProcessQueue, message: MessageExt, **begun: int) -> None:

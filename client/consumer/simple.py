@@ -50,6 +50,7 @@ class _SimpleMember(GroupMember):
     ) -> None:
         super().__init__(settings, subscriptions, trace_path)
         self.balances = False
+        self.pops_in_order = in_order
         self._where = where
         assert isinstance(settings.config, PullConsumerConfig)
         self.calls = PopCalls(
@@ -64,10 +65,14 @@ class _SimpleMember(GroupMember):
         )
 
     async def stop(self) -> list[ProcessQueue]:
+        self.calls.is_over = True
         stuck = await super().stop()
         if self.calls.trace is not None:
             self.calls.trace.close()
         return stuck
+
+    async def _has_left(self) -> None:
+        await self.calls.last_answers()
 
     def _connection_ended(self, address: str) -> None:
         self.calls.connection_ended(address)
@@ -186,7 +191,7 @@ class SimpleConsumer(GroupConsumer[PullConsumerConfig, _SimpleMember]):
         # Several brokers are asked without a wait first: what one has does not wait for another one.
         looks = len(places) if len(places) > 1 else 0
         deadline_ms = member.runtime.now_ms() + self.config.pull_suspend_ms
-        while (left_ms := deadline_ms - member.runtime.now_ms()) > 0:
+        while not member.calls.is_over and (left_ms := deadline_ms - member.runtime.now_ms()) > 0:
             wait_ms = left_ms if len(places) == 1 else min(left_ms, _TURN_MS)
             place, self._turn = places[self._turn % len(places)], self._turn + 1
             topic, broker_name = place

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from lockstep.protocol.bodies.client import POPS, ConsumeStatus, ProcessQueueInfo, consumes_in_order
+from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo, consumes_by_pop, consumes_in_order
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.bodies.pop import DeliveryTableBody
@@ -57,7 +57,7 @@ class MemberFacts:
     @property
     def pops(self) -> bool:
         """It owns no queues, and takes no locks."""
-        return self.properties.get(POPS) == "true"
+        return consumes_by_pop(self.properties)
 
     def count(self, name: str) -> int:
         """A property that is a number; 0: it has none."""

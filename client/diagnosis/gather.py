@@ -135,7 +135,8 @@ async def _broker(admin: AdminClient, runtime: Runtime, place: tuple[BrokerData,
         table.get("brokerVersionDesc", ""),
         max(runtime.now_ms() - booted_ms, 0) if booted_ms else 0,
         _number(table, "putTps"),
-        _number(table, "getTransferedTps"),
+        # RocketMQ 5 spells the name so.
+        _number(table, "getTransferedTps") or _number(table, "getTransferredTps"),
         _number(table, "commitLogDiskRatio"),
         int(_number(table, "plainSends.taken")),
         int(_number(table, "plainSends.refused")),
@@ -337,7 +338,7 @@ async def _dead_letters(admin: AdminClient, group: str) -> tuple[int, int]:
         stats = await admin.topic_stats(dead_letter_topic(group))
     except TopicNotFoundError:
         return 0, 0
-    count = sum(of.max_offset - max(of.min_offset, 0) for of in stats.values())
+    count = sum(of.message_count for of in stats.values())
     return count, max([of.last_update_timestamp for of in stats.values()], default=0)
 
 

@@ -118,6 +118,16 @@ def _mixed(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
         yield f"in order: {_some(orderly)}; concurrently: {_some(concurrent)}"
 
 
+def _pops_beside_owners(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
+    """Fenced locks keep both apart: a queue that has an owner is not popped."""
+    pops = [member.client_id for member in group.members if member.pops]
+    own = [m.client_id for m in group.members if not m.pops and (m.orderly or m.process_queues)]
+    locks = (group.locks or {}).values()
+    is_fenced = bool(locks) and all(row.epoch is not None for row in locks)
+    if pops and own and not is_fenced:
+        yield f"they pop: {_some(pops)}; they own queues: {_some(own)}"
+
+
 def _unequal_subscriptions(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
     known = [member for member in group.members if member.has_info]
     if len({tuple(sorted(member.subscriptions.items())) for member in known}) > 1:
@@ -253,6 +263,8 @@ def _short_locks(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
     )
     short = []
     for member in group.members:
+        if member.pops:
+            continue
         rows = [row for row in (group.locks or {}).values() if row.client_id == member.client_id and not row.draining]
         life_ms = max((row.age_ms + row.remaining_ms for row in rows), default=facts.lease_ms)
         renewal_ms = member.count("rocketmq.client.rebalance.lockInterval") or _RENEWAL_MS
@@ -390,6 +402,11 @@ RULES: Final[Mapping[str, Rule]] = {
         _B, _each_group(_mixed),
         "Concurrent members take no locks, so two members consume one queue at once.",
         "Give all members of the group an orderly listener, or the others another group.",
+    ),
+    "pops-beside-owners": Rule(
+        _B, _each_group(_pops_beside_owners),
+        "Members that pop (gRPC, `--pop`) get messages of queues that other members consume.",
+        "Give the members that pop a group of their own, or use fenced locks.",
     ),
     "same-client-id": Rule(
         _B, _each_group(_same_id),

@@ -49,7 +49,8 @@ def _rows_of(group: Group, client_id: str) -> Iterator[dict[str, Any]]:
     info = group.infos.get(client_id)
     topics = _explained(info.properties.get(PROPERTY, "")) if info is not None else None
     if topics is None:
-        yield from _reckoned(group, client_id)
+        if info is None or not info.pops:  # who pops has no share
+            yield from _reckoned(group, client_id)
         return
     for topic in topics:
         if topic["topic"] not in group.queues:

@@ -1,5 +1,6 @@
 """MQClientInstance: the parts that every client has: an id, connections, routes, heartbeats."""
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
@@ -170,10 +171,13 @@ class MQClientInstance:
         """Answer the requests of brokers with these functions, by code. None means that the reply is sent later."""
         self._broker_calls = broker_calls
 
-    async def shutdown(self, consumer_group: str | None = None) -> None:
+    async def shutdown(self) -> None:
         """Unregister from the brokers with an open connection, and close."""
         await self.schedule.stop()
-        await self.leave(consumer_group)
+        await self.leave(None)
+        self.close()
+
+    def close(self) -> None:
         self.dialer.close()
         if self._unpacking is not None:
             self._unpacking.close()
@@ -274,17 +278,29 @@ class MQClientInstance:
 
     async def heartbeat_all(self) -> None:
         """Send a heartbeat to every broker of the known routes, a producer to masters only (wire.md 12.1)."""
+        begun: dict[str, asyncio.Future[RemotingCommand] | None] = {}
+        # To all brokers before anything is awaited: a pull with a new version of a subscription comes after the
+        # heartbeat that has it. Else the broker refuses the pull, and the queue waits a second for the next one.
         for address in self.routes.broker_addresses(masters_only=self._role.consumer_data is None):
+            endpoint = self.dialer.open_endpoint(address)
             try:
-                endpoint = self.dialer.open_endpoint(address)
-                if endpoint is None:
+                begun[address] = None if endpoint is None else self._begin_heartbeat(endpoint)
+            except RemotingError as error:
+                self._heartbeat_failed(address, error)
+        for address, reply in begun.items():
+            try:
+                if reply is None:
                     await self.dialer.endpoint(address)  # greets with a heartbeat
                 else:
-                    await self._heartbeat(endpoint)
+                    _check_heartbeat(address, await reply)
             except RemotingError as error:
-                self.log.warning("heartbeat_failed", broker=address, error=str(error))
+                self._heartbeat_failed(address, error)
 
-    async def _heartbeat(self, endpoint: Endpoint) -> None:
+    def _heartbeat_failed(self, address: str, error: RemotingError) -> None:
+        self.log.warning("heartbeat_failed", broker=address, error=str(error))
+
+    def _begin_heartbeat(self, endpoint: Endpoint) -> asyncio.Future[RemotingCommand]:
+        """Returns a future of the reply. Raises ConnectionLost."""
         producer_group, consumer_data = self._role.producer_group, self._role.consumer_data
         producers = (ProducerData(producer_group),) if producer_group else ()
         consumer = consumer_data() if consumer_data else None
@@ -294,15 +310,16 @@ class MQClientInstance:
             # Nearly all repeat the last one.
             self._last_beat = beat, encode_body(*beat)
         command = RemotingCommand(RequestCode.HEART_BEAT, body=self._last_beat[1])
-        reply = await endpoint.request(command, self.config.request_timeout_ms)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(endpoint.address, "HEART_BEAT", reply.code, reply.remark)
+        reply = endpoint.request_nowait(command, self.config.request_timeout_ms)
+        # It may fail while another broker is waited for, and the wait may end with its task.
+        reply.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return reply
 
     async def _greet(self, address: str, endpoint: Endpoint) -> None:
         """Register with a broker on a new connection, before any other request uses it (wire.md 6.2)."""
         if address in self.name_servers or not self._in_group:
             return
-        await self._heartbeat(endpoint)
+        _check_heartbeat(endpoint.address, await self._begin_heartbeat(endpoint))
         if self._role.on_broker_connected is not None:
             await self._role.on_broker_connected(address, endpoint)
 
@@ -317,3 +334,9 @@ class MQClientInstance:
             return answer(endpoint, command)
         remark = f"{request_name(command.code)} is not supported by this client"
         return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+
+
+def _check_heartbeat(address: str, reply: RemotingCommand) -> None:
+    """Raises RequestRefused."""
+    if reply.code != ResponseCode.SUCCESS:
+        raise RequestRefused(address, "HEART_BEAT", reply.code, reply.remark)

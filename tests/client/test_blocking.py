@@ -93,19 +93,19 @@ def test_nobody_waits_for_ever() -> None:
     """A port that refuses, and a peer that speaks another protocol or hangs up: an error of its own each."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        endpoint = BlockingEndpoint(address, 1000)
+        endpoint = BlockingEndpoint(address, 60_000)
         peer, _ = server.accept()
         with peer:
             peer.sendall(struct.pack(">II", 2**31, 0))
             with pytest.raises(ConnectionLost, match="no frame"):
-                endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 1000)
-        endpoint = BlockingEndpoint(address, 1000)
+                endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 60_000)
+        endpoint = BlockingEndpoint(address, 60_000)
         server.accept()[0].close()
         with pytest.raises(ConnectionLost):
-            endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 1000)
+            endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 60_000)
         endpoint.close()
     with pytest.raises(ConnectFailed, match=address):
-        BlockingEndpoint(address, 1000)
+        BlockingEndpoint(address, 60_000)
 
 
 def test_an_executor_needs_little() -> None:

@@ -225,6 +225,11 @@ class KeyQueues:
         return len(self._unhandled) - len(self._handled)
 
     @property
+    def taken(self) -> list[int]:
+        """The offsets of the messages that listeners have now. O(keys)."""
+        return [message.queue_offset for one in self._by_key.values() for message in one.taken] if self.running else []
+
+    @property
     def parked(self) -> list[KeyQueue]:
         return [key_queue for key_queue in self._by_key.values() if key_queue.is_parked]
 
@@ -266,6 +271,10 @@ class KeyedCache(MessageCache):
         """The lowest offset that is not handled; -1 before the first pull has its offset."""
         handled = self.key_queues.commit_offset
         return max(handled, self.next_offset) if self.key_queues.is_empty else handled
+
+    @property
+    def in_hand(self) -> list[int]:
+        return self.key_queues.taken
 
     @property
     def is_empty(self) -> bool:

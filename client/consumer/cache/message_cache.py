@@ -134,6 +134,11 @@ class MessageCache:
         return self._messages.first if self._messages else self.next_offset
 
     @property
+    def in_hand(self) -> list[int]:
+        """The offsets of the messages that a listener has now."""
+        return [*self._in_hand]
+
+    @property
     def is_empty(self) -> bool:
         return not self._messages and not self._in_hand
 

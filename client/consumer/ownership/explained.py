@@ -82,6 +82,13 @@ class _Topic:
     round: dict[MessageQueue, _Result] = field(default_factory=dict)
     ended: dict[MessageQueue, str] = field(default_factory=dict)  # periods that ended since: the reasons
     shares: dict[tuple[str, ...], dict[MessageQueue, list[str]]] = field(default_factory=dict)  # reckoned in this round
+    is_told: bool = False  # the trace has its members
+    strategy: AllocateMessageQueueStrategy | None = None  # of the last round; None: all queues
+
+    @property
+    def last_members(self) -> frozenset[str]:
+        """The members of the last round that ended."""
+        return frozenset({*(self.members or ()), *self.left}.difference(self.joined))
 
 
 class Explanations:
@@ -89,23 +96,29 @@ class Explanations:
 
     def __init__(self, member: Membership, strategy: AllocateMessageQueueStrategy | None) -> None:
         self._member = member
-        self._strategy = strategy
         self._strategy_name = _ALL if strategy is None else strategy_name(strategy)
         self._topics: dict[str, _Topic] = {}
 
     # A round -------------------------------------------------------------------------------------------------
 
-    def begin(self, topic: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> None:
+    def begin(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        members: Sequence[str],
+        strategy: AllocateMessageQueueStrategy | None,
+    ) -> None:
         """A round knows the queues of its topic and the members, sorted; () for broadcasting."""
         of = self._topics.setdefault(topic, _Topic())
-        before, of.joined, of.left = of.members, (), ()
+        of.strategy = strategy
         of.shares.clear()  # of a round that had an error
-        if before == (now := tuple(members)) and of.queues == tuple(queues):
-            of.cause = ""
+        # What changed in such a round was not told: it stays until a round ends.
+        if of.members == (now := tuple(members)) and of.queues == tuple(queues):
             return
-        if before is not None:
-            of.joined = tuple(one for one in now if one not in before)
-            of.left = tuple(one for one in before if one not in now)
+        if of.members is not None:
+            was, is_now = of.last_members, frozenset(now)
+            of.joined = tuple(one for one in now if one not in was)
+            of.left = tuple(sorted(was - is_now))
         of.cause = _cause(of, queues)
         of.members, of.queues = now, tuple(queues)
 
@@ -212,12 +225,12 @@ class Explanations:
 
     def _allocated_to(self, queue: MessageQueue, members: Sequence[str]) -> str:
         """The one member that the strategy gives the queue; "" if it cannot be told."""
-        if self._strategy is None or len(members) > _MEMBERS_MAX:
-            return ""
         of, key = self._topics[queue.topic], tuple(members)
+        if of.strategy is None or len(members) > _MEMBERS_MAX:
+            return ""
         if key not in of.shares:
             # Once for all queues of a round: a strategy may take milliseconds.
-            of.shares[key] = self._reckon(self._strategy, of.queues, members)
+            of.shares[key] = self._reckon(of.strategy, of.queues, members)
         owners = of.shares[key].get(queue, [])
         return owners[0] if len(owners) == 1 else ""
 
@@ -242,8 +255,7 @@ class Explanations:
         if not of.joined and not of.left:
             last = of.results.get(queue)
             return last.owner if last is not None and last.did is Did.REFUSED else ""
-        earlier = sorted({*(of.members or ()), *of.left} - set(of.joined))
-        owner = self._allocated_to(queue, earlier)
+        owner = self._allocated_to(queue, sorted(of.last_members))
         return "" if owner == self._member.instance.client_id else owner
 
     # Output --------------------------------------------------------------------------------------------------
@@ -269,17 +281,20 @@ class Explanations:
             unlocked_later=_reasons(parts[Did.UNLOCKED_LATER]),
         )
         if self._member.trace is not None:
-            fields = {"joined": list(of.joined), "left": list(of.left), "share_before": list(map(_place, before))}
-            queues = [_row(queue, one) for queue, one in sorted(of.round.items())]
-            self._member.trace.rebalanced({**self._head(topic, of), **fields, "queues": queues})
-
-    def _head(self, topic: str, of: _Topic) -> dict[str, Any]:
-        return {
-            "topic": topic,
-            "strategy": self._strategy_name,
-            "members": list(of.members or ()),
-            "share_after": list(map(_place, of.share)),
-        }
+            # Members are named once: with all of them in each record, traces would grow with their square.
+            members = {} if of.is_told else {"members": list(of.members or ())}
+            of.is_told = True
+            self._member.trace.rebalanced(
+                {
+                    "topic": topic,
+                    "strategy": self._strategy_name,
+                    **members,
+                    "joined": list(of.joined),
+                    "left": list(of.left),
+                    "share_after": _ranges(of.share),
+                    "queues": [_row(queue, one) for queue, one in sorted(of.round.items()) if one.did is not Did.KEPT],
+                }
+            )
 
     def text(self) -> str:
         """All topics as JSON: what was done with each queue when it last changed, and why."""
@@ -287,7 +302,15 @@ class Explanations:
         for topic, of in sorted(self._topics.items()):
             if of.members is not None:
                 rows = [{**_row(queue, one), "since_ms": one.since_ms} for queue, one in sorted(of.results.items())]
-                topics.append({**self._head(topic, of), "queues": rows[:_QUEUES_MAX]})
+                topics.append(
+                    {
+                        "topic": topic,
+                        "strategy": self._strategy_name,
+                        "members": list(of.members),
+                        "share_after": list(map(_place, of.share)),
+                        "queues": rows[:_QUEUES_MAX],
+                    }
+                )
         return json.dumps(topics, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -309,6 +332,18 @@ def _row(queue: MessageQueue, result: _Result) -> dict[str, Any]:
 
 def _place(queue: MessageQueue) -> str:
     return f"{queue.broker_name}:{queue.queue_id}"
+
+
+def _ranges(queues: Sequence[MessageQueue]) -> list[str]:
+    """Sorted queues, those in a row together: `broker:0-3`."""
+    ranges: list[tuple[str, int, int]] = []
+    for queue in queues:
+        broker, first, last = ranges[-1] if ranges else ("", 0, 0)
+        if broker == queue.broker_name and last + 1 == queue.queue_id:
+            ranges[-1] = broker, first, queue.queue_id
+        else:
+            ranges.append((queue.broker_name, queue.queue_id, queue.queue_id))
+    return [f"{broker}:{first}-{last}" if first < last else f"{broker}:{first}" for broker, first, last in ranges]
 
 
 def _names(queues: Sequence[MessageQueue]) -> str:

@@ -13,7 +13,7 @@ from lockstep.client.consumer.ownership.fenced_commits import FencedCommits
 from lockstep.client.consumer.ownership.hold import FencedHold, Hold
 from lockstep.client.consumer.ownership.lease_watch import LeaseWatch
 from lockstep.client.consumer.ownership.lock_port import Grant, LockOwner, Refused, StartPeriod
-from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, by_broker
+from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, Queues, by_broker
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.period_end import ANSWERS, EndCause, PeriodEnds
@@ -23,6 +23,7 @@ from lockstep.client.errors import ConsumerError, NoRouteError, SendError
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, ResetOwnOffsetResponseHeader
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.connections.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["FencedLocks"]
@@ -61,6 +62,7 @@ class FencedLocks(QueueLocks):
         self.store_last = commits.store_last
         self.periods = PeriodEnds(member, self, None if on_lost is None else partial(calls.lost, on_lost))
         self._ended: dict[MessageQueue, int] = {}  # the epoch of the last period that ended, or ends, here
+        self._unreleased: dict[MessageQueue, int] = {}  # epochs whose unlock was not answered
         self._unfenced_logged: set[str] = set()
         self.watch = LeaseWatch(member, self._renew_broker, self._lease_ended)
 
@@ -144,6 +146,8 @@ class FencedLocks(QueueLocks):
             self._granted_without_fence(queue, process_queue, grant, reply)
             return
         self._take([(queue, self._of(queue).granted(grant.epoch))])
+        # The client uses the lock, perhaps under the same epoch: an unlock now would free it under a call.
+        self._unreleased.pop(queue, None)
         if process_queue is None or process_queue.life.lost:
             return
         if process_queue.hold.epoch != grant.epoch:
@@ -175,6 +179,31 @@ class FencedLocks(QueueLocks):
             cause = _BY_NAME.get(refusal.answer, EndCause.FENCED) if refusal is not None else EndCause.FENCED
             owner = f" ({refusal.owner})" if refusal is not None and refusal.owner else ""
             self._end_period(process_queue, cause, cause.value + owner)
+
+    # Unlocks -------------------------------------------------------------------------------------------------
+
+    def unlock_failed(self, queues: Queues, *, lapsed: bool) -> None:
+        self._unreleased |= {queue: epoch for queue in queues if (epoch := self._of(queue).epoch)}
+        super().unlock_failed(queues, lapsed=lapsed)
+
+    def unlocked(self, queues: Queues) -> None:
+        for queue in queues:
+            self._unreleased.pop(queue, None)
+        super().unlocked(queues)
+
+    async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
+        """Also unlock what could not be unlocked: a broker keeps its locks over a restart, and each has its lease once
+        more. The next owner, be it this client, would wait for its end."""
+        for broker_name, queues in by_broker(self._unreleased).items():
+            if not endpoint.agreed or self._instance.routes.master_address(broker_name) != address:
+                continue
+            epochs = {queue: self._unreleased[queue] for queue in queues}
+            if await self._requests.release(broker_name, epochs, endpoint):
+                for queue, epoch in epochs.items():
+                    if self._unreleased.get(queue) == epoch:
+                        del self._unreleased[queue]
+                    self._take([(queue, self._of(queue).fenced(epoch))])
+        await super().lock_all_over(address, endpoint)
 
     # Other requests under an epoch ---------------------------------------------------------------------------
 

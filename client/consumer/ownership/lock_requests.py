@@ -137,10 +137,14 @@ class LockRequests:
         return tuple(map(epoch_of, queues)) if epoch_of is not None and endpoint.agreed else None
 
     def _send(self, code: RequestCode, endpoint: Endpoint, queues: Queues, epochs: tuple[int, ...] | None) -> Replies:
-        request = LockBatchBody(self._group, self._instance.client_id, tuple(queues), epochs)
-        body = encode_body(request, endpoint.serialize_type)
         longest_ms = self._config.broker_lock_life_ms + self._config.lock_settle_ms
-        return endpoint.request_nowait(RemotingCommand(code, body=body), longest_ms)
+        return endpoint.request_nowait(self._command(code, endpoint, queues, epochs), longest_ms)
+
+    def _command(
+        self, code: RequestCode, endpoint: Endpoint, queues: Queues, epochs: tuple[int, ...] | None
+    ) -> RemotingCommand:
+        request = LockBatchBody(self._group, self._instance.client_id, tuple(queues), epochs)
+        return RemotingCommand(code, body=encode_body(request, endpoint.serialize_type))
 
     def _read(self, broker_name: str, reply: RemotingCommand) -> LockOkBody | None:
         try:
@@ -199,6 +203,21 @@ class LockRequests:
                 self._unlock_failed(broker_name, batch, error)
                 continue
             reply.add_done_callback(lambda ended, name=broker_name, part=batch: self._unlocked(name, part, ended))  # type: ignore[misc]
+
+    async def release(self, broker_name: str, epochs: Mapping[MessageQueue, int], over: Endpoint) -> bool:
+        """Unlock queues of one broker under these epochs, over a connection that no other request uses yet.
+
+        Returns:
+            Whether the broker answered within `lock_timeout_ms`.
+        """
+        try:
+            for part in in_parts(list(epochs)):
+                command = self._command(RequestCode.UNLOCK_BATCH_MQ, over, part, tuple(epochs[queue] for queue in part))
+                await over.request(command, self._config.lock_timeout_ms)
+        except RemotingError as error:
+            self._log_failure("unlock_failed", broker_name, error)
+            return False
+        return True
 
     def _unlocked(self, broker_name: str, queues: Queues, reply: Replies) -> None:
         error = reply.exception()

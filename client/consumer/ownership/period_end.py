@@ -1,6 +1,6 @@
 """How a period under a fenced lock ends: the causes, among them the broker's three answers, and what each leads to.
 
-`CAUSES` is the table, and docs/order.md shows it; a test compares them. `PeriodEnds` does what a row says.
+`CAUSES` is the table. `PeriodEnds` does what a row says.
 """
 
 import asyncio

@@ -1,21 +1,21 @@
 """Rebalance: decides which queues this member owns, takes new ones and gives others up (wire.md 12.3)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from functools import lru_cache
+from typing import Final, Protocol
 
 from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
+from lockstep.client.consumer.ownership.allocation.sticky import AllocateSticky
 from lockstep.client.consumer.ownership.explained import Did, Explanations
+from lockstep.client.consumer.ownership.group_lists import GroupLists
 from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.client.consumer.ownership.lock_port import Grant, Locks, Refused
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, NoRouteError
-from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
-from lockstep.protocol.bodies.codec import decode_body
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.bodies.broker import QueueData, TopicRouteData
 from lockstep.protocol.epochs import epoch_text
-from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.errors import RemotingError
@@ -26,6 +26,14 @@ _LISTENER_WAIT_MS = 1000
 _NOT_SUBSCRIBED = "the topic is not subscribed any more"
 _MOVED = "allocated to another consumer"
 _UNKNOWN = Refused("not granted")
+_KEPT_MAX: Final = 16  # last answers, of all consumers of the process: nearly all repeat one
+
+
+@lru_cache(_KEPT_MAX)
+def _readable(datas: tuple[QueueData, ...], topic: str) -> tuple[tuple[MessageQueue, ...], frozenset[MessageQueue]]:
+    """The readable queues of a route, sorted, and as a set."""
+    queues = tuple(TopicRouteData(datas, ()).readable_queues(topic))
+    return queues, frozenset(queues)
 
 
 class QueueOwner(Protocol):
@@ -70,16 +78,19 @@ class Rebalance:
         self._missing: set[str] = set()  # topics without queues; the log says each once
         self._left: set[str] = set()  # topics that are not subscribed any more, and whose queues are being given up
         self._refused: dict[MessageQueue, Refused] = {}  # queues of this member that it has no lock of
-        self._members_at: dict[str, tuple[str, ...]] = {}  # by broker, in this round
-        self._readable: dict[str, tuple[TopicRouteData, tuple[MessageQueue, ...]]] = {}  # of the last round, by topic
-        self._last_answer: tuple[tuple[int, bytes], tuple[str, ...]] = ((-1, b""), ())
+        self._lists = GroupLists(member.instance, member.group)
+        self._last: dict[str, tuple[list[str], list[MessageQueue]]] = {}  # by topic: members and share, by owners
+        self.unsettled = False  # another round soon: members that see each other's queues move may see different ones
+        self.balanced = True  # after the last round this member had its share, and nothing else
         self.explanations = Explanations(member, strategy)
 
     async def run(self) -> None:
         """Run one round over every subscribed topic."""
         # A copy: the user may subscribe while a broker is asked.
         topics = list(self._owner.topics())
-        self._members_at.clear()
+        self._lists.forget()
+        self.unsettled = False
+        self.balanced = True
         for topic in topics:
             try:
                 await self._rebalance(topic)
@@ -94,12 +105,11 @@ class Rebalance:
             # RocketMQ only forgets such a queue: up to 5 s of offsets are lost, and the lock stays for 60 s.
             await self._remove(queue, process_queue, _NOT_SUBSCRIBED)
         self._refused = {queue: one for queue, one in self._refused.items() if queue.topic in topics}
-        self._readable = {topic: self._readable[topic] for topic in topics if topic in self._readable}
         self.explanations.keep(topics)
 
     def _say_left(self, topics: set[str]) -> None:
         """The other members go on to share the queues out to this one: members are of a group, not of a topic."""
-        members = max(map(len, self._members_at.values()), default=0)
+        members = self._lists.member_count
         self._left &= topics
         for topic in sorted(topics - self._left):
             self._left.add(topic)
@@ -111,7 +121,7 @@ class Rebalance:
 
     async def _rebalance(self, topic: str) -> None:
         route = await self._instance.routes.get(topic)
-        queues = [] if route is None else self._queues_of(route, topic)
+        queues, _ = _readable(() if route is None else route.queue_datas, topic)
         # A retry topic is created with the first heartbeat, and its route comes later (wire.md 10.4).
         if not queues and topic not in self._missing and not is_retry_topic(topic):
             self._missing.add(topic)
@@ -122,27 +132,20 @@ class Rebalance:
         if queues:
             self._missing.discard(topic)
         if self._strategy is None:
-            mine: list[MessageQueue] | None = queues
-            self.explanations.begin(topic, queues, ())
+            mine: list[MessageQueue] | None = [*queues]
+            self.explanations.begin(topic, queues, (), None)
         else:
-            mine = await self._share(self._strategy, topic, route, queues)
+            mine = await self._share(self._strategy, topic, route)
         if mine is None:
             return
         changed = await self._update(topic, mine)
+        self.balanced &= {queue for queue in self._table if queue.topic == topic} == set(mine)
         self.explanations.end(topic, mine)
         if changed:
             await self._owner.queues_changed(topic)
 
-    def _queues_of(self, route: TopicRouteData, topic: str) -> list[MessageQueue]:
-        """The readable queues of a route; it is the same object until it changes."""
-        last, queues = self._readable.get(topic, (None, ()))
-        if last is not route:
-            queues = tuple(route.readable_queues(topic))
-            self._readable[topic] = route, queues
-        return [*queues]
-
     async def _share(
-        self, strategy: AllocateMessageQueueStrategy, topic: str, route: TopicRouteData, queues: list[MessageQueue]
+        self, strategy: AllocateMessageQueueStrategy, topic: str, route: TopicRouteData
     ) -> list[MessageQueue] | None:
         """Return the queues that the strategy gives this member; None when the members are not known.
 
@@ -150,7 +153,11 @@ class Rebalance:
             ConsumerError: the strategy returned a queue that the topic does not have.
             Others: what the strategy raises.
         """
-        client_ids = await self._consumer_ids(route)
+        if isinstance(strategy, AllocateSticky):
+            client_ids, owners = await self._lists.members_and_owners(topic, route)
+            strategy = strategy.given(owners)
+        else:
+            client_ids = await self._lists.members(route)
         # A broker without an answer, or one that knows nobody yet: the queues stay as they are (wire.md 9.3).
         if not client_ids:
             return None
@@ -159,45 +166,21 @@ class Rebalance:
             # restart. Dropping and taking the queues again would stop consumption without need.
             self._log.info("member_not_registered", topic=topic, consequence="queues unchanged")
             await self._instance.heartbeat_all()
-            self._members_at.clear()
+            self._lists.forget()
             return None
+        queues, known = _readable(route.queue_datas, topic)
         # Each member computes the shares for itself, so all must sort alike (wire.md 12.3).
         members = sorted(client_ids)
-        mine = list(strategy(self._member.group, self._instance.client_id, queues, members))
+        mine = list(strategy(self._member.group, self._instance.client_id, [*queues], members))
         # A wrong strategy must not make this member lock queues that nobody will send to.
-        if not set(mine) <= set(queues):
-            strange = [str(queue) for queue in mine if queue not in queues]
+        if strange := [str(queue) for queue in mine if queue not in known]:
             name = strategy_name(strategy)
             raise ConsumerError(f"strategy {name} gave queues that topic {topic!r} does not have: {', '.join(strange)}")
-        self.explanations.begin(topic, queues, members)
+        if isinstance(strategy, AllocateSticky):
+            self.unsettled |= self._last.get(topic) != (members, mine)
+            self._last[topic] = members, mine
+        self.explanations.begin(topic, queues, members, strategy)
         return mine
-
-    async def _consumer_ids(self, route: TopicRouteData) -> tuple[str, ...]:
-        """Return the client ids of the group from a random broker of the topic; () when it knows none.
-
-        If a broker has no master, its slave is asked: members send heartbeats to it too (wire.md 12.1, 12.3).
-        """
-        by_ids = [broker.broker_addrs for broker in route.broker_datas if broker.broker_addrs]
-        addresses = [by_id[min(by_id)] for by_id in by_ids]
-        if not addresses:
-            return ()
-        # As in RocketMQ any broker of the topic is asked: members send their heartbeats to all of them (wire.md 12.1).
-        address = self._runtime.rng.choice(addresses)
-        known = self._members_at.get(address)
-        if known is not None:
-            # RocketMQ asks for each topic (wire.md 12.3). A topic and its retry topic are on the same broker, so one
-            # answer serves both.
-            return known
-        header = GetConsumerListByGroupRequestHeader(self._member.group)
-        reply = await self._instance.call_address(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-        if reply.code != ResponseCode.SUCCESS:
-            return ()
-        answer = reply.serialize_type, reply.body
-        if answer != self._last_answer[0]:
-            # Nearly all answers repeat the last one.
-            self._last_answer = answer, decode_body(ConsumerIdList, reply.body, reply.serialize_type).consumer_id_list
-        self._members_at[address] = self._last_answer[1]
-        return self._last_answer[1]
 
     # Changes -------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from lockstep.client.config import Fenced
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
+from lockstep.client.consumer.ownership.allocation.sticky import WITHOUT_FENCE, AllocateSticky
 from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
 from lockstep.client.consumer.ownership.lock_port import LockOwner, Locks, NoLocks
 from lockstep.client.consumer.ownership.locks import QueueLocks
@@ -28,8 +30,12 @@ class OwnershipWish:
     on_acquired: OnAcquired | None = None
     on_lost: OnLost | None = None
 
-    def check(self, ordering: str, *, needs_lock: bool, broadcasting: bool) -> None:
+    def check(
+        self, ordering: str, strategy: AllocateMessageQueueStrategy, *, needs_lock: bool, broadcasting: bool
+    ) -> None:
         """Raise SettingError when the consumer cannot have it."""
+        if isinstance(strategy, AllocateSticky) and self.fenced is not Fenced.REQUIRED:
+            raise SettingError(WITHOUT_FENCE)
         if self.fenced is Fenced.NO:
             if self.on_acquired is not None or self.on_lost is not None:
                 raise SettingError("on_acquired and on_lost are for fenced=True")

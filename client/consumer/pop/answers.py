@@ -1,17 +1,15 @@
 """The answers of a consumer in POP mode: acknowledged, given back, tried again later, or a dead letter."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Final
 
 from lockstep.client.callables import log_or_raise
 from lockstep.client.consumer.ownership.membership import Membership
 from lockstep.client.consumer.pop.held import Held, HeldMessages
-from lockstep.client.consumer.pop_calls import CALL_ERRORS, Delivery, PopCalls
+from lockstep.client.consumer.pop_calls import CALL_ERRORS, PopCalls
 from lockstep.client.consumer.send_back import ask_for_copy
 from lockstep.client.errors import StaleDeliveryError
-from lockstep.protocol.model import MessageQueue
 
 __all__ = ["EXPIRED", "Answers", "OnLost"]
 
@@ -83,19 +81,6 @@ class Answers:
         except CALL_ERRORS as error:
             self._say("change_invisible", held, error)
         self._held.forget(held)
-
-    async def give_back(self, deliveries: Iterable[Delivery]) -> None:
-        """Others may have these at once."""
-        await asyncio.gather(*[self._free(delivery) for delivery in deliveries])
-
-    async def _free(self, delivery: Delivery) -> None:
-        try:
-            with suppress(StaleDeliveryError, *CALL_ERRORS):
-                await self._calls.change_invisible(delivery, 0)
-        except BaseException as error:
-            # Such as a trace that cannot be written: a shutdown goes on.
-            queue = str(MessageQueue(delivery.message.topic, delivery.receipt.broker_name, delivery.receipt.queue_id))
-            log_or_raise(self._log, "pop_call_failed", error, call="change_invisible", queue=queue)
 
     async def dead_letter(self, held: Held, limit: int) -> bool:
         """Make a dead letter of a message, and acknowledge it. Returns whether the broker made one.

@@ -1,7 +1,6 @@
 """PopMember: a running PushConsumer in POP mode: it asks brokers for messages, and owns no queue (wire.md 18)."""
 
 import asyncio
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from lockstep.client.callables import log_or_raise
@@ -30,8 +29,6 @@ __all__ = ["PopConsumption", "PopMember"]
 # A wait takes at most this part (1/4) of an invisible time: nobody knows when in the wait the broker delivered, so the
 # client counts from the begin of the call.
 _WAIT_PART: Final = 4
-# So long a stop waits for open calls, which may bring again what was given back.
-_SETTLE_MS: Final = 200
 _MS_NS: Final = 1_000_000
 
 
@@ -167,17 +164,13 @@ class PopMember(GroupMember):
             self._is_stuck = True
             consequence = "its messages come again after their invisible time"
             self.log.error("listener_stuck", queue=str(queue), waited_ms=timeout_ms, consequence=consequence)
-        if self.service.gave_back:
-            # A call of this member that waits at the broker may get it, and gives it back once more.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_SETTLE_MS / 1000):
-                    await asyncio.gather(*self._polls.values())
-        # Only now: what an open call brought meanwhile was given back.
-        ending = [task for task in (*self._polls.values(), self._renewal) if task is not None]
-        for task in ending:
-            task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        if self._renewal is not None:
+            await _cancelled(self._renewal)
         return []
+
+    async def _has_left(self) -> None:
+        await self._calls.last_answers()
+        await _cancelled(*self._polls.values())
 
     def _connection_ended(self, address: str) -> None:
         self._calls.connection_ended(address)
@@ -290,3 +283,9 @@ class PopMember(GroupMember):
             self.stats.pulled(place.topic, len(deliveries), (self.runtime.monotonic_ns() - began_ns) // _MS_NS)
             await self.service.take(place, deliveries, began_ns + invisible_ms * _MS_NS)
         return 0
+
+
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

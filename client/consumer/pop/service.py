@@ -76,6 +76,7 @@ class PopService:
         self._pool = pool
         self._stats = stats
         self._in_order = ordering != "none"
+        self._pops = calls
         self._trace = calls.trace
         self._subscribed = subscribed
         self.held = HeldMessages(ordering, key_of, self._config.consume_message_batch_max_size)
@@ -91,7 +92,6 @@ class PopService:
         self._calls = 0
         self._warned = False  # of a manual commit
         self.stopped = False
-        self.gave_back = False  # whether something was given back when it stopped
         self.limit: int | None = None
 
     async def take(self, place: Place, deliveries: Sequence[Delivery], until_ns: int) -> None:
@@ -100,8 +100,8 @@ class PopService:
         Args:
             until_ns: So long the deliveries last for sure, on the monotonic clock.
         """
-        if self.stopped or place.topic not in self._subscribed:
-            await self.answers.give_back(deliveries)
+        if place.topic not in self._subscribed:
+            await self._pops.give_back(deliveries)
             return
         for lane in self.held.take(place, deliveries, until_ns):
             self._workers.start(lane)
@@ -127,9 +127,9 @@ class PopService:
         Returns:
             The queues whose listener did not return within `timeout_ms`.
         """
-        self.stopped = True
+        self.stopped = self._pops.is_over = True
         self._workers.stop()
-        self.gave_back = await self._give_back_waiting(kept=())
+        await self._give_back_waiting(kept=())
         if self._running:
             self._idle = asyncio.get_running_loop().create_future()
             try:
@@ -144,12 +144,11 @@ class PopService:
     async def give_back_unsubscribed(self) -> None:
         await self._give_back_waiting(kept=self._subscribed)
 
-    async def _give_back_waiting(self, kept: Container[str]) -> bool:
-        """Give back what no listener has, of all topics but `kept`. Returns whether there was anything."""
+    async def _give_back_waiting(self, kept: Container[str]) -> None:
+        """Give back what no listener has, of all topics but `kept`."""
         lanes = {held.lane: None for held in self.held if held.lane is not None and held.queue.topic not in kept}
         waiting = [held for lane in lanes for held in self.held.clear(lane)]
-        await self.answers.give_back([held.delivery for held in waiting])
-        return bool(waiting)
+        await self._pops.give_back([held.delivery for held in waiting])
 
     # Deliveries that have ended -------------------------------------------------------------------------------
 
@@ -166,7 +165,7 @@ class PopService:
         if behind:
             for one in behind:
                 one.is_lost = True
-            giving = self.answers.give_back([one.delivery for one in behind])
+            giving = self._pops.give_back([one.delivery for one in behind])
             self._runtime.create_task(giving, name="give back deliveries")
         for start, of in list(self._running.items()):
             if of is lane and held in lane.running:
@@ -304,7 +303,7 @@ class PopService:
         if goes or self.stopped or batch[0].queue.topic not in self._subscribed:
             for held in left:
                 self.held.forget(held)
-            await self.answers.give_back([held.delivery for held in left])
+            await self._pops.give_back([held.delivery for held in left])
             return False
         lane.put_back(left)
         return bool(left)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from lockstep.client.diagnosis.gather import gather_health
 from lockstep.client.errors import ClientError
-from lockstep.protocol.bodies.broker import BrokerData
+from lockstep.protocol.bodies.broker import BrokerData, TopicList
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.locks import LockBatchBody, LockTableRow
 from lockstep.protocol.bodies.name_server import KvTable
@@ -21,6 +22,19 @@ async def test_what_a_broker_says_of_itself(stage: Stage) -> None:
     broker.answers(RequestCode.GET_BROKER_RUNTIME_INFO, KvTable({"putTps": "1.0 2.0 3.0"}))
     async with stage.admin() as admin:
         assert await admin.broker_runtime(broker.address) == {"putTps": "1.0 2.0 3.0"}
+
+
+@on_stage
+async def test_the_rate_of_pulls_of_either_version_of_rocketmq(stage: Stage) -> None:
+    """5 spells the name of the rate unlike 4."""
+    broker = await stage.broker("broker-a")
+    stage.route_to({"broker-a": 1})
+    broker.answers(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList(("orders",)))
+    for name in ("getTransferedTps", "getTransferredTps"):
+        broker.answers(RequestCode.GET_BROKER_RUNTIME_INFO, KvTable({name: "1.5 2.0 3.0"}))
+        async with stage.admin() as admin:
+            facts = await gather_health(admin, stage.client, 0)
+        assert [of.pulled_tps for of in facts.brokers] == [1.5]
 
 
 @on_stage

@@ -157,7 +157,9 @@ async def test_the_end_of_a_client(stage: Stage) -> None:
     instance.start()
     await stage.world.sleep_ms(2000)
     begin_ms = stage.world.elapsed_ms
-    await instance.shutdown("tower")
+    await instance.schedule.stop()
+    await instance.leave("tower")
+    instance.close()
     assert 3000 <= stage.world.elapsed_ms - begin_ms < 3100
     (command,) = good.requests(RequestCode.UNREGISTER_CLIENT)
     assert command.decode_header(UnregisterClientRequestHeader) == (instance.client_id, None, "tower")

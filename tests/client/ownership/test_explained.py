@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lockstep.client import MessageQueue, allocate_averagely
-from tests.client.ownership.rebalancing import LAST, LOCK, Rebalancing, rebalancing
+from tests.client.ownership.rebalancing import FIRST, LAST, LOCK, Rebalancing, rebalancing
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 
@@ -59,6 +59,24 @@ async def test_a_strategy_that_fails_for_others_names_no_owner(stage: Stage) -> 
     await it.run()
     assert told(it)[-1]["dropped"] == f"broker-a:1 (allocated to another member: {LAST} joined)"
     assert it.owned == [0]
+
+
+@on_stage
+async def test_a_round_with_an_error_hides_no_joiner(stage: Stage) -> None:
+    """It began and did not end: the next round says who joined since the last one that ended."""
+    it = await rebalancing(stage, queues=2)
+    await it.run()
+    it.members = [it.me, LAST]
+    it.rebalance.explanations.begin(TOPIC, [queue_at(0), queue_at(1)], it.members, allocate_averagely)
+    await it.run()
+    assert (told(it)[-1]["joined"], told(it)[-1]["dropped"]) == (
+        LAST,
+        f"broker-a:1 (allocated to {LAST}: {LAST} joined)",
+    )
+    it.members = [it.me]
+    it.rebalance.explanations.begin(TOPIC, [queue_at(0), queue_at(1)], [FIRST, it.me], allocate_averagely)
+    await it.run()
+    assert (told(it)[-1]["joined"], told(it)[-1]["left"]) == ("", LAST)
 
 
 @on_stage

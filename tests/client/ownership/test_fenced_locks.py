@@ -199,6 +199,53 @@ async def test_an_epoch_that_has_ended_here_is_not_presented_again(stage: Stage)
     assert requests(broker, LOCK) == [{queue: 0}, {queue: 0}]
 
 
+@pytest.mark.parametrize("away_ms", [5_000, 50_000])
+@pytest.mark.parametrize("asks", [True, False])
+@on_stage
+async def test_a_broker_that_comes_back_is_told_what_was_given_up(stage: Stage, away_ms: int, asks: bool) -> None:
+    """It kept the lock, with a whole lease from its start on; also when the client asks first, or gave up its tries.
+
+    The client may have the queue again at once, under another epoch, and the unlock is not repeated.
+    """
+    broker, table, fenced = await fenced_on(stage)
+    queue = queue_at(0)
+    [owned] = await fenced.own(queue)
+    broker.stop()
+    await stage.world.sleep_ms(10)
+    assert fenced.locks.hands_over(owned, "another member has it")
+    await stage.world.sleep_ms(away_ms)
+    table.held[queue] = table.held[queue]._replace(end_ms=stage.client.now_ms() + LEASE_MS)
+    await broker.start()
+    if not asks:
+        await fenced.instance.heartbeat_all()
+        assert table.held == {}
+    [again] = await fenced.own(queue)
+    assert again.hold.epoch == table.held[queue].epoch != owned.hold.epoch
+    await stage.world.sleep_ms(30_000)
+    assert requests(broker, UNLOCK) == [{queue: owned.hold.epoch}]
+
+
+@on_stage
+async def test_a_lock_that_is_used_after_all_is_not_unlocked(stage: Stage) -> None:
+    """No period had begun when its unlock was refused, so its epoch is presented again. Its calls may run now."""
+    broker, table, fenced = await fenced_on(stage)
+    queue = queue_at(0)
+    await fenced.locks.lock([queue])
+    broker.answers(UNLOCK, ResponseCode.SYSTEM_ERROR)
+    fenced.locks.unlock(queue)
+    await stage.world.sleep_ms(100)
+    [owned] = await fenced.own(queue)
+    assert owned.hold.epoch == table.held[queue].epoch
+    broker.on[UNLOCK] = table.unlock
+    broker.stop()
+    await stage.world.sleep_ms(10)
+    await broker.start()
+    await fenced.instance.heartbeat_all()
+    assert table.held[queue].epoch == owned.hold.epoch
+    assert fenced.holds(owned)
+    assert len(broker.requests(UNLOCK)) == 1
+
+
 def test_a_refusal_of_an_earlier_epoch_does_not_touch_the_lock() -> None:
     """It came late, and the client has the queue under a later epoch."""
     lock = QueueLock(LockState.HELD, epoch=7)

@@ -1,8 +1,6 @@
 """How a period under a fenced lock ends: each cause and each answer, in each state of the period (docs/fencing.md)."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -19,7 +17,6 @@ from tests.client.ownership.fenced_stage import LEASE_MS, RIVAL, Fenced, FencedT
 from tests.client.stage import FakeBroker, Stage, on_stage, queue_at
 from tests.rows import by_row
 
-ORDER_MD = Path(__file__).parents[3] / "docs" / "order.md"
 QUEUE = queue_at(0)
 UNLOCK, UPDATE = RequestCode.UNLOCK_BATCH_MQ, RequestCode.UPDATE_CONSUMER_OFFSET
 STATES = ("idle", "listener runs", "is handed over", "over", "replaced")
@@ -293,19 +290,3 @@ def test_two_causes_join() -> None:
     joined = CAUSES[EndCause.HANDOVER].joined(CAUSES[EndCause.FENCED])
     assert joined == PeriodEnd(cancels=True, stores=False, unlocks=False, asks=True)
     assert CAUSES[EndCause.FENCED].joined(CAUSES[EndCause.NOT_HELD]).asks
-
-
-def _table() -> Iterable[str]:
-    yield "| cause | the running calls | the offset | the lock | then |"
-    yield "|---|---|---|---|---|"
-    for cause, end in CAUSES.items():
-        calls = "are cancelled" if end.cancels else "end"
-        offset = "is stored under the epoch" if end.stores else "is not stored"
-        lock = "is unlocked under the epoch" if end.unlocks else "is left alone"
-        then = "rebalances at once" if end.asks else "waits for the release, or the next rebalance"
-        yield f"| `{cause.name}`: {cause.value} | {calls} | {offset} | {lock} | {then} |"
-
-
-def test_the_docs_have_the_table() -> None:
-    """Each cause with what it does; no row more and none less."""
-    assert "\n".join([*_table(), ""]) in ORDER_MD.read_text() + "\n"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from lockstep.client import ConsumerConfig
+from lockstep.client import AllocateMessageQueueStrategy, AllocateSticky, ConsumerConfig, allocate_averagely
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.push_member import PushMember
 from lockstep.protocol.bodies.broker import ConsumerIdList
@@ -13,17 +13,20 @@ from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import OffsetResponseHeader
-from tests.client.ownership.rebalancing import IDS, LOCK, UNLOCK
+from tests.client.ownership.rebalancing import IDS, LAST, LOCK, UNLOCK
 from tests.client.pulls.pulling import PULL, push_member
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
 GRANTED = LockOkBody((queue_at(0),))
 
 
-async def member_of_one(stage: Stage) -> tuple[FakeBroker, PushMember]:
+async def member_of_one(
+    stage: Stage, strategy: AllocateMessageQueueStrategy = allocate_averagely, *, min_interval_ms: int = 0
+) -> tuple[FakeBroker, PushMember]:
     """The only member of its group, with a topic of one queue, whose lock it was refused once."""
     broker = await stage.broker(queues=1)
-    member = push_member(stage, ConsumerConfig(), {TOPIC: SubscriptionData.parse(TOPIC, "*")})
+    config = ConsumerConfig(rebalance_min_interval_ms=min_interval_ms)
+    member = push_member(stage, config, {TOPIC: SubscriptionData.parse(TOPIC, "*")}, strategy=strategy)
     broker.answers(IDS, ConsumerIdList((member.instance.client_id,)))
     broker.answers(PULL, None)
     broker.answers(UNLOCK, ResponseCode.SUCCESS)
@@ -70,6 +73,29 @@ async def test_a_change_during_a_round_begins_another(stage: Stage) -> None:
     await stage.world.sleep_ms(1_000)
     assert len(broker.requests(IDS)) == 3
     rounds.cancel()
+
+
+@on_stage
+async def test_a_round_that_saw_other_owners_is_repeated_soon(stage: Stage) -> None:
+    """Not after 20 s: others may have seen queues on their way, and computed other shares. A round like it is not."""
+    broker, member = await member_of_one(stage, AllocateSticky())
+    broker.answers(IDS, ConsumerIdList((member.instance.client_id, LAST)))
+    rounds = stage.client.create_task(member._rebalance_forever(), name="rebalance")
+    await stage.world.sleep_ms(10_000)
+    assert len(broker.requests(IDS)) == 3
+    rounds.cancel()
+
+
+@on_stage
+async def test_a_round_with_its_share_is_not_repeated(stage: Stage) -> None:
+    """With a least time between rounds only the others are, as in RocketMQ 5."""
+    broker, member = await member_of_one(stage, min_interval_ms=1000)
+    broker.answers(LOCK, GRANTED)
+    rounds = stage.client.create_task(member._rebalance_forever(), name="rebalance")
+    await stage.world.sleep_ms(10_000)
+    assert len(broker.requests(IDS)) == 2
+    rounds.cancel()
+    await member.stop()
 
 
 @on_stage

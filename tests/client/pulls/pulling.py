@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from lockstep.client import ConsumerConfig, allocate_averagely
+from lockstep.client import AllocateMessageQueueStrategy, ConsumerConfig, allocate_averagely
 from lockstep.client.config import Fenced
 from lockstep.client.consumer.dispatch.base import ConsumeService
 from lockstep.client.consumer.dispatch.table import ORDERINGS
@@ -40,6 +40,7 @@ def push_member(
     checks_span: bool = False,
     trace_path: str | None = None,
     fenced: Fenced = Fenced.NO,
+    strategy: AllocateMessageQueueStrategy = allocate_averagely,
 ) -> PushMember:
     """A member of the group "tower" that is not started, and ends with the stage."""
     settings = MemberSettings(
@@ -50,7 +51,7 @@ def push_member(
         name_servers=name_server_addresses(stage.name_server, config),
         config=config,
         message_model=MessageModel.CLUSTERING,
-        strategy=allocate_averagely,
+        strategy=strategy,
         hooks=ConsumeHooks("tower", stage.log, NamesOfTenant(None)),
     )
     ordering = ORDERINGS["queue"]._replace(checks_span=checks_span)

@@ -277,6 +277,40 @@ def test_a_clean_stop(fenced: bool) -> None:
     story()
 
 
+@pytest.mark.parametrize("broker", ["faithful", "fenced", "RocketMQ's"])
+@pytest.mark.parametrize("sent", ["before", "meanwhile", "after the farewell"])
+def test_a_stop_meets_a_message(sent: str, broker: str) -> None:
+    """The member has a call at the broker, 300 ms away. What it gets goes back: another member has it at once.
+
+    A call of a member that has left gets nothing. RocketMQ's broker goes on with it, so the stop waits for a moment.
+    """
+
+    @on_pops(fenced=broker == "fenced")
+    async def story(pops: Pops) -> None:
+        seen = await a_group(pops, "c1", sent=0)
+        if broker == "RocketMQ's":
+            pops.core().messages.pops.held.on_left = lambda *_: None  # type: ignore[method-assign]
+        slow = pops.fault("slow c1-broker+5s=300ms")
+        await pops.world.until(lambda: bool(len(pops.core().messages.pops.held)))
+        if sent == "before":
+            await pops.send(1)
+        stop = pops.fault("leave c1")
+        if sent == "after the farewell":
+            await pops.world.until(lambda: not pops.members())
+        if sent != "before":
+            await pops.send(1)
+        began_ms = pops.world.elapsed_ms
+        await stop
+        await pops.push("c2", seen.listener("c2"))
+        await pops.world.until(lambda: pops.committed() == 1)
+        was_delivered = sent != "after the farewell" or broker == "RocketMQ's"
+        assert [call[:3] for call in seen.calls] == [("c2", "0", int(was_delivered))]
+        assert pops.world.elapsed_ms - began_ms < 2000
+        await slow
+
+    story()
+
+
 @on_pops()
 async def test_without_order(pops: Pops) -> None:
     """What failed comes again from the broker after its delay, and becomes a dead letter when the group wants it."""

@@ -133,6 +133,25 @@ def test_a_lost_answer_is_asked_for_again(cancelled: bool) -> None:
     story()
 
 
+@on_pops()
+async def test_a_shutdown_gives_back_what_is_on_its_way(pops: Pops) -> None:
+    """The receive that is under way brings nothing; another member has the message at once."""
+    await pops.broker(queues=1)
+    await pops.producer()
+    leaving, other = await pops.simple("c1", in_order=True), await pops.simple("c2", in_order=True)
+    slow = pops.fault("slow c1-broker+3s=300ms")
+    receiving = pops.world.start(pops.on("c1", leaving.receive()), name="receive")
+    await pops.world.until(lambda: bool(len(pops.core().messages.pops.held)))
+    await pops.send(1)
+    await pops.on("c1", leaving.shutdown())
+    began_ms = pops.world.elapsed_ms
+    assert texts(await pops.on("c2", other.receive())) == ["0"]
+    assert pops.world.elapsed_ms - began_ms < 1000
+    assert await receiving == []
+    await pops.on("c2", other.shutdown())
+    await slow
+
+
 @on_pops(fenced=True)
 async def test_a_stale_acknowledgement_is_refused(pops: Pops) -> None:
     """Another client has the message since; the error says so, and an iteration logs it and goes on."""

@@ -8,6 +8,7 @@ from lockstep.client.consumer.ownership.allocation.average import (
     allocate_averagely,
     strategy_name,
 )
+from lockstep.client.consumer.ownership.allocation.sticky import AllocateSticky
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["AllocateByMachineRoom", "AllocateMachineRoomNearby"]
@@ -58,6 +59,9 @@ class AllocateMachineRoomNearby:
         client_room: Callable[[str], str],
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
     ) -> None:
+        """Raises ValueError."""
+        if isinstance(strategy, AllocateSticky):
+            raise ValueError("STICKY needs the owners of all queues of a topic, and works in no room")
         self.name = f"MACHINE_ROOM_NEARBY-{strategy_name(strategy)}"
         self._broker_room = broker_room
         self._client_room = client_room
