@@ -18,6 +18,9 @@ class RecordedRequest:
 
     `ext_fields` are as on the wire. `header` has the same values with types and clear names, for example "queue_id"
     where RocketMQ's send request of version 2 has "e"; it is empty when the header cannot be read.
+
+    Of a gRPC call `name` is its name, `ext_fields` are its metadata and `header` is its message, with the names of
+    apache.rocketmq.v2 and without the bodies; `code` is 0. A stream of telemetry is a request for each command.
     """
 
     serial: int
@@ -74,6 +77,13 @@ class LockstepBroker:
         return self._addresses.name_server
 
     @property
+    def endpoint(self) -> str:
+        """ "host:port" for RocketMQ 5's clients, plain text and TLS. Raises ValueError without the extra `grpc`."""
+        if not self._addresses.grpc:
+            raise ValueError("the broker has no port for gRPC: pip install 'lockstep-mq[grpc]'")
+        return self._addresses.grpc
+
+    @property
     def control_address(self) -> str:
         """ "host:port" of the control port, for a test in another process."""
         return self._addresses.control
@@ -82,16 +92,31 @@ class LockstepBroker:
         """The broker's clock, epoch milliseconds."""
         return int(self._control.call("status")["nowMs"])
 
-    def create_topic(self, name: str, queues: int = 4) -> str:
-        """Create a topic, or change its number of queues. Returns its name."""
-        self._control.call("create_topic", topic=name, queues=queues)
+    def create_topic(self, name: str, queues: int = 4, *, message_type: str = "MIXED") -> str:
+        """Create a topic, or change its number of queues. Returns its name.
+
+        Args:
+            message_type: What RocketMQ 5's clients may send: NORMAL, FIFO, DELAY, TRANSACTION, or MIXED for all.
+        """
+        self._control.call("create_topic", topic=name, queues=queues, messageType=message_type)
+        return name
+
+    def create_group(self, name: str, *, fifo: bool = False, retries: int = 16) -> str:
+        """Create a group. Returns its name.
+
+        Args:
+            fifo: RocketMQ 5's clients get messages of one message group in order.
+            retries: How often a message comes again before it is a dead letter.
+        """
+        self._control.call("create_group", group=name, fifo=fifo, retries=retries)
         return name
 
     def requests(self, code: Codes = (), *, after: int = 0) -> list[RecordedRequest]:
         """Requests since the test began, oldest first.
 
         Args:
-            code: Numbers or RocketMQ's names: 41, "LOCK_BATCH_MQ", ("SEND_MESSAGE", "SEND_MESSAGE_V2"); empty for all.
+            code: Numbers or RocketMQ's names: 41, "LOCK_BATCH_MQ", ("SEND_MESSAGE", "SEND_MESSAGE_V2"); names of gRPC
+                calls, such as "ReceiveMessage"; empty for all.
             after: Only requests with a larger serial.
 
         Raises:
@@ -103,19 +128,23 @@ class LockstepBroker:
     def push_error(
         self,
         code: Codes,
-        response_code: int | str = 1,
+        response_code: int | str | None = None,
         *,
         remark: str = "an error that the test asked for",
         times: int = 1,
         drop_connection: bool = False,
         execute_first: bool = False,
+        go_away: bool = False,
     ) -> None:
         """Make the next `times` requests with one of these codes fail.
 
         Args:
-            response_code: Code of the error reply.
+            response_code: Code of the error reply. Of a gRPC call a Code of apache.rocketmq.v2 (42900 or
+                "TOO_MANY_REQUESTS"), or a status of gRPC (14 or "UNAVAILABLE"). None: that of any error.
             drop_connection: Close the connection instead of a reply.
             execute_first: Handle the request before it fails; only its sender does not learn the result.
+            go_away: End the connection of a gRPC client as a broker that stops does: its calls end as UNAVAILABLE, and
+                HTTP/2 says GOAWAY.
         """
         self._control.call(
             "push_error",
@@ -125,6 +154,7 @@ class LockstepBroker:
             times=times,
             dropConnection=drop_connection,
             executeFirst=execute_first,
+            goAway=go_away,
         )
 
     def set_rtt(self, ms: int) -> None:

@@ -1,5 +1,6 @@
 """The broker of a test session: started when needed, reset between tests, its failure reported in full once."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +13,9 @@ from lockstep.testing.process import Addresses, BrokerFailed, BrokerProcess
 __all__ = ["BrokerSession"]
 
 _QUEUES: Final = 4  # RocketMQ's defaultTopicQueueNums
+# A free port for RocketMQ 5's clients, where the extra is installed.
+_GRPC: Final = ("-D", "grpc_port=0", "-D", "grpc_optional=true")
+_ABOUT_GRPC: Final = re.compile(r"--grpc|(-D)?grpc_(port|optional)=")
 
 
 class BrokerSession:
@@ -61,7 +65,9 @@ class BrokerSession:
 
     def _started(self) -> tuple[BrokerProcess, ControlConnection]:
         if self._process is None:
-            process = BrokerProcess("--log-level", "warning", *self._options, "--control-port", "0", end_with_us=True)
+            grpc = () if any(_ABOUT_GRPC.match(option) for option in self._options) else _GRPC
+            options = ["--log-level", "warning", *grpc, *self._options, "--control-port", "0"]
+            process = BrokerProcess(*options, end_with_us=True)
             if not (process.address and process.name_server and process.addresses.control):
                 process.end()
                 raise BrokerFailed("the plugin needs a broker and a name server in one process; change the options")

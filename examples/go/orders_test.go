@@ -2,13 +2,8 @@
 package orders
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,49 +13,8 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-// startBroker runs lockstep-broker on free ports until the test ends; it returns its addresses by name.
-func startBroker(t *testing.T) map[string]string {
-	command := exec.Command("lockstep-broker", "--port", "0", "--name-server-port", "0",
-		"--control-port", "0", "--end-with-stdin", "--log-level", "warning", "--topic", "orders:4")
-	stdin, _ := command.StdinPipe()
-	stdout, _ := command.StdoutPipe()
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stdin.Close(); command.Wait() })
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal("the broker did not start")
-	}
-	addresses := map[string]string{}
-	for _, word := range strings.Fields(line)[1:] {
-		name, address, _ := strings.Cut(word, "=")
-		addresses[name] = address
-	}
-	return addresses
-}
-
-// control makes one call of the control port, for example {"call": "advance", "seconds": 61}.
-func control(t *testing.T, address string, call map[string]any) any {
-	connection, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer connection.Close()
-	json.NewEncoder(connection).Encode(call)
-	var answer struct {
-		Ok     bool
-		Result any
-		Error  string
-	}
-	if err := json.NewDecoder(connection).Decode(&answer); err != nil || !answer.Ok {
-		t.Fatal(err, answer.Error)
-	}
-	return answer.Result
-}
-
 func TestStepsOfAnOrderComeInOrder(t *testing.T) {
-	broker := startBroker(t)
+	broker := startBroker(t, "--topic", "orders:4")
 	nameServer := primitive.NamesrvAddr{broker["name-server"]}
 
 	sender, err := rocketmq.NewProducer(producer.WithNameServer(nameServer), producer.WithGroupName("shop"),

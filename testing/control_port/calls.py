@@ -7,12 +7,16 @@ from typing import Any, Final
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.server import BrokerServer
+from lockstep.protocol.bodies.attributes import MESSAGE_TYPES, MIXED
 from lockstep.protocol.bodies.codec import as_list, take
 from lockstep.protocol.bodies.rows import ROWS_A_STEP
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import BodyError, LocalProtocolError
+from lockstep.protocol.names import check_group
 from lockstep.remoting.host.manual_clock import HeldPort, ManualClockRuntime
-from lockstep.testing.control_port.faults import Faults, PushedError, code_of
+from lockstep.testing.control_port.codes import code_of
+from lockstep.testing.control_port.faults import Code, Faults, PushedError
 
 __all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
 
@@ -88,10 +92,11 @@ class ControlledBroker:
             self.server.refresh_heartbeats(self.runtime.now_ms())
 
 
-def _codes(arguments: Arguments) -> tuple[int, ...]:
-    codes = as_list(arguments.get("codes", []), "codes")
+def _codes(arguments: Arguments) -> tuple[Code, ...]:
+    given = arguments.get("codes", [])
+    codes = [given] if isinstance(given, int | str) else as_list(given, "codes")
     if not all(isinstance(code, int | str) for code in codes):
-        raise BodyError("codes must be request codes or their names")
+        raise BodyError("codes must be request codes or their names, or names of gRPC calls")
     return tuple(code_of(code) for code in codes)
 
 
@@ -121,24 +126,39 @@ async def _push_error(broker: ControlledBroker, arguments: Arguments) -> Any:
     codes, times = _codes(arguments), take(arguments, "times", int, 1)
     if not codes or times < 1:
         raise BodyError("an error needs at least one request code in codes, and times of at least 1")
-    response_code = arguments.get("responseCode", int(ResponseCode.SYSTEM_ERROR))
-    if isinstance(response_code, str):
-        if response_code not in ResponseCode.__members__:
-            raise BodyError(f"unknown response {response_code!r}; use a name of RocketMQ, such as 'SYSTEM_BUSY'")
-        response_code = int(ResponseCode[response_code])
     if len(broker.faults.errors) >= _ERRORS_MAX:
         raise BodyError(f"{_ERRORS_MAX} errors wait already; `reset` removes them")
-    response_code = take({"responseCode": response_code}, "responseCode", int)
-    if not 0 <= response_code <= _RESPONSE_CODE_MAX:
-        raise BodyError(f"responseCode must be 0 to {_RESPONSE_CODE_MAX}, not {response_code}")
-    error = PushedError(codes, response_code, times=times)
+    error = PushedError(codes, _response_code(arguments.get("responseCode"), codes), times=times)
     error.remark = take(arguments, "remark", str, error.remark)
     if len(error.remark) > _REMARK_MAX:
         raise BodyError(f"remark must have at most {_REMARK_MAX} characters")
     error.drop_connection = take(arguments, "dropConnection", bool, False)
     error.execute_first = take(arguments, "executeFirst", bool, False)
+    error.go_away = take(arguments, "goAway", bool, False)
+    if error.go_away and not all(isinstance(code, str) for code in codes):
+        raise BodyError("goAway is of HTTP/2: it needs names of gRPC calls")
     broker.faults.errors.append(error)
     return None
+
+
+def _response_code(wanted: object, codes: tuple[Code, ...]) -> int | None:
+    if wanted is None:
+        return None
+    if isinstance(wanted, bool) or not isinstance(wanted, int | str):
+        raise BodyError("responseCode must be a number or a name")
+    if all(isinstance(code, str) for code in codes):
+        from lockstep.testing.control_port.grpc_faults import response_code_of  # few tests need it
+
+        return response_code_of(wanted)
+    if any(isinstance(code, str) for code in codes):
+        raise BodyError("requests and gRPC calls have other response codes: push an error for each")
+    if isinstance(wanted, str):
+        if wanted not in ResponseCode.__members__:
+            raise BodyError(f"unknown response {wanted!r}; use a name of RocketMQ, such as 'SYSTEM_BUSY'")
+        wanted = int(ResponseCode[wanted])
+    if not 0 <= wanted <= _RESPONSE_CODE_MAX:
+        raise BodyError(f"responseCode must be 0 to {_RESPONSE_CODE_MAX}, not {wanted}")
+    return wanted
 
 
 async def _set_rtt(broker: ControlledBroker, arguments: Arguments) -> Any:
@@ -165,12 +185,24 @@ async def _advance(broker: ControlledBroker, arguments: Arguments) -> Any:
 
 
 async def _create_topic(broker: ControlledBroker, arguments: Arguments) -> Any:
-    queues = take(arguments, "queues", int, 4)
+    queues, message_type = take(arguments, "queues", int, 4), take(arguments, "messageType", str, MIXED)
     if queues < 1:
         raise BodyError("queues must be at least 1")
+    if message_type not in (MIXED, *MESSAGE_TYPES):
+        raise BodyError(f"messageType must be one of {', '.join((MIXED, *MESSAGE_TYPES))}")
     if broker.server.broker is None:
         raise BodyError("a name server without a broker has no topics")
-    broker.server.create_topic(take(arguments, "topic", str), queues)
+    broker.server.create_topic(take(arguments, "topic", str), queues, message_type)
+
+
+async def _create_group(broker: ControlledBroker, arguments: Arguments) -> Any:
+    if broker.server.broker is None:
+        raise BodyError("a name server without a broker has no groups")
+    group, retries = take(arguments, "group", str), take(arguments, "retries", int, 16)
+    check_group(group)
+    fifo = take(arguments, "fifo", bool, False)
+    config = SubscriptionGroupConfig(group, retry_max_times=retries, consume_message_orderly=fifo)
+    broker.server.broker.catalog.groups.put(config, broker.runtime.now_ms())
 
 
 async def _locks(broker: ControlledBroker, arguments: Arguments) -> Any:
@@ -192,13 +224,14 @@ CALLS: Final[Mapping[str, tuple[_Call, frozenset[str]]]] = {
     "requests": (_requests, frozenset({"after", "codes"})),
     "push_error": (
         _push_error,
-        frozenset({"codes", "responseCode", "remark", "times", "dropConnection", "executeFirst"}),
+        frozenset({"codes", "responseCode", "remark", "times", "dropConnection", "executeFirst", "goAway"}),
     ),
     "set_rtt": (_set_rtt, frozenset({"ms"})),
     "down": (_down, frozenset()),
     "up": (_up, frozenset()),
     "advance": (_advance, frozenset({"seconds", "heartbeats"})),
-    "create_topic": (_create_topic, frozenset({"topic", "queues"})),
+    "create_topic": (_create_topic, frozenset({"topic", "queues", "messageType"})),
+    "create_group": (_create_group, frozenset({"group", "fifo", "retries"})),
     "locks": (_locks, frozenset({"group"})),
     "reset": (_reset, frozenset()),
 }

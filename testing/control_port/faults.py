@@ -6,27 +6,33 @@ Only a broker with a control port uses this; `server.py` beside it connects the 
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS
 from lockstep.protocol.headers.spec import spec_of
 
-__all__ = ["REQUESTS_KEPT_MAX", "Arrival", "Faults", "PushedError", "code_of"]
+__all__ = ["REQUESTS_KEPT_MAX", "Arrival", "Arrived", "Code", "Faults", "PushedError"]
 
 REQUESTS_KEPT_MAX: Final = 10_000
 _NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in RequestCode}
 
 
-def code_of(wanted: int | str) -> int:
-    """The request code of 41 or "LOCK_BATCH_MQ". Raises ValueError for an unknown name."""
-    if isinstance(wanted, int):
-        return wanted
-    if wanted in RequestCode.__members__:
-        return int(RequestCode[wanted])
-    raise ValueError(f"unknown request {wanted!r}; use a name of RocketMQ's RequestCode, such as 'PULL_MESSAGE'")
+# A request code, or the name of a gRPC call.
+Code = int | str
+
+
+class Arrived(Protocol):
+    """Something that arrived, of either protocol."""
+
+    @property
+    def serial(self) -> int: ...
+    @property
+    def code(self) -> Code: ...
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON."""
 
 
 class Arrival(NamedTuple):
@@ -77,15 +83,20 @@ class Arrival(NamedTuple):
 class PushedError:
     """The answer to the next `times` requests with one of `codes`.
 
-    `execute_first`: handle the request, and then replace its answer: the sender does not learn that it was handled.
+    Args:
+        response_code: Of a gRPC call, one of apache.rocketmq.v2's Code, or below 20 gRPC's own status. None: that of
+            any error.
+        execute_first: Handle the request, and then replace its answer: the sender does not learn that it was handled.
+        go_away: The connection of HTTP/2 ends in order: its calls end as UNAVAILABLE, and it says GOAWAY.
     """
 
-    codes: tuple[int, ...]
-    response_code: int = ResponseCode.SYSTEM_ERROR
+    codes: tuple[Code, ...]
+    response_code: int | None = None
     remark: str = "an error of the test"
     times: int = 1
     drop_connection: bool = False
     execute_first: bool = False
+    go_away: bool = False
 
 
 class Faults:
@@ -94,7 +105,7 @@ class Faults:
     def __init__(self) -> None:
         self.rtt_ms = 0
         self.errors: list[PushedError] = []
-        self._arrivals: deque[Arrival] = deque(maxlen=REQUESTS_KEPT_MAX)
+        self._arrivals: deque[Arrived] = deque(maxlen=REQUESTS_KEPT_MAX)
         self._serial = 0
 
     @property
@@ -104,10 +115,9 @@ class Faults:
 
     def on_request(self, peer: str, command: RemotingCommand, now_ms: int) -> PushedError | None:
         """Record a request. Returns the error that must answer it, if any."""
-        self._serial += 1
-        self._arrivals.append(
+        return self.on_arrival(
             Arrival(
-                self._serial,
+                self._serial + 1,
                 now_ms,
                 peer,
                 command.code,
@@ -118,15 +128,20 @@ class Faults:
                 command.positional,
             )
         )
+
+    def on_arrival(self, arrival: Arrived) -> PushedError | None:
+        """As `on_request`. The serial is one above `last_serial`."""
+        self._serial += 1
+        self._arrivals.append(arrival)
         for error in self.errors:
-            if command.code in error.codes:
+            if arrival.code in error.codes:
                 error.times -= 1
                 if not error.times:
                     self.errors.remove(error)
                 return error
         return None
 
-    def arrivals(self, after: int, codes: Iterable[int] = ()) -> list[Arrival]:
+    def arrivals(self, after: int, codes: Iterable[Code] = ()) -> list[Arrived]:
         """Requests after serial number `after`, oldest first.
 
         Args:

@@ -9,12 +9,13 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from lockstep.broker.cannot_listen import CannotListen
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.rows import ROWS_A_STEP
+from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.remoting.host.manual_clock import ManualClockRuntime
@@ -22,6 +23,9 @@ from lockstep.remoting.host.runtime import Listening, ProtocolFactory, Runtime
 from lockstep.remoting.logs import EventLog
 from lockstep.testing.control_port.calls import CallError, ControlledBroker
 from lockstep.testing.control_port.faults import Faults
+
+if TYPE_CHECKING:
+    from lockstep.broker.fronts.grpc.call import OnCall
 
 __all__ = ["ControlServer", "FaultInterceptor", "make_controlled"]
 
@@ -31,7 +35,7 @@ _CONNECTIONS_MAX: Final = 64
 
 
 class FaultInterceptor:
-    """The Interceptor of a BrokerServer with faults.
+    """The Interceptor and CallInterceptor of a BrokerServer with faults.
 
     `runtime` is the one whose clock tests do not move: a round trip takes real time.
     """
@@ -50,18 +54,24 @@ class FaultInterceptor:
             if error.drop_connection:
                 endpoint.close(error.remark)
                 return None
-            return command.reply(error.response_code, remark=error.remark)
+            code = ResponseCode.SYSTEM_ERROR if error.response_code is None else error.response_code
+            return command.reply(code, remark=error.remark)
 
         return intercepted
 
-    def delay(self, factory: Callable[[], Endpoint]) -> ProtocolFactory:
+    def intercept_calls(self, on_call: "OnCall") -> "OnCall":
+        from lockstep.testing.control_port.grpc_faults import with_faults  # with the first client of gRPC
+
+        return with_faults(on_call, self._faults)
+
+    def delay(self, factory: ProtocolFactory) -> ProtocolFactory:
         return lambda: _DelayedProtocol(factory(), self._faults, self._runtime)
 
 
 class _DelayedProtocol(asyncio.Protocol):
     """Passes on arrived bytes in order, each piece `rtt_ms` after its arrival."""
 
-    def __init__(self, inner: Endpoint, faults: Faults, runtime: Runtime) -> None:
+    def __init__(self, inner: asyncio.Protocol, faults: Faults, runtime: Runtime) -> None:
         self._inner = inner
         self._faults = faults
         self._runtime = runtime
@@ -239,5 +249,6 @@ def make_controlled(
     Each send and each commit is a request of its own, as from RocketMQ's clients: tests count them and push errors.
     """
     faults, movable = Faults(), ManualClockRuntime(runtime)
-    server = BrokerServer(config, movable, log, FaultInterceptor(faults, runtime), on_progress, together=False)
+    interceptor = FaultInterceptor(faults, runtime)
+    server = BrokerServer(config, movable, log, interceptor, on_progress, together=False, call_interceptor=interceptor)
     return server, ControlServer(ControlledBroker(server, faults, movable, config), runtime)

@@ -2,26 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from lockstep.broker.config import BrokerConfig
-from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import decode_messages
-from lockstep.remoting.host.manual_clock import ManualClockRuntime
-from lockstep.simulation import World, simulate
-from lockstep.testing.control_port.calls import CallError, ControlledBroker
-from lockstep.testing.control_port.faults import REQUESTS_KEPT_MAX, Faults, PushedError, code_of
-from lockstep.testing.control_port.server import ControlServer, FaultInterceptor
-from tests.broker.cluster import Client
+from lockstep.testing.control_port.calls import CallError
+from lockstep.testing.control_port.codes import code_of
+from lockstep.testing.control_port.faults import REQUESTS_KEPT_MAX, Faults, PushedError
+from lockstep.testing.control_port.server import ControlServer
 from tests.broker.helpers import (
     ENCODINGS,
-    RecordingLog,
     consumer,
     heartbeat_of,
     over_the_wire,
@@ -30,6 +24,7 @@ from tests.broker.helpers import (
 )
 from tests.rows import by_row
 from tests.simulation.peers import Recorder
+from tests.testing.controlled import Stage, on_stage
 
 R = RequestCode
 WAITING = 6  # subscription in the request, may be suspended
@@ -98,43 +93,6 @@ def test_codes_have_rocketmqs_names() -> None:
 
 
 # Time ----------------------------------------------------------------------------------------------------------
-
-
-class Stage:
-    """A controlled broker on virtual time, which here stands still unless a story sleeps."""
-
-    def __init__(self, world: World, client: Client) -> None:
-        host = world.host("broker")
-        self.world = world
-        self.client = client
-        self.faults = Faults()
-        self.runtime = ManualClockRuntime(host)
-        self.log = RecordingLog()
-        config = BrokerConfig(host=host.address)
-        self.server = BrokerServer(config, self.runtime, self.log, FaultInterceptor(self.faults, host))
-        self.broker = ControlledBroker(self.server, self.faults, self.runtime, config)
-
-    async def call(self, name: str, **arguments: Any) -> Any:
-        return await self.broker.call(name, arguments)
-
-    async def ask(self, code: int, header: tuple[Any, ...] | None = None, body: Any = b"") -> RemotingCommand:
-        return await self.client.call(self.server.broker_address, code, header, body)
-
-
-Story = Callable[[Stage], Awaitable[None]]
-
-
-def on_stage(story: Story, encoding: SerializeType = SerializeType.MSGPACK) -> None:
-    async def scenario(world: World) -> None:
-        client = Client(world.host("c1"), encoding)
-        stage = Stage(world, client)
-        await world.host("broker").run(stage.server.start())
-        await story(stage)
-        client.close()
-        await stage.server.shutdown()
-
-    scenario.__module__ = story.__module__
-    simulate(scenario, seed=5)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -174,6 +174,39 @@ def test_options_come_from_the_ini_file_and_the_command_line(project: Project) -
     assert report.counts() == {"passed": 1}, report.text
 
 
+def test_clients_of_rocketmq_5_have_an_endpoint(project: Project) -> None:
+    """On a free port, that a fault closes too; options may leave it out."""
+    pytest.importorskip("h2")
+    project.write("test_it.py", """
+        import socket
+        import pytest
+
+        def connect(address):
+            host, port = address.split(":")
+            return socket.create_connection((host, int(port)), 5)
+
+        def test_it(lockstep_broker):
+            connect(lockstep_broker.endpoint).close()
+            assert lockstep_broker.requests("SendMessage") == []
+            lockstep_broker.push_error("SendMessage", "TOO_MANY_REQUESTS")
+            lockstep_broker.create_group("fifo", fifo=True)
+            lockstep_broker.down()
+            with pytest.raises(ConnectionRefusedError):
+                connect(lockstep_broker.endpoint)
+            lockstep_broker.up()
+            connect(lockstep_broker.endpoint).close()
+    """)  # fmt: skip
+    assert project.run("--lockstep-broker-args=--broker-name grpc-1").counts() == {"passed": 1}
+    project.write("test_it.py", """
+        import pytest
+
+        def test_it(lockstep_broker):
+            with pytest.raises(ValueError, match="no port for gRPC"):
+                lockstep_broker.endpoint
+    """)  # fmt: skip
+    assert project.run("--lockstep-broker-args=--grpc-port none").counts() == {"passed": 1}
+
+
 def test_calls_that_are_interrupted_or_made_at_once_get_their_own_answers(project: Project) -> None:
     """As a timeout interrupts them, in the middle of one that takes long; and from several threads."""
     project.write("test_it.py", """

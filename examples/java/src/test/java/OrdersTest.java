@@ -17,7 +17,7 @@ class OrdersTest {
     @Test
     void theStepsOfAnOrderComeInOrder() throws Exception {
         try (LockstepBroker broker = new LockstepBroker()) {
-            broker.control("{\"call\": \"create_topic\", \"topic\": \"orders\", \"queues\": 4}");
+            broker.control("create_topic", "topic", "orders", "queues", 4);
             DefaultMQProducer producer = new DefaultMQProducer("shop");
             producer.setNamesrvAddr(broker.nameServer());
             producer.start();
@@ -43,7 +43,7 @@ class OrdersTest {
             Message later = new Message("orders", "reviewed".getBytes());
             later.setDelayTimeLevel(18);
             producer.send(later, new SelectMessageQueueByHash(), "1001");
-            broker.control("{\"call\": \"advance\", \"seconds\": 7201, \"heartbeats\": true}");
+            broker.control("advance", "seconds", 7201, "heartbeats", true);
             assertEquals("reviewed", handled.poll(30, TimeUnit.SECONDS));
             consumer.shutdown();
             producer.shutdown();
