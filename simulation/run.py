@@ -1,17 +1,17 @@
-"""`simulate`: run one scenario with its own loop, network and guard, and check its end."""
+"""`simulate`: run one scenario with its own loop, network and guard, and check its end; `Simulation`: in steps."""
 
 import gc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from lockstep.simulation.errors import LeakError, UnhandledError
 from lockstep.simulation.options import SimulationOptions
-from lockstep.simulation.virtual_time.loop import VirtualLoop
+from lockstep.simulation.virtual_time.loop import START_NS, VirtualLoop
 from lockstep.simulation.virtual_time.nondeterminism import NondeterminismGuard
 from lockstep.simulation.world import Outcome, World
 
-__all__ = ["simulate"]
+__all__ = ["Simulation", "simulate"]
 
 T = TypeVar("T")
 _NOTE_LINES = 12
@@ -37,21 +37,88 @@ def simulate(
     Raises:
         SimulationError: Also for a swallowed violation, an unread exception, and anything that is left at the end.
     """
-    options = options or SimulationOptions()
-    loop = VirtualLoop(limit_ns=limit_ms * 1_000_000, instant_steps_max=options.instant_steps_max, debug=options.debug)
-    world = World(loop, seed, options)
-    with _collector_paused():
-        try:
-            with NondeterminismGuard(loop.violations, (scenario.__module__, *modules)):
-                try:
-                    value = loop.run_until_complete(world.start(scenario(world), name="scenario"))
-                    _check_end(world, errors_allowed=errors_allowed)
-                finally:
-                    loop.close()
-        except BaseException as error:
-            _annotate(error, world)
-            raise
+    with Simulation(scenario, seed=seed, limit_ms=limit_ms, options=options, modules=modules) as run:
+        value = run.finish(errors_allowed=errors_allowed)
+    world, loop = run.world, run.world.loop
     return Outcome(value, world.trace.digest, world.elapsed_ms, loop.steps, world.trace.events)
+
+
+class Simulation(Generic[T]):
+    """A scenario that runs in steps. A run in any steps is the run of `simulate`. Only one may be open in a process.
+
+    The guard is there only while the scenario runs, so that who takes the steps may read a clock between them.
+    """
+
+    def __init__(
+        self,
+        scenario: Callable[[World], Coroutine[Any, Any, T]],
+        *,
+        seed: int = 0,
+        limit_ms: int = _DAY_MS,
+        options: SimulationOptions | None = None,
+        modules: tuple[str, ...] = (),
+    ) -> None:
+        """See `simulate`."""
+        options = options or SimulationOptions()
+        loop = VirtualLoop(
+            limit_ns=limit_ms * 1_000_000, instant_steps_max=options.instant_steps_max, debug=options.debug
+        )
+        self.world = World(loop, seed, options)
+        self._scenario = scenario
+        self._modules = modules
+        self._limit_ms = limit_ms
+        self._collector = _collector_paused()
+
+    def __enter__(self) -> Self:
+        self._collector.__enter__()
+        with self._guarded():
+            self._task = self.world.start(self._scenario(self.world), name="scenario")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close all that is left."""
+        try:
+            with self._guarded():
+                self.world.loop.close()
+        finally:
+            self._collector.__exit__(None, None, None)
+
+    def advance_to(self, ms: int, pauses: Callable[[], bool] | None = None) -> bool:
+        """Run all that is due up to a virtual time since the start, or to the end of the scenario.
+
+        Args:
+            pauses: asked before each turn of the loop whether to stop here.
+
+        Returns:
+            False: it paused.
+
+        Raises:
+            SimulationError: it cannot go on.
+        """
+        with self._guarded():
+            return self.world.loop.run_up_to(self._task, START_NS + ms * 1_000_000, pauses)
+
+    @property
+    def is_over(self) -> bool:
+        """The scenario has returned, or raised; `finish` is left."""
+        return self._task.done()
+
+    def finish(self, *, errors_allowed: bool = False) -> T:
+        """Run the scenario to its end, and check it. Raises what it raised, SimulationError."""
+        with self._guarded():
+            self.world.loop.run_up_to(self._task, START_NS + self._limit_ms * 1_000_000)
+            value = self._task.result()
+            _check_end(self.world, errors_allowed=errors_allowed)
+        return value
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            with NondeterminismGuard(self.world.loop.violations, (self._scenario.__module__, *self._modules)):
+                yield
+        except BaseException as error:
+            _annotate(error, self.world)
+            raise
 
 
 def _check_end(world: World, *, errors_allowed: bool) -> None:

@@ -46,6 +46,11 @@ class Trace:
         return tuple(self._kept)
 
     @property
+    def last(self) -> Event | None:
+        """The latest event, if one is kept."""
+        return self._kept[-1] if self._kept else None
+
+    @property
     def lines(self) -> list[str]:
         """The events that are kept, as lines."""
         return [line_of(event) for event in self._kept]

@@ -36,6 +36,7 @@ __all__ = ["Outcome", "World"]
 T = TypeVar("T")
 _FIRST_PID = 1001
 _MILLION = 1_000_000
+_NEVER_NS = 1 << 63
 _ADDRESSES_PER_NET = 250
 
 
@@ -123,6 +124,16 @@ class World(NetworkFaults):
         """address -> name, of all hosts that have started."""
         return {runtime.address: name for name, runtime in self._runtimes.items()}
 
+    def process(self, name: str) -> Host | None:
+        """The newest process of a host, also a dead one; None: none has started. It starts nothing."""
+        runtime = self._runtimes.get(name)
+        return runtime.host if runtime is not None else None
+
+    def blocked(self) -> list[tuple[str, str]]:
+        """Where nothing passes now: from which host to which."""
+        names = self.addresses
+        return [(names[source], names[target]) for source, target in self.network.blocked()]
+
     def tell(self, name: str, event: HostEvent, text: str = "") -> None:
         """Tell the observers what happens to a host."""
         for callback in self.when_changed:
@@ -170,17 +181,21 @@ class World(NetworkFaults):
     def resume(self, name: str) -> None:
         host = self._living(name)
         if host.paused:
+            host.stalled_until_ns = 0
             self.trace.add("resume", str(host))
             self.tell(name, HostEvent.CONTINUED)
             self.loop.reschedule(host.resume())
 
-    def stall(self, name: str, duration_ms: int) -> None:
+    def stall(self, name: str, duration_ms: int | None) -> None:
         """Pause now and resume after `duration_ms`, or when an earlier stall ends, if that is later.
 
-        A restart in between ends the pause.
+        A restart in between ends the pause. None: until `resume`.
         """
         self.pause(name)
         host = self._living(name)
+        if duration_ms is None:
+            host.stalled_until_ns = _NEVER_NS
+            return
         due_ns = self.loop.now_ns + duration_ms * 1_000_000
         host.stalled_until_ns = max(host.stalled_until_ns, due_ns)
         self.loop.call_at_ns(due_ns, self._end_stall, host, context=self.loop.ground)
@@ -205,6 +220,7 @@ class World(NetworkFaults):
     def wake(self, name: str) -> None:
         host = self._living(name)
         if host.asleep:
+            host.asleep_until_ns = 0
             self.trace.add("wake", str(host))
             self.tell(name, HostEvent.WOKE)
             began_ns, timers = self._asleep.pop(host)
@@ -214,13 +230,16 @@ class World(NetworkFaults):
             for callback in list(host.on_wake.values()):
                 callback(slept_ns // 1_000_000)
 
-    def suspend_for(self, name: str, duration_ms: int) -> None:
+    def suspend_for(self, name: str, duration_ms: int | None) -> None:
         """Suspend now and wake after `duration_ms`, or when an earlier sleep ends, if that is later.
 
-        A restart in between ends the sleep.
+        A restart in between ends the sleep. None: until `wake`.
         """
         self.suspend(name)
         host = self._living(name)
+        if duration_ms is None:
+            host.asleep_until_ns = _NEVER_NS
+            return
         due_ns = self.loop.now_ns + duration_ms * 1_000_000
         host.asleep_until_ns = max(host.asleep_until_ns, due_ns)
         self.loop.call_at_ns(due_ns, self._end_suspension, host, context=self.loop.ground)

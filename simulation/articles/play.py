@@ -7,7 +7,7 @@ from lockstep.client import SerializeType
 from lockstep.client.profiles import PROFILES
 from lockstep.simulation.articles.narration import Line, number, text_of
 from lockstep.simulation.articles.narrator import Narrator
-from lockstep.simulation.articles.section import ARTICLES, Section
+from lockstep.simulation.articles.section import ARTICLES, AUTHORS, Section, article_name
 from lockstep.simulation.lab.event_texts import Focus
 from lockstep.simulation.lab.recorded_cluster import INSTANT, RecordedCluster
 from lockstep.simulation.run import simulate
@@ -54,7 +54,7 @@ def play(section: Section, *, seed: int = _SEED) -> Narration:
 
 def narration_text(section: Section, *, seed: int = _SEED) -> Iterator[str]:
     """The section as text: its summary, the settings, the story, the point and the judge's result."""
-    yield f"Article {section.article} ({ARTICLES[section.article]}), {section.title}"
+    yield f"Article {section.article} ({article_name(section.article)}), {section.title}"
     yield ""
     yield section.summary
     if section.story is None:
@@ -76,6 +76,7 @@ def section_row(section: Section) -> dict[str, Any]:
         "section": section.id,
         "article": section.article,
         "article_title": ARTICLES[section.article],
+        "article_author": AUTHORS.get(section.article),
         "title": section.title,
         "has_story": section.story is not None,
     }

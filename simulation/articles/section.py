@@ -7,9 +7,10 @@ from typing import Final
 from lockstep.simulation.lab.event_texts import Focus
 from lockstep.simulation.lab.recorded_cluster import RecordedCluster
 
-__all__ = ["ARTICLES", "Point", "Section", "Story"]
+__all__ = ["ARTICLES", "AUTHORS", "Point", "Section", "Story", "article_name"]
 
-# The titles that their authors gave them. Only the third names its place, https://www.cnblogs.com/yyxxn/p/13223354.html
+# The titles that their authors gave them. The third names its place, https://www.cnblogs.com/yyxxn/p/13223354.html; of
+# the second's series two others lead to cnblogs.com/shanml. The rest name nobody.
 ARTICLES: Final = {
     1: "23. rocketmq顺序消费",
     2: "【RocketMQ】【源码】顺序消息实现原理",
@@ -17,9 +18,15 @@ ARTICLES: Final = {
     4: "RocketMQ——Consumer篇：PUSH模式下消费消息（顺序和并发两种）",  # noqa: RUF001
     5: "consumer 1.启动",
 }
+AUTHORS: Final = {2: "shanml", 3: "yyxxn"}  # their accounts at cnblogs.com
 
 Story = Callable[[RecordedCluster], Awaitable[None]]
 Point = Callable[[RecordedCluster], str]
+
+
+def article_name(number: int) -> str:
+    """The title of an article, and its author where the text names one."""
+    return f"{ARTICLES[number]}, by {AUTHORS[number]}" if number in AUTHORS else ARTICLES[number]
 
 
 @dataclass(frozen=True)

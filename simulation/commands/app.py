@@ -13,7 +13,7 @@ import typer
 
 from lockstep.remoting.host.exits import status_of
 from lockstep.remoting.host.report_stream import open_reports
-from lockstep.simulation.commands import articles, museum, run, search, timeline
+from lockstep.simulation.commands import articles, compare, museum, play, run, search, timeline
 
 __all__ = ["app", "main"]
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 # Each part of the lab has a file of its commands.
-for commands in (run.app, search.app, timeline.app, museum.app, articles.app):
+for commands in (run.app, play.app, compare.app, search.app, timeline.app, museum.app, articles.app):
     app.add_typer(commands)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from lockstep.simulation.articles.play import narration_row, narration_text, section_row
 from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
-from lockstep.simulation.articles.section import ARTICLES
+from lockstep.simulation.articles.section import ARTICLES, article_name
 from lockstep.simulation.commands.choose import Output, OutputFormat, tell
 
 __all__ = ["app"]
@@ -16,8 +16,8 @@ app = typer.Typer()
 
 
 def _listed() -> Iterator[str]:
-    for article, title in ARTICLES.items():
-        yield f"Article {article}: {title}"
+    for article in ARTICLES:
+        yield f"Article {article}: {article_name(article)}"
         yield from (one.line for one in SECTIONS if one.article == article)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from lockstep.remoting.host.writable import why_unwritable
 from lockstep.remoting.texts import json_line
-from lockstep.simulation.lab.experiment import Experiment, LockMode
+from lockstep.simulation.lab.experiment import LOCKING, Experiment, LockMode, why_no_mode
 from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
 from lockstep.simulation.search.plan_file import PlanFileError, read_plan
 
@@ -34,7 +34,7 @@ OptionalName = Annotated[
     str, typer.Argument(metavar="[NAME]", help="as for sweep; --plan needs none", show_default=False)
 ]
 Seed = Annotated[int | None, typer.Option(help="of the run")]
-Mode = Annotated[str, typer.Option("--lock-mode", help="faithful, fenced or both")]
+Mode = Annotated[str, typer.Option("--lock-mode", help="faithful, fenced or both; of a story also fifo")]
 PlanFile = Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="a plan that shrink wrote, not a seed")]
 
 
@@ -79,12 +79,12 @@ def chosen_experiment(name: str) -> Experiment[Any]:
         raise typer.BadParameter(str(error)) from None
 
 
-def chosen_modes(text: str) -> list[LockMode]:
+def chosen_modes(text: str, experiment: Experiment[Any] | None = None) -> list[LockMode]:
     """The lock modes of --lock-mode. Raises typer.BadParameter."""
     if text == "both":
-        return list(LockMode)
-    if text not in set(LockMode):
-        raise typer.BadParameter(f"--lock-mode {text!r} is not allowed; use faithful, fenced or both")
+        return list(LOCKING)
+    if why := why_no_mode(experiment, text, "both"):
+        raise typer.BadParameter(f"--lock-mode {why}")
     return [LockMode(text)]
 
 
@@ -100,4 +100,4 @@ def chosen_plans(name: str, seed: int | None, lock_mode: str, plan: Path | None)
     if not name or seed is None:
         raise typer.BadParameter("give NAME and --seed, or --plan FILE")
     experiment = chosen_experiment(name)
-    return [Shown(name, experiment, experiment.draw(seed, mode)) for mode in chosen_modes(lock_mode)]
+    return [Shown(name, experiment, experiment.draw(seed, mode)) for mode in chosen_modes(lock_mode, experiment)]

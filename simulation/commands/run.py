@@ -1,10 +1,7 @@
 """`lockstep-sim run`, `list`, and what the command does without arguments."""
 
-import inspect
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,8 +9,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from lockstep.simulation.commands.choose import Output, OutputFormat, check_writable, tell
+from lockstep.simulation.commands.story_options import (
+    BrokerSettings,
+    ConsumerSettings,
+    changes_of,
+    with_setup_and_faults,
+)
+from lockstep.simulation.lab.chosen import chosen_run
+from lockstep.simulation.lab.costs import cost_lines, costs_of
 from lockstep.simulation.lab.durations import duration_text
-from lockstep.simulation.lab.experiment import LockMode, PlayedWorld
+from lockstep.simulation.lab.experiment import LockMode, PlayedWorld, why_no_mode
 from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.faults.text import read_fault
 from lockstep.simulation.lab.registry import UnknownExperimentError, experiment_names, find_experiment
@@ -26,58 +31,18 @@ __all__ = ["app", "first_run"]
 
 _FAILED: Final = 1
 _WRONG_CALL: Final = 2
-_SETTING: Final = "a setting, by its name in docs/settings.md, of"
 app = typer.Typer()
 
 
-@dataclass(frozen=True)
-class _Setup:
-    """What a story may have in another way; None: as it is written."""
-
-    consumers: Annotated[int | None, typer.Option(min=1, help="named c1, c2, ...")] = None
-    queues: Annotated[int | None, typer.Option(min=1, help="of the topic at each broker")] = None
-    brokers: Annotated[int | None, typer.Option(min=1, help="named broker, broker2, ...")] = None
-    name_servers: Annotated[int | None, typer.Option(min=0, help="named names1, ...; 0: the broker carries it")] = None
-    rate: Annotated[float | None, typer.Option(min=0, help="messages a second")] = None
-    keys: Annotated[int | None, typer.Option(min=1, help="sharding keys")] = None
-    retry_sends: Annotated[bool | None, typer.Option(help="make a failed send again until it is stored")] = None
-    work: Annotated[str | None, typer.Option(metavar="500ms", help="of a call; not of your async listener")] = None
-    life: Annotated[str | None, typer.Option("--for", metavar="3m", help="until all is healed")] = None
-    store: Annotated[str | None, typer.Option(help="memory; async or sync: files")] = None
-
-
-def _with_setup_and_faults(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each field of _Setup and for each fault of the table."""
-    own = inspect.signature(command)
-    setup = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inspect.signature(_Setup).parameters.values()]
-    faults = [
-        inspect.Parameter(
-            fault.name.replace("-", "_"),
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                list[str] | None,
-                typer.Option(f"--{fault.name}", metavar=fault.example, help=fault.help, rich_help_panel="Faults"),
-            ],
-        )
-        for fault in FAULTS.values()
-    ]
-    kept = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    added = [*setup, *faults]
-    command.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]  # typer reads it
-    command.__annotations__ |= {one.name: one.annotation for one in added}
-    return command
-
-
 @app.command("run")
-@_with_setup_and_faults
+@with_setup_and_faults
 def _run(
     name: Annotated[str, typer.Argument(metavar="STORY", help="a story of `list`, or FILE.py:NAME with your listener")],
     *,
     seed: Annotated[int, typer.Option(help="of faults, latencies and schedule")] = 1,
-    lock_mode: Annotated[str | None, typer.Option(help="faithful, as RocketMQ; or fenced")] = None,
-    consumer: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=f"{_SETTING} a consumer")] = None,
-    broker: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=f"{_SETTING} a broker")] = None,
+    lock_mode: Annotated[str | None, typer.Option(help="faithful, as RocketMQ; fenced; or fifo: members pop")] = None,
+    consumer: ConsumerSettings = None,
+    broker: BrokerSettings = None,
     trace: Annotated[Path | None, typer.Option(help="a file for all records of order")] = None,
     output: Output = OutputFormat.TEXT,
     **more: Any,
@@ -87,24 +52,16 @@ def _run(
     Faults of the options replace those that the seed draws: --kill c1@30s kills c1 after 30 seconds, --stall c1@30s+70s
     stops it for 70 seconds. Each may be given several times.
     """
-    setup = {field.name: more.pop(field.name) for field in fields(_Setup)}
-    given = {key: value for key, value in setup.items() if value is not None}
-    settings = [*(consumer or ()), *(broker or ())]
-    texts = [f"{key.replace('_', '-')} {text}" for key, some in more.items() for text in some or ()]
+    setup, faults = changes_of(more)
     try:
-        experiment = find_experiment(name)
-        if isinstance(experiment, Story):
-            experiment = experiment.with_setup(setup_of(given), tuple(map(read_fault, texts)))
-            experiment = experiment.with_settings(consumer=consumer or (), broker=broker or ())
-        elif given or texts or settings:
-            raise ValueError(f"{name} draws everything from its seed; only --seed, --lock-mode and --trace are for it")
+        experiment = chosen_run(name, setup=setup, faults=faults, consumer=consumer or (), broker=broker or ())
         mode = _mode(lock_mode, experiment)
     except (UnknownExperimentError, ValueError) as error:
         typer.echo(f"lockstep-sim: {error}", err=True)
         raise typer.Exit(_WRONG_CALL) from None
     check_writable("--trace", trace)
     run = run_plan(experiment, experiment.draw(seed, mode))
-    again = "" if given or texts or settings else f"{name} --seed {seed} --lock-mode {mode}"
+    again = "" if setup or faults or consumer or broker else f"{name} --seed {seed} --lock-mode {mode}"
     tell(output, lambda: _told(name, run, again), lambda: run_row(name, run))
     if trace is not None and run.played is not None:
         _write_trace(trace, run.played, output)
@@ -115,6 +72,9 @@ def _run(
 def _told(name: str, run: Run, again: str) -> list[str]:
     """`again`: what chooses the run in other commands; empty: nothing does."""
     lines = [name, *run_lines(run), "", *result_lines(run)]
+    if run.played is not None and getattr(run.plan, "parameters", None):
+        lines += ["", *cost_lines(costs_of(run.played.cluster))]
+    lines += ["", f"Hash of the run: {run.trace_hash}"]
     if run.played is not None and run.played.findings.wrong and again:
         lines += ["", f"Why:    lockstep-sim explain {again}", f"See it: lockstep-sim timeline {again} -o run.html"]
     return lines
@@ -122,9 +82,9 @@ def _told(name: str, run: Run, again: str) -> list[str]:
 
 def _mode(text: str | None, experiment: Any) -> LockMode:
     if text is None:
-        return experiment.setup.lock_mode if isinstance(experiment, Story) else LockMode.FENCED
-    if text not in set(LockMode):
-        raise ValueError(f"lock mode {text!r} is not allowed; use faithful or fenced")
+        text = experiment.setup.lock_mode if isinstance(experiment, Story) else LockMode.FENCED
+    if why := why_no_mode(experiment, text):
+        raise ValueError(f"lock mode {why}")
     return LockMode(text)
 
 
@@ -194,9 +154,9 @@ def _meaning(run: Run, took_s: float) -> str:
     """What the first run shows."""
     assert run.played is not None
     longest = run.played.cluster.judge().longest_handover
-    waited_s = longest.duration_ms / 1000 if longest is not None else 0
+    handover_s = longest.duration_ms / 1000 if longest is not None else 0
     return f"""\
 What this shows: a dead owner cannot give its locks back. RocketMQ's broker keeps a lock for 60 s after its last
-renewal, and consumers ask again every 20 s. So queues of c1 stood still for {waited_s:.0f} s, while the others went on.
+renewal, and consumers ask again every 20 s. So their handover took up to {handover_s:.0f} s, while the others went on.
 Their new owner began at the offset that c1 had committed: a few messages came twice, none was lost, each key stayed in
 order. {duration_text(run.elapsed_ms // 1000 * 1000)} of virtual time took {took_s:.1f} s of yours."""

@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.search.explain import explain
 from lockstep.simulation.search.plan_file import write_plan
+from lockstep.simulation.search.processes import ProcessKilledError
 from lockstep.simulation.search.rows import explanation_row, run_row, shrunk_row, sweep_row
 from lockstep.simulation.search.shrink import RUNS_MAX, Shrunk, shrink
 from lockstep.simulation.search.summary import Summary, report
@@ -40,7 +40,7 @@ from lockstep.simulation.search.sweep import StateError, StateFile, sweep
 from lockstep.simulation.search.texts import story_of, words_of
 from lockstep.simulation.search.violation import kinds_of, violation_of
 
-__all__ = ["app"]
+__all__ = ["Progress", "app"]
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
@@ -51,7 +51,7 @@ app = typer.Typer()
 Kind = Annotated[str, typer.Option(help="the kind of violation; by default that of the first one")]
 
 
-class _Progress:
+class Progress:
     """Lines on stderr, at most one each 2 s."""
 
     def __init__(self) -> None:
@@ -102,9 +102,9 @@ def _sweep(
     any violation is a failure; without, violations are RocketMQ's own, and only a run that did not reach its end is
     one. After Ctrl-C the report has the seeds that were run, and with --state the same command goes on.
     """
-    chosen_experiment(name)
+    experiment = chosen_experiment(name)
     check_writable("--failing", failing)
-    modes, progress, summary = chosen_modes(lock_mode), _Progress(), Summary(name)
+    modes, progress, summary = chosen_modes(lock_mode, experiment), Progress(), Summary(name)
     count, began = seeds * len(modes), time.monotonic()
     try:
         kept = StateFile(state, name)
@@ -119,7 +119,7 @@ def _sweep(
         sweep(summary, range(first_seed, first_seed + seeds), modes, jobs=jobs, state=kept, on_progress=on_progress)
     except KeyboardInterrupt:
         interrupted = True
-    except BrokenProcessPool:
+    except ProcessKilledError:
         killed = True
     ran = f"{summary.seeds.total():,} of {count:,} seeds in {time.monotonic() - began:.0f} s"
     tell(output, lambda: [*report(summary, modes), ran], lambda: sweep_row(summary, modes, wanted=count))
@@ -213,7 +213,7 @@ def _shrink(
     path = to or Path(f"{_short(plans[0].name)}-{plans[0].plan.seed}.plan")
     check_writable("--to", path)
     shown, found = _with_violation(plans, kind)
-    best, progress = [Shrunk(shown.plan, 0, complete=False)], _Progress()
+    best, progress = [Shrunk(shown.plan, 0, complete=False)], Progress()
 
     def on_progress(plan: Plan, count: int) -> None:
         best[0] = Shrunk(plan, count, complete=False)
@@ -272,7 +272,7 @@ def _explain(
     first. After Ctrl-C or SIGTERM it says which faults are enough.
     """
     shown, found = _with_violation(chosen_plans(name, seed, lock_mode, plan), kind)
-    progress, enough, runs = _Progress(), [shown.plan.events], 0
+    progress, enough, runs = Progress(), [shown.plan.events], 0
 
     def on_progress(what: str, count: int) -> None:
         nonlocal runs

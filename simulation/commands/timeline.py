@@ -106,8 +106,8 @@ def _runs(name: str, seed: int | None, lock_mode: str, plan: Path | None) -> _Ch
         title = f"{shown.name}, {plan.name} of seed {shown.plan.seed}"
         runs = _of_plan(shown.experiment, shown.plan)
         return _Chosen(shown.name, shown.plan.seed, title, shown.experiment.summary, runs)
-    modes = chosen_modes(lock_mode)
     experiment: Any = chosen_experiment(name) if name else None
+    modes = chosen_modes(lock_mode, experiment)
     found = getattr(experiment, "found", None)  # an exhibit of the museum has it: its seed and its smallest plan
     if experiment is not None and seed is None and found is not None:
         title = f"{experiment.name}, the smallest plan of seed {found.seed}"

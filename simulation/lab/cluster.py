@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from lockstep.broker.server import Interceptor
@@ -15,15 +16,31 @@ from lockstep.simulation.lab.findings import Wrong, place_of, queue_of, time_of
 from lockstep.simulation.lab.hosts import BROKER, GROUP, ONE_CLOCK, PRODUCER, TOPIC, TRACE, Client, Hosts
 from lockstep.simulation.lab.sends import RatedSends
 from lockstep.simulation.lab.setup import FaultEvent, Setup
+from lockstep.simulation.lab.standstill import Flow, flow_of
+from lockstep.simulation.machine.disk import Disk
+from lockstep.simulation.virtual_time.loop import START_NS
 from lockstep.simulation.world import World
 
-__all__ = ["BROKER", "ONE_CLOCK", "PRODUCER", "TRACE", "Client", "Cluster", "OrderError"]
+__all__ = ["BROKER", "ONE_CLOCK", "PRODUCER", "TRACE", "Client", "Cluster", "OrderError", "in_groups"]
 
 _POLL_MS: Final = 500
+_MANY: Final = 16  # members
+_PART_BYTES: Final = 16_384  # of a trace that are decoded at once: the merge of all traces holds a part of each
 
 
 class OrderError(AssertionError):
     """The judge found violations; the text is its report."""
+
+
+class _HostTrace:
+    """The records of a host, read anew each time."""
+
+    def __init__(self, cluster: "Cluster", name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._cluster.read_records(self._name)
 
 
 class Cluster(Hosts):
@@ -41,8 +58,11 @@ class Cluster(Hosts):
     ) -> None:
         super().__init__(world, setup, serialize_type=serialize_type, topic=topic, group=group, tap=tap)
         self.sent: list[str] = []
+        self.measured_from_ms = 0  # what was before, such as the start of the members, is not among the costs
         self._count = 0
+        self._judged: tuple[tuple[int, ...], OrderReport] | None = None  # of traces that are so long
         self._tasks: list[asyncio.Task[Any]] = []  # faults, and messages at a rate
+        self._early: list[FaultEvent] | None = None  # planned faults that wait for the start of the hosts; None: none
         self.sends = RatedSends(self, self.sent, retries=self.setup.retry_sends)
 
     # Time and messages ---------------------------------------------------------------------------------------
@@ -97,8 +117,31 @@ class Cluster(Hosts):
         Raises FaultError: the text is no fault, or a host does not exist.
         """
         event = read_fault(text, now_ms=self.world.elapsed_ms)
-        check_hosts(event, dict.fromkeys((*self.setup.hosts, *self._recipes)))
+        check_hosts(event, self.known_hosts)
         return self.play_fault(event)
+
+    @property
+    def known_hosts(self) -> tuple[str, ...]:
+        """The names of hosts that have started, or will by the setup."""
+        return tuple(dict.fromkeys((*self.setup.hosts, *self._recipes)))
+
+    def plan_fault(self, event: FaultEvent) -> None:
+        """Begin a fault at its time, before all else of that instant, but not before all hosts have started.
+
+        A run is the same whether a fault is planned from its start on, or later, before its time.
+        """
+        self.world.loop.call_first_at_ns(START_NS + event.at_ms * 1_000_000, self._begin_fault, event)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether planned faults wait for the start of the hosts."""
+        return self._early is not None
+
+    def _begin_fault(self, event: FaultEvent) -> None:
+        if self._early is not None:
+            self._early.append(event)
+        else:
+            self.play_fault(event)
 
     def play_fault(self, event: FaultEvent) -> "asyncio.Task[bool]":
         """Play a fault at its time, or now if that has passed."""
@@ -116,8 +159,7 @@ class Cluster(Hosts):
 
         Brokers and name servers that are down start again, members only if none is left.
         """
-        while self._tasks:
-            await self._tasks.pop(0)
+        await self.faults_ended()
         world = self.world
         for name in self._recipes:
             host = world.host(name).host if not self.is_down(name) else None
@@ -135,6 +177,12 @@ class Cluster(Hosts):
         for name in down:
             await self.start_again(name)
         await self.sends.ended()
+
+    async def faults_ended(self) -> None:
+        """Wait for the end of all faults and messages; those without a duration end now."""
+        self.lasting.heal()
+        while self._tasks:
+            await self._tasks.pop(0)
 
     async def settle(self, bound: str | int) -> bool:
         """Wait until the group has committed everything in the stores. What is left after `bound` is a finding."""
@@ -162,13 +210,25 @@ class Cluster(Hosts):
 
     def records(self, name: str) -> list[Record]:
         """A host's trace so far, in virtual time, so that calls may be compared as if on one clock."""
-        clock, lines = self.world.clock(name), self.world.disk(name).read(TRACE).splitlines()
-        records: list[dict[str, Any]] = json.loads(b"[" + b",".join(lines) + b"]")  # a third of the time of one by one
-        for record in records:
-            record.update(ONE_CLOCK)
-            if clock.is_off:
-                record.update({key: clock.virtual_ns(record[key]) for key in _TIMES if key in record})
-        return list[Record](records)
+        return list(self.read_records(name))
+
+    def read_records(self, name: str) -> Iterator[Record]:
+        """The same, a few at a time: those of a thousand members take gigabytes."""
+        return self._read_records(name, 0)
+
+    def records_since(self, name: str, begin_bytes: int) -> tuple[list[Record], int]:
+        """What a host has added to its trace. Returns also the size of the trace, where the next reading begins."""
+        return list(self._read_records(name, begin_bytes)), self.world.disk(name).find(TRACE).size_bytes
+
+    def _read_records(self, name: str, begin_bytes: int) -> Iterator[Record]:
+        clock = self.world.clock(name)
+        for part in _parts(self.world.disk(name), TRACE, begin_bytes):
+            # A third of the time of one by one.
+            for record in json.loads(b"[" + part.rstrip(b"\n").replace(b"\n", b",") + b"]"):
+                record.update(ONE_CLOCK)
+                if clock.is_off:
+                    record.update({key: clock.virtual_ns(record[key]) for key in _TIMES if key in record})
+                yield record
 
     @property
     def traced_hosts(self) -> tuple[str, ...]:
@@ -178,22 +238,50 @@ class Cluster(Hosts):
     def record_numbers(self) -> Callable[[Record], tuple[str, int] | None]:
         """Finds the place of a record of the judge's: its client id, and its number in that client's trace."""
         places: dict[str, tuple[str, int]] = {}
-        for name in self._traced:
-            for number, record in enumerate(self.records(name)):
-                places.setdefault(_text_of(record), (str(record["client_id"]), number))
-        return lambda record: places.get(_text_of(record))
+
+        def find(record: Record) -> tuple[str, int] | None:
+            if not places:  # the first question reads all traces, and most runs have none
+                for name in self._traced:
+                    for number, one in enumerate(self.read_records(name)):
+                        places.setdefault(_text_of(one), (str(one["client_id"]), number))
+            return places.get(_text_of(record))
+
+        return find
 
     async def shut_down(self) -> None:
-        """End all clients, then all servers, each the last started first."""
+        """End all clients, then all servers, each the last started first. Many clients end at once."""
         self.ended_ms = self.world.elapsed_ms
-        for name in reversed(list(self._clients)):
-            await self.leave(name)
+        for names in in_groups([*reversed(list(self._clients))]):
+            await asyncio.gather(*map(self.leave, names))
         for name in reversed([name for name in self._servers if self.is_up(name)]):
-            await self.world.host(name).run(self._servers[name].shutdown())
+            await self._shut_down_server(name)
 
     def judge(self) -> OrderReport:
         """What the judge of order says of all traces so far."""
-        return check_traces([*map(self.records, self._traced), self.witnessed])
+        length = (*(self.world.disk(name).file(TRACE).size_bytes for name in self._traced), len(self.witnessed))
+        if self._judged is None or self._judged[0] != length:
+            traces = [_HostTrace(self, name) for name in self._traced]
+            self._judged = length, check_traces([*traces, self.witnessed])
+        return self._judged[1]
+
+    def flow(self) -> Flow:
+        """How the messages since `measured_from_ms` went through their queues, until the shutdown."""
+        until_ns = self.world.loop.now_ns if self.ended_ms is None else START_NS + self.ended_ms * 1_000_000
+        emptied = defaultdict[str, list[int]](list)
+        for record in self.witnessed:
+            if record["event"] == "broker_restarted":
+                emptied[record["broker"]].append(record["mono_ns"])
+        records = (record for name in self._traced for record in self.read_records(name))
+        group, since_ns = self.consumer_group, START_NS + self.measured_from_ms * 1_000_000
+        return flow_of(records, topic=self.topic, group=group, until_ns=until_ns, since_ns=since_ns, emptied_ns=emptied)
+
+    def forgive_repeats(self, name: str) -> None:
+        """A broker has started again: it may have lost offsets of a group that pops, and the judge allows repeats."""
+        offsets = self.core(name).catalog.offsets
+        for queue_id in range(self._topics[name]):
+            place = {"group": self.consumer_group, "topic": self.topic, "broker": name, "queue_id": queue_id}
+            offset = offsets.query(self.consumer_group, self.topic, queue_id)
+            self.witness("reset", **place, offset=max(offset, 0))
 
     def judge_into_findings(self, excused: Collection[Kind] = ()) -> None:
         """Add what the judge finds, one finding a kind, and requests whose handler failed.
@@ -225,7 +313,26 @@ class Cluster(Hosts):
         return report
 
 
+def in_groups(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Few members one by one, so that a reader can follow them. Many at once, as in a deployment: one after the other,
+    each start or end is a rebalance of all others."""
+    together = len(names) if len(names) >= _MANY else 1
+    return (names[first : first + together] for first in range(0, len(names), together))
+
+
 _TIMES = ("mono_ns", "begin_mono_ns")
+
+
+def _parts(disk: Disk, path: str, position: int) -> Iterator[bytes]:
+    """A file from a position on, in parts of whole lines. Raises FileNotFoundError."""
+    content, size_bytes = disk.find(path), _PART_BYTES
+    while position < content.size_bytes:
+        part = content.read(position, size_bytes)
+        end = part.rfind(b"\n") + 1 if position + len(part) < content.size_bytes else len(part)
+        size_bytes = _PART_BYTES if end else 2 * size_bytes  # a line may be longer
+        if end:
+            yield part[:end]
+        position += end
 
 
 def _text_of(record: Record) -> str:

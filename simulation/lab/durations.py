@@ -2,7 +2,7 @@
 
 from lockstep.remoting.texts import duration_us
 
-__all__ = ["duration_ms", "duration_text", "duration_us"]
+__all__ = ["duration_ms", "duration_text", "duration_us", "duration_words"]
 
 
 def duration_ms(value: str | int) -> int:
@@ -21,3 +21,8 @@ def duration_text(ms: int) -> str:
     seconds, left = divmod(rest, 1000)
     text = (f"{minutes}m" if minutes else "") + (f"{seconds}s" if seconds else "") + (f"{left}ms" if left else "")
     return text or "0s"
+
+
+def duration_words(ms: float) -> str:
+    """As people say it: "350 ms", "4.2 s"."""
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"

@@ -6,11 +6,21 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.findings import Findings
-from lockstep.simulation.lab.setup import FaultEvent, LockMode
+from lockstep.simulation.lab.setup import LOCKING, FaultEvent, LockMode, Strategy
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
 
-__all__ = ["Experiment", "FaultEvent", "LockMode", "Plan", "PlayedWorld", "SeedResult", "fewer"]
+__all__ = [
+    "LOCKING",
+    "Experiment",
+    "FaultEvent",
+    "LockMode",
+    "Plan",
+    "PlayedWorld",
+    "SeedResult",
+    "fewer",
+    "why_no_mode",
+]
 
 
 class Plan(Protocol):
@@ -109,6 +119,22 @@ class Experiment(Protocol[P]):
 
     def fails(self, outcome: SeedResult) -> bool:
         """Whether an outcome is a failure. In faithful mode violations are RocketMQ's, and only an error is one."""
+
+
+def why_no_mode(experiment: Experiment[Any] | None, mode: str, *others: str) -> str:
+    """Why an experiment, None: any, has no such lock mode; empty: it has.
+
+    Args:
+        others: what else may be written.
+    """
+    modes: tuple[LockMode, ...] = getattr(experiment, "modes", LOCKING)
+    if mode in modes:
+        strategy = getattr(getattr(experiment, "setup", None), "strategy", None)
+        no_owners = strategy is Strategy.STICKY and mode == LockMode.FAITHFUL  # no broker tells who owns a queue
+        return f"{str(mode)!r} has no strategy STICKY; use fenced" if no_owners else ""
+    *first, last = [*map(str, modes), *others]
+    only = "; only stories are of FIFO groups" if mode == LockMode.FIFO else ""
+    return f"{mode!r} is not allowed; use {', '.join(first)} or {last}{only}"
 
 
 def fewer(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

@@ -3,14 +3,15 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.client import MessageQueue
-from lockstep.order import Record
+from lockstep.order import Kind, Record
+from lockstep.simulation.lab.setup import FaultEvent
 from lockstep.simulation.virtual_time.loop import START_NS
 from lockstep.simulation.world import World
 
-__all__ = ["Band", "Finding", "Findings", "Wrong", "place_of", "queue_of", "time_of"]
+__all__ = ["FENCED_OUT", "Band", "Finding", "Findings", "Idle", "Wrong", "place_of", "queue_of", "time_of"]
 
 
 class Wrong(StrEnum):
@@ -61,6 +62,13 @@ class Wrong(StrEnum):
     STUCK = "stuck"  # everything is healed, and a message is not handled
 
 
+FENCED_OUT: Final = frozenset(
+    {Kind.OVERLAP, Kind.STALE_REPEAT, Kind.STALE_EPOCH, Kind.STALE_OWNER, Kind.STALE_COMMIT, Kind.COMMIT_REGRESS}
+)
+"""What the judge finds of calls that outlive their lease: with fenced locks they overlap with those of the next owner,
+and a fence keeps their effects out. Their commits stand in their traces, and no broker stores them."""
+
+
 class Finding(NamedTuple):
     """A violation.
 
@@ -95,6 +103,14 @@ class Band:
     was_down: bool = False
 
 
+class Idle(NamedTuple):
+    """A fault that was not played, and why it would have had no effect."""
+
+    at_ms: int
+    event: FaultEvent
+    why: str
+
+
 @dataclass
 class Findings:
     """`wrong` are violations, `sometimes` counts what happened."""
@@ -103,6 +119,7 @@ class Findings:
     wrong: list[Finding] = field(default_factory=list)
     sometimes: Counter[str] = field(default_factory=Counter)
     bands: list[Band] = field(default_factory=list)
+    idle: list[Idle] = field(default_factory=list)
 
     def add(
         self,

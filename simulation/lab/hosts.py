@@ -1,6 +1,7 @@
 """Real brokers, producers and consumers on simulated hosts, by name: they start, end, crash and start again."""
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -9,7 +10,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.name_server.route import route_reply
 from lockstep.broker.name_server.name_server import NameServer
-from lockstep.broker.server import BrokerServer, Interceptor
+from lockstep.broker.server import BrokerServer, CallInterceptor, Interceptor
 from lockstep.client import (
     ConsumerConfig,
     LitePullConsumer,
@@ -25,6 +26,7 @@ from lockstep.client import (
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order import Record
 from lockstep.protocol.bodies.broker import TopicRouteData
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.messages.message import decode_messages
@@ -33,6 +35,8 @@ from lockstep.remoting.logs import EventLog
 from lockstep.simulation.lab.changes import Changes
 from lockstep.simulation.lab.cluster_log import HostLog, LogLine
 from lockstep.simulation.lab.findings import Findings
+from lockstep.simulation.lab.lasting import Lasting
+from lockstep.simulation.lab.listeners import ListenerFaults
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 from lockstep.simulation.machine.host import HostEvent
 from lockstep.simulation.runtime import SimRuntime
@@ -61,10 +65,14 @@ class Door:
 
     `peer` is the address whose request is handled now; empty: none is. `route` has the routes that a name server
     answers in the place of its own, if there are such.
+
+    Args:
+        count: called with the code of each request.
     """
 
-    def __init__(self, inner: Interceptor | None) -> None:
+    def __init__(self, inner: Interceptor | None, count: Callable[[int], object]) -> None:
         self._inner = inner
+        self._count = count
         self.peer = ""
         self.route: Callable[[str], TopicRouteData | None] | None = None
 
@@ -73,6 +81,7 @@ class Door:
 
         def noted(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
             self.peer = endpoint.address
+            self._count(command.code)
             try:
                 reply = handle(endpoint, command)
             finally:
@@ -121,7 +130,9 @@ class Hosts:
         self._names: tuple[str, ...] = ()  # hosts of name servers; none: the broker named BROKER carries it
         self._servers: dict[str, BrokerServer] = {}  # in order of their start
         self._doors: dict[str, Door] = {}  # by host of a server
+        self.call_interceptor: CallInterceptor | None = None  # of brokers that start from now on
         self.when_broker_started: list[Callable[[str], object]] = []  # or has started again
+        self.when_broker_stops: list[Callable[[str], object]] = []  # it still has all that it had
         self._topics: dict[str, int] = {}
         self._clients: dict[str, Client | MQClientInstance] = {}  # alive, in order of their start
         self._traced: dict[str, None] = {}
@@ -129,7 +140,12 @@ class Hosts:
         self._members: dict[str, None] = {}  # hosts of consumers
         self._states: dict[str, _State] = {}
         self._recipes: dict[str, Callable[[], Awaitable[object]]] = {}  # how a host was started last
+        self.requests: dict[str, Counter[tuple[int, int]]] = {}  # broker -> requests of a second and a code
         self.changes = Changes(world)
+        self.lasting = Lasting()
+        self.listeners = ListenerFaults(world)
+        # Sends one message more from a host, with the key of a number; None: nobody knows how.
+        self.send_more: Callable[[str, int], object] | None = None
         self.kept_down: dict[str, list[FaultEvent]] = {}  # host -> faults that keep it down
         self.deaf_links: set[tuple[str, str]] = set()  # a connection of the two has ended at one side alone
 
@@ -147,7 +163,7 @@ class Hosts:
         """On a host of its own, before any broker, or again; there may be several."""
         self._begin(name, partial(self.start_name_server, name, **settings))
         config = BrokerConfig(host=name, advertise=self.world.host(name).address, serve_broker=False, **settings)
-        door = self._doors[name] = Door(self._tap(name))
+        door = self._doors[name] = Door(self._tap(name), lambda _: None)
         server = BrokerServer(config, self.world.host(name), self.log_of(name), interceptor=door)
         await self.world.host(name).run(server.start())
         self._states[name] = _State.UP
@@ -164,10 +180,16 @@ class Hosts:
         if self._names or name != BROKER:
             own = {"serve_name_server": False, "name_servers": self.name_server}
         config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
-        door = self._doors[name] = Door(self._tap(name))
-        server = BrokerServer(config, runtime, self.log_of(name), interceptor=door)
+        door = self._doors[name] = Door(self._tap(name), partial(self._asked, name))
+        server = BrokerServer(
+            config, runtime, self.log_of(name), interceptor=door, call_interceptor=self.call_interceptor
+        )
         if name not in self._topics or not config.data_dir:
             server.create_topic(self.topic, queues)
+        if self.setup.fifo:
+            assert server.broker is not None
+            group = SubscriptionGroupConfig(self.consumer_group, consume_message_orderly=True)
+            server.broker.catalog.groups.put(group, runtime.now_ms())
         await runtime.run(server.start())
         self._watch_commits(name, server)
         if name in self._topics and not config.data_dir:
@@ -179,18 +201,31 @@ class Hosts:
             callback(name)
         return server
 
+    def _asked(self, name: str, code: int) -> None:
+        self.requests.setdefault(name, Counter())[self.world.elapsed_ms // 1000, code] += 1
+
     async def stop_broker(self, name: str = BROKER) -> None:
         """A clean shutdown. Until it is over, the broker still handles what arrives."""
         self._states[name] = _State.CHANGES
-        await self.world.host(name).run(self._servers[name].shutdown())
+        await self._shut_down_server(name)
         self._servers.pop(name, None)  # it may have crashed meanwhile
         self._states[name] = _State.DOWN
         self.world.tell(name, HostEvent.LEFT)
+
+    async def _shut_down_server(self, name: str) -> None:
+        for callback in self.when_broker_stops if name in self._topics else ():
+            callback(name)
+        await self.world.host(name).run(self._servers[name].shutdown())
 
     @property
     def brokers(self) -> tuple[str, ...]:
         """The names of the brokers, also of those that are down."""
         return tuple(self._topics)
+
+    @property
+    def queue_count(self) -> int:
+        """Of the topic, at all brokers."""
+        return sum(self._topics.values())
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -263,9 +298,12 @@ class Hosts:
         """Start a consumer of the topic on a host of its own. `arguments` are the PushConsumer's and settings."""
         if self.setup.fenced and arguments.get("ordering") != "none" and "message_model" not in arguments:
             arguments = {"fenced": True, **arguments}
+        if self.setup.fifo:
+            arguments = {"pop": True, **arguments}
         start = partial(self.consumer, name, listener=listener, **arguments)
         runtime = self.world.host(name)
         of_consumer = {key: arguments.pop(key) for key in _OF_CONSUMER if key in arguments}
+        listener = self.listeners.around(runtime, listener, arguments.get("ordering", "queue"))
         # The texts of stories, articles and exhibits name commits one by one. Worlds draw whether they go together.
         arguments.setdefault("commit_together", False)
         consumer = PushConsumer(
@@ -291,6 +329,7 @@ class Hosts:
 
     async def _start_traced(self, name: str, client: C, start: Callable[[], Awaitable[object]]) -> C:
         self._traced[name] = None
+        self.world.disk(name).keep(TRACE)
         if not isinstance(client, Producer):
             self._members[name] = None
         self._begin(name, start)
@@ -320,6 +359,11 @@ class Hosts:
         """The names of the consumers with a trace, also of those that are down."""
         return tuple(self._members)
 
+    @property
+    def clients(self) -> Mapping[str, Client | MQClientInstance]:
+        """Those that live, by the names of their hosts, in order of their start."""
+        return self._clients
+
     def client(self, name: str) -> Client | MQClientInstance:
         """A living client by its host's name."""
         return self._clients[name]
@@ -337,6 +381,7 @@ class Hosts:
         self._clients.pop(name, None)
         self._states[name] = _State.DOWN
         self.world.crash(name, silently=silently)
+        self.lasting.process_ended(name)
 
     def power_cut(self, name: str = BROKER) -> None:
         """The machine loses its power. The disk of a broker keeps what was synced, that of a client everything."""
@@ -345,6 +390,7 @@ class Hosts:
         else:
             self._states[name] = _State.DOWN
             self.world.power_cut(name)
+            self.lasting.process_ended(name)
 
     # Any host ------------------------------------------------------------------------------------------------
 
@@ -358,8 +404,17 @@ class Hosts:
         """Whether the broker or client of a host has started, and neither ended nor crashed."""
         return self._states.get(name) is _State.UP
 
+    @property
+    def started_hosts(self) -> tuple[str, ...]:
+        """The hosts that were started, in order of their first start, also those that are down."""
+        return tuple(self._recipes)
+
     def is_down(self, name: str) -> bool:
         return self._states.get(name, _State.DOWN) is _State.DOWN
+
+    def may_start(self, name: str) -> bool:
+        """Whether a host is down, and has been up."""
+        return self.is_down(name) and name in self._recipes
 
     async def stop(self, name: str) -> None:
         """A clean shutdown of a broker or a client. A client that starts again is another process."""
@@ -374,4 +429,4 @@ class Hosts:
         await self._recipes[name]()
 
 
-_OF_CONSUMER = ("ordering", "strategy", "fenced", "on_acquired", "on_lost")
+_OF_CONSUMER = ("ordering", "strategy", "fenced", "on_acquired", "on_lost", "pop")

@@ -24,6 +24,7 @@ from lockstep.simulation.lab.calls import Answer, Calls
 from lockstep.simulation.lab.cluster import BROKER, Cluster
 from lockstep.simulation.lab.cluster_log import HostLog, LogLine
 from lockstep.simulation.lab.request_log import RequestLog
+from lockstep.simulation.lab.said import say
 from lockstep.simulation.lab.setup import LockMode, Setup
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
@@ -66,7 +67,7 @@ class RecordedCluster(Cluster):
         lock_mode: LockMode = LockMode.FAITHFUL,
     ) -> None:
         self.request_log = RequestLog(world)
-        setup = Setup(lock_mode=lock_mode, consumer=PROFILES[profile])
+        setup = Setup(lock_mode=lock_mode, consumers=0, consumer=PROFILES[profile])
         super().__init__(
             world, setup, serialize_type=serialize_type, topic=TOPIC, group=GROUP, tap=self.request_log.tap
         )
@@ -93,21 +94,21 @@ class RecordedCluster(Cluster):
 
     def cut_off(self, name: str, other: str = BROKER) -> None:
         """Stop all bytes between two hosts."""
-        self.on_act(name, f"is cut off from {_the(other)}")
+        self.on_act(name, say("is cut off from {other}", other=_the(other)))
         self.world.partition(name, other)
 
     def reconnect(self, name: str, other: str = BROKER) -> None:
         """End that; what was sent meanwhile arrives."""
-        self.on_act(name, f"reaches {_the(other)} again")
+        self.on_act(name, say("reaches {other} again", other=_the(other)))
         self.world.repair(name, other)
 
     def hold_answers(self, name: str, of: str = BROKER) -> None:
         """Hold all bytes from a server to a host; the other direction is free."""
-        self.on_act(of, f"is slow: its answers do not reach {name}")
+        self.on_act(of, say("is slow: its answers do not reach {name}", name=name))
         self.world.hold(of, name)
 
     def release_answers(self, name: str, of: str = BROKER) -> None:
-        self.on_act(of, f"is fast again: its answers reach {name}")
+        self.on_act(of, say("is fast again: its answers reach {name}", name=name))
         self.world.release(of, name)
 
     # What a broker knows -------------------------------------------------------------------------------------
@@ -130,7 +131,8 @@ class RecordedCluster(Cluster):
         return self.core(name).catalog.offsets.query(group, topic, queue_id)
 
     async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
-        self.on_act(name, f"starts with the topic {TOPIC} of {queues} queue{'s' if queues > 1 else ''}")
+        topic = "starts with the topic {topic} of {queues} queue"
+        self.on_act(name, say(f"{topic}s" if queues > 1 else topic, topic=TOPIC, queues=queues))
         return await super().broker(name, queues=queues, **settings)
 
     # Members -------------------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ class RecordedCluster(Cluster):
         if listener is None:
             listener = self.seen.listener(self.world.host(name), work_ms, works_ms or {}, answer, ordering=ordering)
         settings = {**self.setup.consumer, **settings}
-        self.on_act(name, f"starts as a member of the group {GROUP}")
+        self.on_act(name, say("starts as a member of the group {group}", group=GROUP))
         return await super().consumer(name, listener=listener, strategy=strategy, ordering=ordering, **settings)
 
     def crash(self, name: str, *, silently: bool = False) -> None:

@@ -2,38 +2,39 @@
 
 import sys
 import traceback
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from lockstep.client import SendError
 from lockstep.order import Cause, OrderReport
 from lockstep.order.report import Handover
+from lockstep.remoting.texts import counted
 from lockstep.simulation.errors import NondeterminismError
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.durations import duration_words
 from lockstep.simulation.lab.event_texts import EVENT_TEXTS
-from lockstep.simulation.lab.faults.table import fault_named
+from lockstep.simulation.lab.faults.words import begin_sentence, end_sentence
 from lockstep.simulation.lab.findings import Band
+from lockstep.simulation.lab.log_sentences import LogSentences
 from lockstep.simulation.lab.names import Names
 from lockstep.simulation.lab.runner import Run
+from lockstep.simulation.lab.setup import FaultEvent
+from lockstep.simulation.virtual_time.loop import START_NS
 
 __all__ = [
     "clock",
     "error_text",
     "failed_sends",
     "listener_failures",
-    "longest_rest_ms",
+    "longest_handover",
     "owner_changes",
     "result_lines",
     "run_lines",
 ]
 
-_TOGETHER_MS: Final = 1500  # what one rebalance does
-_STILL_MS: Final = 50  # shown as 0.1 s
+_SLOW_MS: Final = 1000  # of a group without owners, where nothing else tells of it
 _FOUND_SHOWN: Final = 8
-
-_GRANTS: Final = ("lock_granted", "lock_taken_over", "lock_reacquired_by_owner")
 
 
 class _Moment(NamedTuple):
@@ -55,53 +56,28 @@ def run_lines(run: Run) -> list[str]:
     if run.played is not None:
         cluster, findings = run.played.cluster, run.played.findings
         moments = [moment for band in findings.bands for moment in _fault_moments(band)] + _log_moments(cluster)
+        moments += [
+            _Moment(one.at_ms, "FAULT", f"{_act(one.event)} has no effect: {one.why}.") for one in findings.idle
+        ]
         lines += [f"{clock(one.at_ms):>8}  {one.mark:<5}  {one.text}" for one in sorted(moments, key=lambda m: m.at_ms)]
     return lines
 
 
+def _act(event: FaultEvent) -> str:
+    hosts = f"{event.target} - {event.other}" if event.other else event.target
+    return f"{event.fault} {hosts}"
+
+
 def _fault_moments(band: Band) -> list[_Moment]:
-    fault = fault_named(band.fault)
-    hosts = f"{band.target} - {band.other}" if band.other else band.target
-    amount = f" = {band.amount}" if band.amount else ""
-    about = f" {fault.summary}" if fault is not None and fault.summary else ""
-    moments = [_Moment(band.at_ms, "FAULT", f"{band.fault} {hosts}{amount}.{about}")]
+    moments = [_Moment(band.at_ms, "FAULT", begin_sentence(band))]
     if band.end_ms is not None:
-        moments.append(_Moment(band.end_ms, "FAULT", f"{band.fault} {hosts} is over."))
+        moments.append(_Moment(band.end_ms, "FAULT", end_sentence(band)))
     return moments
 
 
 def _log_moments(cluster: Cluster) -> list[_Moment]:
-    names = Names(cluster.world, cluster)
-
-    def host(client_id: object) -> str:
-        return names.in_text(str(client_id))
-
-    def same(line: LogLine) -> tuple[object, ...]:
-        fields = line.fields
-        return line.event, fields.get("client_id"), fields.get("from_client_id", fields.get("owner"))
-
-    last: dict[tuple[object, ...], int] = {}
-    moments: list[_Moment] = []
-    for lines in _together(line for line in cluster.log if _is_told(cluster, line)):
-        groups: dict[tuple[object, ...], list[LogLine]] = {}
-        for line in lines:
-            groups.setdefault(same(line), []).append(line)
-        for key, some in groups.items():
-            first = some[0]
-            if first.event == "lock_refused" and first.at_ms - last.get(key, -(10**9)) < 60_000:
-                continue  # a client asks again every 20 s
-            last[key] = first.at_ms
-            fields = first.fields
-            who, other = host(fields.get("client_id")), host(key[2])
-            text = EVENT_TEXTS[first.event].run.format(
-                who=who,
-                other=other if other != who else f"an earlier process of {who}",
-                queues=_queues(some),
-                age=f"{fields.get('age_ms', 0) / 1000:.1f} s",
-                why=fields.get("why"),
-            )
-            moments.append(_Moment(first.at_ms, "", text))
-    return moments
+    told = LogSentences(cluster, lambda text: text.run).of(line for line in cluster.log if _is_told(cluster, line))
+    return [_Moment(one.at_ms, "", one.text) for one in told]
 
 
 def _is_told(cluster: Cluster, line: LogLine) -> bool:
@@ -112,51 +88,31 @@ def _is_told(cluster: Cluster, line: LogLine) -> bool:
     return is_shown and line.host in cluster.brokers and queue.startswith(cluster.topic) and not ended
 
 
-def _together(lines: Iterable[LogLine]) -> Iterable[list[LogLine]]:
-    """What happened within a moment."""
-    some: list[LogLine] = []
-    for line in lines:
-        if some and line.at_ms - some[0].at_ms > _TOGETHER_MS:
-            yield some
-            some = []
-        some.append(line)
-    if some:
-        yield some
-
-
-def _queues(lines: list[LogLine]) -> str:
-    """ "queue 1", "queues 0, 2 and 5": the topic has one name, and mostly one broker."""
-    texts = sorted({str(line.fields.get("queue", "")) for line in lines})
-    brokers = {text.partition("@")[2].rpartition(":")[0] for text in texts}
-    ids = [text.rpartition(":")[2] if len(brokers) == 1 else text.partition("@")[2] for text in texts]
-    ids.sort(key=lambda text: (len(text), text))
-    return f"queue {ids[0]}" if len(ids) == 1 else f"queues {', '.join(ids[:-1])} and {ids[-1]}"
-
-
 def owner_changes(cluster: Cluster, report: OrderReport) -> int:
-    """How often a queue of the topic got another owner before the shutdown: as many as the lines of a run show.
+    """How often a queue of the topic got another owner, by the periods in the members' traces.
 
-    A group without locks has no such lines; there it is what its traces say.
+    A group without locks has no periods; there it is how often messages went to another member. Only what was between
+    the cluster's `measured_from_ms` and the shutdown counts.
     """
+    begin_ns, end_ms = START_NS + cluster.measured_from_ms * 1_000_000, cluster.ended_ms
+    periods = sorted(
+        (record["mono_ns"], record["broker"], record["queue_id"], record["client_id"])
+        for name in cluster.traced_hosts
+        for record in cluster.read_records(name)
+        if record["event"] == "acquired" and record["topic"] == cluster.topic
+    )
     owners: dict[object, object] = {}
     changes = 0
-    for line in cluster.log:
-        if line.event in _GRANTS and _is_told(cluster, line):
-            queue, client_id = line.fields["queue"], line.fields["client_id"]
-            changes += owners.get(queue, client_id) != client_id
-            owners[queue] = client_id
-    if owners:
-        return changes
-    return len(_of_topic(cluster, report))
+    for at_ns, broker, queue_id, client_id in periods:
+        if end_ms is not None and at_ns >= START_NS + end_ms * 1_000_000:
+            break
+        changes += owners.get((broker, queue_id), client_id) != client_id and at_ns >= begin_ns
+        owners[broker, queue_id] = client_id
+    return changes if owners else len(_of_topic(cluster, report))
 
 
-def longest_rest_ms(cluster: Cluster, report: OrderReport) -> float | None:
-    """How long a queue of the topic stood still at most when its owner changed; None: no owner changed."""
-    longest = _longest(cluster, report)
-    return None if longest is None else longest.duration_ms
-
-
-def _longest(cluster: Cluster, report: OrderReport) -> Handover | None:
+def longest_handover(cluster: Cluster, report: OrderReport) -> Handover | None:
+    """That of a queue of the topic; None: no queue changed its owner."""
     return max(_of_topic(cluster, report), key=lambda handover: handover.duration_ms, default=None)
 
 
@@ -171,12 +127,7 @@ def result_lines(run: Run) -> list[str]:
         return _error_lines(run)
     cluster, findings = run.played.cluster, run.played.findings
     report = cluster.judge()
-    lines = _counted(report) + failed_sends(cluster)
-    if changes := owner_changes(cluster, report):
-        longest, stood_still = _longest(cluster, report), "no queue stood still"
-        if longest is not None and longest.duration_ms >= _STILL_MS:
-            stood_still = f"queue {longest.queue.queue_id} stood still for {longest.duration_ms / 1000:.1f} s"
-        lines.append(f"Queues changed their owner {_times(changes)}; {stood_still}.")
+    lines = _counted(report) + failed_sends(cluster) + _owner_lines(cluster, report)
     if not findings.wrong and run.error is None:
         kept = "no other message is lost" if report.emptied else "no message is lost"
         shown = (
@@ -193,6 +144,23 @@ def result_lines(run: Run) -> list[str]:
             kind = name.removeprefix("fenced out: ")
             lines.append(f"{count} times {kind}: a fence in your database keeps that out (docs/fencing.md).")
     return lines + _error_lines(run)
+
+
+def _owner_lines(cluster: Cluster, report: OrderReport) -> list[str]:
+    """How often owners changed, and how long that took; of a group without locks, which queue stood still."""
+    changes, lines = owner_changes(cluster, report), list[str]()
+    if cluster.setup.fifo:
+        still = max(cluster.flow().longest.values(), key=lambda rest: rest.duration_ms, default=None)
+        if changes:
+            lines.append(f"Messages went from one member to another {_times(changes)}.")
+        if still is not None and still.duration_ms >= _SLOW_MS:
+            lines.append(f"Queue {still.queue} stood still for {duration_words(still.duration_ms)}.")
+    elif changes:
+        took = ""
+        if (longest := longest_handover(cluster, report)) is not None:
+            took = f"; the longest handover took {duration_words(longest.duration_ms)} ({longest.queue})"
+        lines.append(f"Queues changed their owner {_times(changes)}{took}.")
+    return lines
 
 
 def _counted(report: OrderReport) -> list[str]:
@@ -221,7 +189,7 @@ def failed_sends(cluster: Cluster) -> list[str]:
     at_ms, error = sends.first
     why = Names(cluster.world, cluster).in_text(error.reason if isinstance(error, SendError) else str(error))
     count, given_up = sends.again + len(sends.failed), len(sends.failed)
-    text = f"{count:,} send{'s' if count != 1 else ''} failed, first at {clock(at_ms)}: {why}."
+    text = f"{counted(count, 'send')} failed, first at {clock(at_ms)}: {why}."
     if sends.again:
         stored = "they were stored" if not given_up else f"all but {given_up:,} were stored"
         text += f" Their messages were sent again until {stored}."

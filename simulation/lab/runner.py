@@ -2,15 +2,16 @@
 
 import traceback
 from collections import Counter
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lockstep.simulation.lab.experiment import Experiment, LockMode, Plan, PlayedWorld, SeedResult
-from lockstep.simulation.run import simulate
+from lockstep.simulation.run import Simulation
 from lockstep.simulation.world import World
 
-__all__ = ["Run", "outcome_of", "run_plan", "run_seed"]
+__all__ = ["Run", "opened", "outcome_of", "run_of", "run_plan", "run_seed"]
 
 _TEXTS_KEPT = 5
 
@@ -32,27 +33,46 @@ class Run(NamedTuple):
     steps: int
 
 
-def run_plan(experiment: Experiment[Any], plan: Plan, *, lines_kept: int = 200) -> Run:
-    """Run a plan to its end, or to its error."""
-    worlds, built = list[World](), list[PlayedWorld]()
+@contextmanager
+def opened(
+    experiment: Experiment[Any],
+    plan: Plan,
+    *,
+    lines_kept: int = 200,
+    on_built: Callable[[PlayedWorld], object] = lambda _: None,
+) -> Iterator[Simulation[None]]:
+    """A run of a plan, which has not begun.
+
+    Args:
+        on_built: called with the world before it runs.
+    """
 
     async def main(world: World) -> None:
-        worlds.append(world)
-        built.append(experiment.build(world, plan))
-        await built[0].run()
+        built = experiment.build(world, plan)
+        on_built(built)
+        await built.run()
 
-    error: BaseException | None = None
     options = replace(plan.options, trace_lines_max=lines_kept)
     modules = getattr(experiment, "modules", ())  # of a user's experiment
     variant = getattr(experiment, "variant", nullcontext)  # of an exhibit of the museum
-    try:
-        with variant():
-            simulate(main, seed=plan.seed, limit_ms=plan.limit_ms, options=options, modules=modules)
-    except Exception as failure:
-        error = failure
-    world = worlds[0]
-    played = built[0] if built else None
-    return Run(plan, played, error, world.trace.digest, world.elapsed_ms, world.loop.steps)
+    with variant(), Simulation(main, seed=plan.seed, limit_ms=plan.limit_ms, options=options, modules=modules) as run:
+        yield run
+
+
+def run_plan(experiment: Experiment[Any], plan: Plan, *, lines_kept: int = 200) -> Run:
+    """Run a plan to its end, or to its error."""
+    built, error = list[PlayedWorld](), None
+    with opened(experiment, plan, lines_kept=lines_kept, on_built=built.append) as run:
+        try:
+            run.finish()
+        except Exception as failure:
+            error = failure
+    return run_of(plan, run, built[0] if built else None, error)
+
+
+def run_of(plan: Plan, run: Simulation[None], played: PlayedWorld | None, error: BaseException | None) -> Run:
+    """What a run that has ended left."""
+    return Run(plan, played, error, run.world.trace.digest, run.world.elapsed_ms, run.world.loop.steps)
 
 
 def outcome_of(run: Run) -> SeedResult:

@@ -52,26 +52,32 @@ class RatedSends:
         self._under_way: dict[int, Host] = {}
         self._turns: defaultdict[tuple[Producer, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._give_up_ms: int | None = None
+        self._next = 0  # number of a message
 
     async def run(self, rate: float, until_ms: int, make: Callable[[int], Message], name: str) -> None:
-        """Begin to send message after message, from number 0 on.
+        """Begin to send message after message, numbered on.
 
         Args:
             rate: messages a second.
             name: the host of the producer. What is due while it is down is never sent.
         """
         world = self._hosts.world
-        began_ms, number = world.elapsed_ms, 0
-        while (due_ms := began_ms + int(number * 1000 / rate)) < until_ms:
+        began_ms, count = world.elapsed_ms, 0
+        while (due_ms := began_ms + int(count * 1000 / rate)) < until_ms:
             await world.sleep_ms(max(due_ms - world.elapsed_ms, 0))
             self._forget_dead()
-            if self._hosts.is_up(name):
-                runtime = world.host(name)
-                self._under_way[number] = runtime.host
-                runtime.create_task(self._send(number, make(number), name), name=f"send {number}")
-            else:
-                self._give_up(number, ClientError("the producer was down"))
-            number += 1
+            self.begin(make, name)
+            count += 1
+
+    def begin(self, make: Callable[[int], Message], name: str) -> None:
+        """Begin to send the message of the next number."""
+        number, self._next = self._next, self._next + 1
+        if self._hosts.is_up(name):
+            runtime = self._hosts.world.host(name)
+            self._under_way[number] = runtime.host
+            runtime.create_task(self._send(number, make(number), name), name=f"send {number}")
+        else:
+            self._give_up(number, ClientError("the producer was down"))
 
     async def ended(self) -> None:
         """Wait until no send is under way. To be awaited when everything is healed."""

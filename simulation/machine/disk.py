@@ -106,6 +106,11 @@ class Disk:
         content.write(position, data, self.now_ns)
         content.sync(self.now_ns, self.now_ns)
 
+    def keep(self, path: str) -> None:
+        """Create a file all of whose bytes are durable at once; they are in memory only once."""
+        if _clean(path) not in self._names:
+            self._change([(_clean(path), Content(keeps_all=True))])
+
     def fail(self, operation: str, number: int, *, path: str = "", times: int | None = None) -> None:
         """Let operations on paths that contain `path` raise OSError, always or `times` times."""
         self._faults.append(_Fault(operation, number, path, times))

@@ -66,11 +66,15 @@ class _Image:
 
 
 class Content:
-    """A file as processes see it, and its changes that are not durable yet."""
+    """A file as processes see it, and its changes that are not durable yet.
 
-    def __init__(self) -> None:
+    Args:
+        keeps_all: Every change is durable at once.
+    """
+
+    def __init__(self, keeps_all: bool = False) -> None:
         self._seen = _Image()
-        self._safe = _Image()
+        self._safe = self._seen if keeps_all else _Image()
         self._changes: deque[_Change] = deque()  # not in _safe yet, oldest first
         self.pages: set[int] = set()  # that take space
 
@@ -84,12 +88,14 @@ class Content:
     def write(self, position: int, data: bytes, at_ns: int) -> None:
         if data:
             self._seen.write(position, data)
-            self._changes.append(_Change(position, data, self._seen.size_bytes, at_ns))
+            if self._safe is not self._seen:
+                self._changes.append(_Change(position, data, self._seen.size_bytes, at_ns))
             self.pages.update(pages_of(position, len(data)))
 
     def resize(self, size_bytes: int, at_ns: int) -> None:
         self._seen.resize(size_bytes)
-        self._changes.append(_Change(0, b"", size_bytes, at_ns))
+        if self._safe is not self._seen:
+            self._changes.append(_Change(0, b"", size_bytes, at_ns))
         if self.pages:
             self.pages.intersection_update(range(-(-size_bytes // PAGE_BYTES)))
 
@@ -128,6 +134,8 @@ class Content:
 
     def power_cut(self, now_ns: int, rng: random.Random) -> int:
         """Keep durable changes, and a random part of the others. Returns the number of the others."""
+        if self._safe is self._seen:
+            return 0
         image, unsafe = self._safe, 0
         for change in self._changes:
             if change.at_ns > now_ns:

@@ -69,7 +69,7 @@ LOST_POP = Exhibit(
     kind=IDLE,
     variant=edited(
         _CALLS,
-        "PopCalls.pop",
+        "PopCalls._pop",
         'ids.pop() if ids else f"{self._instance.runtime.rng.getrandbits(128):032x}"',
         'f"{self._instance.runtime.rng.getrandbits(128):032x}"',
     ),
@@ -90,7 +90,7 @@ ID_AFTER_TIMEOUT = Exhibit(
     kind=IDLE,
     variant=edited(
         _CALLS,
-        "PopCalls.pop",
+        "PopCalls._pop",
         "ids.append(attempt_id)\nraise",
         "if type(__import__('sys').exception()).__name__ != 'RequestTimeout': ids.append(attempt_id)\nraise",
     ),

@@ -117,6 +117,10 @@ class Network:
             self._set_usual(link, source, target)
         return self._links[source, target]
 
+    def blocked(self) -> list[tuple[str, str]]:
+        """The links on which nothing passes now: from which address to which."""
+        return [addresses for addresses, link in self._links.items() if link.blocked]
+
     def _set_usual(self, link: Link, source: str, target: str) -> None:
         """Give a link the latency and the bandwidth of the options."""
         options = self._options

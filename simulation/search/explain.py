@@ -151,9 +151,10 @@ class _Questions:
             events = (*others, last._replace(duration_ms=duration_ms))
             return self._happens("with a shorter fault", replace(plan, events=events)) is not None
 
-        if last.duration_ms <= _SHORTEST_MS or happens(_SHORTEST_MS):
+        longest_ms = last.duration_ms or lasted_ms(self._experiment, plan)  # it may last until it is ended
+        if longest_ms <= _SHORTEST_MS or happens(_SHORTEST_MS) or not (last.duration_ms or happens(longest_ms)):
             return {}
-        both = _bisect(_SHORTEST_MS, last.duration_ms, happens)
+        both = _bisect(_SHORTEST_MS, longest_ms, happens)
         plans = [replace(plan, events=(*others, last._replace(duration_ms=planned_ms))) for planned_ms in both]
         too_short_ms, shortest_ms = (lasted_ms(self._experiment, one) for one in plans)
         return {"shortest_ms": shortest_ms, "too_short_ms": too_short_ms}

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 from lockstep.order import Record
 from lockstep.simulation.lab.cluster import TRACE, Cluster
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.durations import duration_words
 from lockstep.simulation.lab.event_texts import EVENT_TEXTS
-from lockstep.simulation.lab.faults.words import end_words, fault_words, named, seconds
+from lockstep.simulation.lab.faults.words import end_words, fault_words, named
 from lockstep.simulation.lab.findings import Band, Finding, time_of
 from lockstep.simulation.lab.names import Names
 from lockstep.simulation.lab.runner import Run
@@ -162,9 +163,10 @@ def _locks(cluster: Cluster, names: Names, queue: str) -> Iterator[Fact]:
             sign_ms = line.at_ms - age_ms
             if age_ms >= life_ms:
                 ran_out = f"{old}'s lock ran out: it was renewed last at {at(sign_ms)}, and is kept for"
-                yield Fact(sign_ms + life_ms, f"{ran_out} {seconds(life_ms)}")
+                yield Fact(sign_ms + life_ms, f"{ran_out} {duration_words(life_ms)}")
             else:
-                text += f", although {old}'s lock was renewed at {at(sign_ms)}, and is kept for {seconds(life_ms)}"
+                kept = duration_words(life_ms)
+                text += f", although {old}'s lock was renewed at {at(sign_ms)}, and is kept for {kept}"
         yield Fact(line.at_ms, text)
 
 

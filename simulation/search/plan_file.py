@@ -12,7 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from lockstep.simulation.lab.experiment import Experiment, LockMode, Plan
+from lockstep.simulation.lab.experiment import Experiment, LockMode, Plan, why_no_mode
 from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
 from lockstep.simulation.search.plan_limits import WrongPlanError, check_plan
 
@@ -104,6 +104,8 @@ def _read(saved: Any) -> SavedPlan:
     if mode not in set(LockMode):
         raise _Wrong(f"'lock_mode' is {_shortened(mode)}, not one of {', '.join(LockMode)}")
     experiment = find_experiment(name)
+    if why := why_no_mode(experiment, mode):
+        raise _Wrong(f"'lock_mode' {why}")
     plan: Any = experiment.draw(seed, LockMode(mode))
     hints = get_type_hints(type(plan))
     unknown = [key for key in values if key not in hints]

@@ -9,6 +9,7 @@ from lockstep.client.config import ConsumerConfig, ProducerConfig
 from lockstep.remoting.texts import known_names
 from lockstep.simulation.lab.faults.table import FAULTS, fault_named
 from lockstep.simulation.lab.faults.text import why_no_amount, why_wrong
+from lockstep.simulation.lab.parameters import why_no_parameter
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 from lockstep.simulation.worlds.fifo.plan import FifoPlan
 from lockstep.simulation.worlds.plan import MEMBERS, WorldPlan
@@ -71,6 +72,7 @@ def check_plan(plan: Any) -> None:
         if name in _LENGTHS and len(value) != _LENGTHS[name]:
             raise WrongPlanError(f"{where} has {len(value)} values, not {_LENGTHS[name]}")
     if isinstance(plan, Setup):
+        _check_parameters(plan.parameters)
         _check_settings("plan.consumer", plan.consumer, ConsumerConfig)
         _check_settings("plan.broker", plan.broker, BrokerConfig)
     if isinstance(plan, WorldPlan):
@@ -124,6 +126,12 @@ def _check_event(where: str, event: FaultEvent, plan: Any, hosts: Collection[str
         raise WrongPlanError(f"{where}: at_ms is {event.at_ms}, after the end of the run: life_ms is {plan.life_ms}")
     if event.fault in FAULTS and (why := why_wrong(event) if isinstance(plan, Setup) else why_no_amount(event)):
         raise WrongPlanError(f"{where}: {why} (an example: {FAULTS[event.fault].example})")
+
+
+def _check_parameters(parameters: Mapping[str, Any]) -> None:
+    for name, value in parameters.items():
+        if why := why_no_parameter(name, value):
+            raise WrongPlanError(f"plan.parameters: {why}")
 
 
 def _check_number(where: str, value: float, least: int, most: int) -> None:

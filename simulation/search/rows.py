@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lockstep.simulation.lab.costs import costs_of
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Plan, SeedResult
 from lockstep.simulation.lab.findings import Finding
-from lockstep.simulation.lab.report import longest_rest_ms, owner_changes
+from lockstep.simulation.lab.report import longest_handover, owner_changes
 from lockstep.simulation.lab.runner import Run, outcome_of
 from lockstep.simulation.search.explain import Explanation
 from lockstep.simulation.search.shrink import Shrunk
@@ -49,6 +50,7 @@ def run_row(name: str, run: Run) -> dict[str, Any]:
     if run.played is None:
         return row | {"findings": []}
     report = run.played.cluster.judge()
+    longest = longest_handover(run.played.cluster, report)
     return row | {
         "findings": [_finding_row(found) for found in run.played.findings.wrong],
         "verdict": report.verdict.value,
@@ -60,7 +62,8 @@ def run_row(name: str, run: Run) -> dict[str, Any]:
         "lost": report.lost,
         "duplicates": {str(cause): count for cause, count in report.duplicates.items()},
         "handovers": owner_changes(run.played.cluster, report),
-        "longest_handover_ms": longest_rest_ms(run.played.cluster, report),
+        "longest_handover_ms": None if longest is None else longest.duration_ms,
+        "costs": costs_of(run.played.cluster).row(),
     }
 
 

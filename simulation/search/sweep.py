@@ -2,11 +2,8 @@
 
 import gc
 import json
-import multiprocessing
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,12 +12,12 @@ from typing import Final
 from lockstep.simulation.lab.experiment import LockMode, SeedResult
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
+from lockstep.simulation.search.processes import in_processes
 from lockstep.simulation.search.summary import Summary
 
 __all__ = ["StateError", "StateFile", "sweep"]
 
 _SEEDS_A_JOB: Final = 8
-_JOBS_WAITING: Final = 3  # for each process
 _OF: Final = "experiment"
 
 _Case = tuple[int, LockMode]
@@ -114,33 +111,10 @@ def sweep(
     missing = iter([case for case in cases if case not in known])
     chunks = iter(lambda: list(islice(missing, _SEEDS_A_JOB)), [])
     run_some = partial(_run_some, summary.name)
-    for outcomes in map(run_some, chunks) if jobs == 1 else _in_processes(run_some, chunks, jobs):
+    for outcomes in in_processes(run_some, chunks, jobs):
         if state is not None:
             state.add(outcomes)
         for outcome in outcomes:
             summary.add(outcome)
         new += len(outcomes)
         on_progress(new, time.monotonic() - began)
-
-
-def _in_processes(
-    run_some: Callable[[list[_Case]], list[SeedResult]], chunks: Iterator[list[_Case]], jobs: int
-) -> Iterator[list[SeedResult]]:
-    """Outcomes as they come: their order is of no account."""
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _leave_signals) as pool:
-        waiting = {pool.submit(run_some, chunk) for chunk in islice(chunks, jobs * _JOBS_WAITING)}
-        try:
-            while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                waiting |= {pool.submit(run_some, chunk) for chunk in islice(chunks, len(done))}
-                for future in done:
-                    yield future.result()
-        except BaseException:  # no future is cancelled: the pool fails them all when its processes end
-            for process in multiprocessing.active_children():
-                process.terminate()  # each is at most some seeds behind
-            raise
-
-
-def _leave_signals() -> None:
-    """Ctrl-C in a terminal goes to all processes; the first one ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

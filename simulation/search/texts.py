@@ -25,7 +25,7 @@ def story_of(run: Run, *, everything: bool = False) -> list[str]:
         everything: also log events of level debug.
     """
     plan, played = run.plan, run.played
-    lines = [f"seed {plan.seed} in {plan.lock_mode} mode, hash {run.trace_hash[:16]}"]
+    lines = [f"seed {plan.seed} in {plan.lock_mode} mode, hash {run.trace_hash}"]
     lines += [f"  {name}: {value}" for name, value in plan.described().items()]
     if played is not None:
         played_events = Counter((band.at_ms, band.fault) for band in played.findings.bands)

@@ -3,7 +3,7 @@
 from lockstep.simulation.lab.user.story import experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
-__all__ = ["rolling_restart", "takeover", "zombie"]
+__all__ = ["takeover", "zombie"]
 
 _WAYS = ("kill", "power-off", "leave", "stall", "sleep", "cut", "partition")
 
@@ -18,12 +18,3 @@ async def takeover(cluster: StoryCluster) -> None:
 async def zombie(cluster: StoryCluster) -> None:
     """A member stops inside a call until another one owns its queue, and then goes on with the call."""
     await cluster.start()
-
-
-@experiment(name="rolling-restart", consumers=3, queues=6, rate=2, work="100ms", life="3m")
-async def rolling_restart(cluster: StoryCluster) -> None:
-    """The members are deployed anew, one after the other, while messages come."""
-    await cluster.start()
-    for name in cluster.setup.members:
-        await cluster.run_for("20s")
-        await cluster.fault(f"leave {name}+5s")

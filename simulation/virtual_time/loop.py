@@ -39,6 +39,7 @@ ErrorHandler = Callable[[asyncio.AbstractEventLoop, ErrorContext], object]
 
 START_NS = 1_000_000_000_000  # a clock that starts at 0 would hide code that reads 0 as "never"
 _COLLECT_CANCELLED_MIN = 100
+_FIRST = -(2**62)  # below all numbers of the shared sequence
 _TASKS_MIN = 100  # so many are kept when they are done
 _COLLECT_GARBAGE_STEPS = 200_000  # so that finalizers run at the same step in every run
 
@@ -75,6 +76,7 @@ class VirtualLoop(ForbiddenCalls):
         self._timers: list[Timer] = []
         self._cancelled = 0
         self._sequence = itertools.count(1)
+        self._first = itertools.count(_FIRST)
         self._generators: weakref.WeakValueDictionary[int, AsyncGenerator[Any, Any]] = weakref.WeakValueDictionary()
         self._error_handler: ErrorHandler | None = None
         self._debug = debug
@@ -134,6 +136,15 @@ class VirtualLoop(ForbiddenCalls):
         handle = VirtualHandle(self, when_ns, callback, args, context)
         heappush(self._timers, (when_ns, next(self._sequence), handle))
         return handle
+
+    def call_first_at_ns(self, when_ns: int, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call on no host, before all that is due at the same instant, in the order of these calls.
+
+        It takes no number of the shared sequence: a run in which it is set late is the run in which it was from the
+        start. It cannot be cancelled.
+        """
+        assert when_ns >= self.now_ns, "that moment has passed"
+        heappush(self._timers, (when_ns, next(self._first), VirtualHandle(None, when_ns, callback, args, self.ground)))
 
     def call_often(self, callback: Callable[[], object]) -> Callable[[int], object]:
         """A function that sets a timer for `callback` on no host, which cannot be cancelled. A network sets many."""
@@ -217,13 +228,40 @@ class VirtualLoop(ForbiddenCalls):
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
         """Raises DeadlockError, LimitError, and NondeterminismError also for a swallowed violation."""
         waiting = asyncio.ensure_future(cast("Awaitable[T]", future), loop=self)
-        self._drive(waiting.done, self._end_ns)
-        if not waiting.done():
-            if self._timers:
-                limit_ms = (self._end_ns - START_NS) // 1_000_000
-                raise LimitError(f"{limit_ms} ms of virtual time have passed{self._pending_text()}")
-            raise DeadlockError(f"no callback is ready and no timer is set{self._pending_text()}")
+        self.run_up_to(waiting, self._end_ns)
         return waiting.result()
+
+    def run_up_to(self, waiting: asyncio.Future[Any], end_ns: int, pauses: Callable[[], bool] | None = None) -> bool:
+        """Run until a future is done, or all that is due up to a time has run.
+
+        Args:
+            pauses: asked before each turn whether to stop here.
+
+        Returns:
+            False: it paused.
+
+        Raises:
+            DeadlockError, LimitError: the future will not be done.
+            NondeterminismError: a call bypassed the Runtime.
+        """
+        paused = False
+
+        def done() -> bool:
+            nonlocal paused
+            assert pauses is not None
+            paused = not waiting.done() and pauses()
+            return paused or waiting.done()
+
+        # A call of ours before each turn would be a part of the time of a run.
+        self._drive(waiting.done if pauses is None else done, min(end_ns, self._end_ns))
+        if waiting.done() or paused:
+            return not paused
+        if not self._timers:
+            raise DeadlockError(f"no callback is ready and no timer is set{self._pending_text()}")
+        if end_ns >= self._end_ns:
+            limit_ms = (self._end_ns - START_NS) // 1_000_000
+            raise LimitError(f"{limit_ms} ms of virtual time have passed{self._pending_text()}")
+        return True
 
     def run_while(self, condition: Callable[[], bool], duration_ns: int) -> None:
         """Run for at most `duration_ns`, while `condition` holds."""
@@ -375,6 +413,8 @@ class VirtualLoop(ForbiddenCalls):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that cleanup code wanted to start
             self.forget_done()
+            # Else `gather` of cleanup code makes a real loop, which the guard stops half built.
+            asyncio.set_event_loop(None)
             for task in list(self.tasks.values()):
                 host_context(task.host or grave).run(close_coroutine, task)
         self._closed = True

@@ -39,6 +39,7 @@ CALM: Final[Mapping[str, Any]] = {
     "first_members": 2,
     "store": Store.MEMORY,
     "by_key": False,
+    "sticky": False,
     "plain": _NONE,
     "long_works": 0,
     "long_ms": _LEASE_MS // 2,

@@ -60,7 +60,7 @@ class Faults:
                 await _ACTIONS[event.fault](self, event)
             else:
                 part = 2 if event.fault == Fault.BROKER_STALL else 1
-                await act(self.cluster, row._replace(duration_ms=event.duration_ms // part))
+                await act(self.cluster, row._replace(duration_ms=max(event.duration_ms // part, 1)))
         except HostCrashedError:
             pass  # another event ended the host meanwhile
         if event.fault not in _ONE_MOMENT and world.elapsed_ms > band.at_ms:

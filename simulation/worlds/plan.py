@@ -71,6 +71,7 @@ class WorldPlan:
         poison: some messages always fail, and become dead letters.
         sends: (at, how many messages).
         together: messages that are sent at once leave in one frame, and so do commits; else each by itself.
+        sticky: members share the queues by their owners, in a fenced world where all are ours and none is greedy.
         brokers: each has the queues; the first one has the name server, and restarts.
     """
 
@@ -101,6 +102,7 @@ class WorldPlan:
     events: tuple[FaultEvent, ...]
     together: bool = False
     brokers: tuple[str, ...] = (BROKER,)
+    sticky: bool = False
 
     @property
     def fenced(self) -> bool:
@@ -181,12 +183,14 @@ _PLAINEST: Final[dict[str, Any]] = {
     "shuffle_us": 0,
     "store": Store.MEMORY,
     "together": False,
+    "sticky": False,
 }
 MORE_FAULTS: Final = (
     "drift", "slow-cpu", "slow-disk", "hang-disk", "slow-link", "late", "jitter", "nat", "nat-reset",
 )  # fmt: skip
 _MORE_ON: Final = 0.25
 _TOGETHER: Final = 0.7
+_STICKY: Final = 0.5
 _LISTS: Final = ("sends", "events")
 _FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST)
 
@@ -200,7 +204,7 @@ def draw_plan(seed: int, lock_mode: LockMode) -> WorldPlan:
     faults = [fault for fault in Fault if store is not Store.MEMORY or fault not in _FILES_ONLY]
     faults = [fault for fault in faults if rng.random() < 0.4] or [rng.choice(faults)]
     more = random.Random(f"{seed}/more")  # what came later, so that the rest of a seed stays
-    return WorldPlan(
+    plan = WorldPlan(
         seed=seed,
         lock_mode=lock_mode,
         lease_ms=lease_ms,
@@ -229,6 +233,8 @@ def draw_plan(seed: int, lock_mode: LockMode) -> WorldPlan:
         # The default path of users, so it is what most worlds run.
         together=random.Random(f"{seed}/together").random() < _TOGETHER,
     )
+    ours_alone = plan.fenced and not any((*plan.greedy, *plan.unmodified))
+    return replace(plan, sticky=ours_alone and random.Random(f"{seed}/sticky").random() < _STICKY)
 
 
 def _draw_sends(rng: random.Random, life_ms: int) -> tuple[tuple[int, int], ...]:

@@ -7,7 +7,7 @@ from lockstep.client import ClientError, Message, MessageQueue, Producer, Produc
 from lockstep.order import Kind
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER
-from lockstep.simulation.lab.findings import Findings, Wrong, place_of, queue_of, time_of
+from lockstep.simulation.lab.findings import FENCED_OUT, Findings, Wrong, place_of, queue_of, time_of
 from lockstep.simulation.lab.hosts import TOPIC
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.calls import Calls
@@ -24,14 +24,6 @@ _KEYS: Final = 5
 _POLL_MS: Final = 500
 _SOON_LEASES: Final = 3
 _SOON_MS: Final = 15_000  # for what takes no part of a lease: connections, and requests without an answer
-# Calls that outlive their lease overlap with those of the next owner: a fence keeps their effects out. Their commits
-# stand in their traces, and no broker stores them.
-_FENCED_OUT: Final = frozenset(
-    (
-        *(Kind.OVERLAP, Kind.STALE_REPEAT, Kind.STALE_EPOCH, Kind.STALE_OWNER),
-        *(Kind.STALE_COMMIT, Kind.COMMIT_REGRESS),
-    )
-)
 # With the log the broker may lose its last stored offsets.
 _OF_LOST_LOG: Final = frozenset({
     Kind.WRONG_MESSAGE, Kind.NEVER_SENT, Kind.REPEATED_ID, Kind.COMMIT_BEYOND_END, Kind.REWIND_BELOW_COMMIT,
@@ -254,7 +246,7 @@ class RandomWorld:
         self._check_handovers()
         excused = set[Kind]()
         if self.plan.fenced:
-            excused |= _FENCED_OUT
+            excused |= FENCED_OUT
             if self.observer.beyond_end:
                 excused |= _OF_SKIPPED
         if self._log_cut:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lockstep.client import AllocateMessageQueueStrategy, MessageQueue, SerializeType
+from lockstep.client import AllocateMessageQueueStrategy, AllocateSticky, MessageQueue, SerializeType
 from lockstep.client.consumer.ownership.allocation.average import allocate_averagely
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.simulation.worlds.plan import MEMBERS, SUSPEND_MS, Store, WorldPlan
@@ -43,6 +43,8 @@ def member_settings(plan: WorldPlan, name: str, *, fenced: bool) -> dict[str, An
     """Arguments of `Cluster.consumer`."""
     lease_ms = plan.lease_ms
     strategy: AllocateMessageQueueStrategy = _take_all if plan.greedy[MEMBERS.index(name)] else allocate_averagely
+    if fenced and plan.sticky:
+        strategy = AllocateSticky()
     mode: dict[str, Any] = {"fenced": True, "on_lock_lost": "cancel" if plan.cancel else "finish"}
     if not fenced:
         mode = {"serialize_type": SerializeType.JSON} if plan.unmodified[MEMBERS.index(name)] else {}

@@ -1,7 +1,7 @@
 """The cluster of a random world: it tells the observer of commits, and the judge of processes by their starts."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lockstep.client import MessageExt, MessageQueue, PushConsumer
@@ -30,13 +30,11 @@ class WatchedCluster(Cluster):
         self._starts.setdefault(name, []).append(length)
         return await super().consumer(name, **arguments)
 
-    def records(self, name: str) -> list[Record]:
+    def read_records(self, name: str) -> Iterator[Record]:
         """Two processes may have one client id, one after the other: the judge sees two."""
         starts = self._starts.get(name, ())
-        return [
-            {**record, "client_id": f"{record['client_id']}/{bisect_right(starts, number)}"} if starts else record
-            for number, record in enumerate(super().records(name))
-        ]
+        for number, record in enumerate(super().read_records(name)):
+            yield {**record, "client_id": f"{record['client_id']}/{bisect_right(starts, number)}"} if starts else record
 
     def on_commit(self, consumer_group: str, queue: MessageQueue, committed_offset: int) -> None:
         if consumer_group == GROUP:

@@ -10,13 +10,13 @@ from lockstep.protocol.native import INTERFACE
 
 _WORLDS = """
 from lockstep.protocol.native import arm
-from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.experiment import LOCKING
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 
 print(arm())
 for name in ("worlds", "worlds/sends", "worlds/fifo"):
-    for mode in LockMode:
+    for mode in LOCKING:
         for seed in (1, 2):
             print(run_seed(find_experiment(name), seed, mode))
 """

@@ -18,6 +18,7 @@ from lockstep.simulation import (
     simulate,
 )
 from lockstep.simulation.machine.host import host_context
+from lockstep.simulation.run import Simulation
 
 
 def test_time_jumps_to_the_next_timer() -> None:
@@ -254,6 +255,24 @@ def test_what_a_left_task_does_when_it_is_dropped_does_not_count() -> None:
     with pytest.raises(LeakError):
         simulate(scenario)
     assert seen == ["cleaning up"]
+
+
+def test_cleanup_of_what_is_left_begins_no_real_loop() -> None:
+    """`gather` makes one when none runs: the guard stops it half built, and a traceback is printed at its end."""
+    refused: list[str] = []
+
+    async def scenario(world: World) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            try:
+                await asyncio.gather()
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    with Simulation(scenario) as run:
+        run.advance_to(1000)
+    assert refused == ["There is no current event loop in thread 'MainThread'."]
 
 
 def test_an_exception_nobody_looks_at_fails_the_run() -> None:

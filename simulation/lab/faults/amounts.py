@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from lockstep.simulation.lab.durations import duration_ms, duration_text, duration_us
 
-__all__ = ["Amount", "bytes_per_s", "microseconds", "milliseconds", "ppm", "signed_milliseconds"]
+__all__ = ["Amount", "bytes_per_s", "key_number", "microseconds", "milliseconds", "ppm", "signed_milliseconds"]
 
 _PPM: Final = {"%": 10_000, "ppm": 1}
 _BYTES: Final = {"B/s": 1, "kB/s": 1000, "MB/s": 1_000_000}
@@ -71,6 +71,18 @@ def _read_ppm(text: str) -> int:
 
 def bytes_per_s(low: int, high: int) -> Amount:
     return Amount("bytes/s", _read_bytes, lambda number: f"{number}B/s", low, high)
+
+
+def key_number(high: int) -> Amount:
+    """The number of a sharding key, and 1: 0 is no amount."""
+    return Amount("key", _read_key, lambda number: f"key{number - 1}", 1, high)
+
+
+def _read_key(text: str) -> int:
+    match = re.fullmatch(r"key(\d{1,9})", text)
+    if match is None:
+        raise ValueError(f"{text!r} is no key of the story; write it as key0, key1, ...")
+    return int(match[1]) + 1
 
 
 def _read_bytes(text: str) -> int:

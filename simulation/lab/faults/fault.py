@@ -8,9 +8,15 @@ from lockstep.simulation.lab.faults.amounts import Amount
 from lockstep.simulation.lab.hosts import Hosts
 from lockstep.simulation.lab.setup import FaultEvent
 
-__all__ = ["Action", "Fault", "Halts", "Lasts", "Of", "Role"]
+__all__ = ["Action", "Fault", "Halts", "Lasts", "Of", "Role", "down_hosts"]
 
 Action = Callable[[Hosts, FaultEvent], Awaitable[None]]
+
+
+def down_hosts(hosts: Hosts, event: FaultEvent) -> str:
+    """Which of its hosts do not run."""
+    down = [name for name in (event.target, event.other) if name and not hosts.is_up(name)]
+    return f"{' and '.join(down)} {'does' if len(down) == 1 else 'do'} not run" if down else ""
 
 
 class Of(Enum):
@@ -27,6 +33,7 @@ class Lasts(Enum):
     NEVER = "it has no duration"
     PERHAPS = "it may have a duration"
     ALWAYS = "it needs a duration"
+    UNTIL_ENDED = "without a duration it lasts until it is ended"
 
 
 class Role(Enum):
@@ -35,6 +42,7 @@ class Role(Enum):
     MEMBER = "member"
     BROKER = "broker"
     NAME_SERVER = "name server"
+    PRODUCER = "producer"
 
 
 class Halts(Enum):
@@ -59,6 +67,8 @@ class Fault(NamedTuple):
         drawn: the hosts for which a swarm draws it; those of a link are always a member and the broker.
         amount: what `=AMOUNT` is; None: there is none.
         then: what a duration adds, for those that need none.
+        by_hand: what a person does to a run; a swarm of all faults leaves it out.
+        idle: why it would have no effect now; empty: it has one.
         action: None: worlds alone play it, each in its own way.
     """
 
@@ -75,6 +85,8 @@ class Fault(NamedTuple):
     then: str = ""
     ends_process: bool = False
     halts: Halts = Halts.NOTHING
+    by_hand: bool = False
+    idle: Callable[[Hosts, FaultEvent], str] = down_hosts
     action: Action | None = None
 
     @property

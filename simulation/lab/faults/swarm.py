@@ -6,7 +6,7 @@ from typing import Final
 
 from lockstep.simulation.lab.faults.fault import Lasts, Of, Role
 from lockstep.simulation.lab.faults.table import FAULTS
-from lockstep.simulation.lab.hosts import BROKER
+from lockstep.simulation.lab.hosts import BROKER, PRODUCER
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 
 __all__ = ["draw_fault", "draw_faults"]
@@ -37,6 +37,7 @@ def draw_faults(rng: random.Random, setup: Setup, names: Sequence[str], count: i
     hosts = {
         Role.MEMBER: setup.members,
         Role.BROKER: (BROKER,),
+        Role.PRODUCER: (PRODUCER,),
         Role.NAME_SERVER: tuple(f"names{number}" for number in range(1, setup.name_servers + 1)) or (BROKER,),
     }
     return tuple(draw_fault(rng, rng.choice(on), at_ms, lease_ms, hosts) for at_ms in moments)
@@ -52,6 +53,6 @@ def draw_fault(
         target, other = (target, BROKER) if rng.random() < 0.5 else (BROKER, target)
     low, high = rng.choice(_SHARES)
     lasts_ms = int(lease_ms * rng.uniform(low, high))
-    duration_ms = {Lasts.NEVER: 0, Lasts.PERHAPS: rng.choice((0, lasts_ms)), Lasts.ALWAYS: lasts_ms}[fault.lasts]
+    duration_ms = {Lasts.NEVER: 0, Lasts.PERHAPS: rng.choice((0, lasts_ms))}.get(fault.lasts, lasts_ms)
     amount = fault.amount.draw(rng) if fault.amount is not None else 0
     return FaultEvent(at_ms, name, target, duration_ms, other, amount)

@@ -9,23 +9,26 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from lockstep.client import ClientError
+from lockstep.client import ClientError, Producer
 from lockstep.protocol.bodies.broker import TopicRouteData
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.changes import Change
 from lockstep.simulation.lab.faults.amounts import (
     bytes_per_s,
+    key_number,
     microseconds,
     milliseconds,
     ppm,
     signed_milliseconds,
 )
-from lockstep.simulation.lab.faults.fault import Action, Fault, Halts, Lasts, Of, Role
-from lockstep.simulation.lab.hosts import BROKER, Hosts
+from lockstep.simulation.lab.faults.fault import Action, Fault, Halts, Lasts, Of, Role, down_hosts
+from lockstep.simulation.lab.faults.of_worlds import IN_WORLDS, ITS, OF_WORLDS
+from lockstep.simulation.lab.findings import Idle
+from lockstep.simulation.lab.hosts import BROKER, PRODUCER, Hosts
 from lockstep.simulation.lab.setup import FaultEvent
 
-__all__ = ["FAULTS", "act", "fault_named", "holding", "in_table", "latency", "play"]
+__all__ = ["FAULTS", "act", "fault_named", "holding", "in_table", "latency", "play", "why_idle"]
 
 _JITTER_STEPS: Final = 20
 _ROUTES_EVERY_MS: Final = 500
@@ -36,7 +39,7 @@ _STARTS_AGAIN: Final = "with a duration it starts again after it"
 _BOTH: Final = (Role.MEMBER, Role.BROKER)
 
 FAULTS: Final[dict[str, Fault]] = {}
-"""By name, in the order of this file. Every fault ends by itself; `Cluster.heal` does the rest."""
+"""By name, in the order of this file. A fault ends by itself, or by another one; `Cluster.heal` does the rest."""
 
 
 def _row(fault: Fault) -> Callable[[Action], Action]:
@@ -47,6 +50,19 @@ def _row(fault: Fault) -> Callable[[Action], Action]:
         return action
 
     return add
+
+
+def _runs_and_has_none(hosts: Hosts, event: FaultEvent) -> str:
+    """Of a fault without an amount: one more that lasts as long, or shorter, changes nothing."""
+    endless = any(one[1:] == (event.fault, event.target, 0, event.other, 0) for one in hosts.lasting.now)
+    where = f"{event.target}-{event.other}" if event.other else event.target
+    return down_hosts(hosts, event) or (f"{event.fault} {where} lasts already" if endless else "")
+
+
+def _without_listener(hosts: Hosts, event: FaultEvent) -> str:
+    """A consumer that calls no listener, or another client."""
+    no_listener = "" if hosts.listeners.knows(event.target) else f"{event.target} has no listener"
+    return down_hosts(hosts, event) or no_listener
 
 
 # Processes ---------------------------------------------------------------------------------------------------
@@ -100,7 +116,7 @@ async def _down(hosts: Hosts, event: FaultEvent, stop: Callable[[str], Awaitable
     if hosts.is_up(name) and (stopping := stop(name)) is not None:
         await stopping
     if event.duration_ms:
-        await hosts.world.sleep_ms(event.duration_ms)
+        await hosts.lasting.until_over(event)
         keeping.remove(event)
         if not keeping and hosts.kept_down.get(name) is keeping:
             await hosts.start_again(name)
@@ -109,12 +125,52 @@ async def _down(hosts: Hosts, event: FaultEvent, stop: Callable[[str], Awaitable
 @_row(
     Fault(
         "stall", "The process stops, as by SIGSTOP, and goes on after it.", "c1@30s+70s",
-        did="{a} was stopped{for_} (SIGSTOP)", ended="{a} went on", lasts=Lasts.ALWAYS, halts=Halts.HOST,
+        did="{a} was stopped{for_} (SIGSTOP)", ended="{a} went on", lasts=Lasts.UNTIL_ENDED, halts=Halts.HOST,
+        idle=_runs_and_has_none,
     )
 )  # fmt: skip
 async def _stall(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.world.stall(event.target, event.duration_ms)
-    await hosts.world.sleep_ms(event.duration_ms)
+    hosts.world.stall(event.target, event.duration_ms or None)
+    await hosts.lasting.until_over(event, of_process=True)
+
+
+@_row(
+    Fault(
+        "start", "A process that is down starts.", "c1@50s", did="{a} was started", drawn=_BOTH, by_hand=True,
+        idle=lambda hosts, event: "" if hosts.may_start(event.target) else f"{event.target} is not down",
+    )
+)  # fmt: skip
+async def _start(hosts: Hosts, event: FaultEvent) -> None:
+    """Faults that keep the process down are over."""
+    kept = tuple(hosts.kept_down.get(event.target, ()))
+    await hosts.start_again(event.target)
+    hosts.lasting.end(lambda other: other in kept)
+    moments = {(other.at_ms, other.fault, other.target) for other in kept}
+    for band in hosts.findings.bands:
+        if band.end_ms is None and (band.at_ms, band.fault, band.target) in moments:
+            band.end_ms = hosts.world.elapsed_ms
+
+
+@_row(
+    Fault(
+        "go-on", "What lasts on a host ends: it is no longer stopped, asleep or slow.", "c1@50s",
+        did="what lasted on {a} ended", drawn=_BOTH, by_hand=True,
+        idle=lambda hosts, event: "" if _lasts_on(hosts, event.target) else f"nothing lasts on {event.target}",
+    )
+)  # fmt: skip
+async def _go_on(hosts: Hosts, event: FaultEvent) -> None:
+    name = event.target
+    hosts.lasting.end(lambda other: other.target == name and not other.other and not FAULTS[other.fault].ends_process)
+    if hosts.is_up(name):
+        hosts.world.wake(name)
+        hosts.world.resume(name)
+
+
+def _lasts_on(hosts: Hosts, name: str) -> bool:
+    host = hosts.world.host(name).host if hosts.is_up(name) else None
+    of_host = (one for one in hosts.lasting.now if one.target == name and not one.other)
+    lasts = any(not FAULTS[one.fault].ends_process for one in of_host)
+    return lasts or (host is not None and (host.paused or host.asleep))
 
 
 # Machines ----------------------------------------------------------------------------------------------------
@@ -122,19 +178,20 @@ async def _stall(hosts: Hosts, event: FaultEvent) -> None:
 
 async def _last(hosts: Hosts, event: FaultEvent, *changes: Change) -> None:
     hosts.changes.begin(*changes)
-    await hosts.world.sleep_ms(event.duration_ms)
+    await hosts.lasting.until_over(event)
     hosts.changes.end(*changes)
 
 
 @_row(
     Fault(
         "sleep", "The machine sleeps: timers stand still, clocks go on.", "c1@30s+70s",
-        did="{a}'s machine slept{for_}", ended="{a} went on", lasts=Lasts.ALWAYS, halts=Halts.HOST,
+        did="{a}'s machine slept{for_}", ended="{a} went on", lasts=Lasts.UNTIL_ENDED, halts=Halts.HOST,
+        idle=_runs_and_has_none,
     )
 )  # fmt: skip
 async def _sleep(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.world.suspend_for(event.target, event.duration_ms)
-    await hosts.world.sleep_ms(event.duration_ms)
+    hosts.world.suspend_for(event.target, event.duration_ms or None)
+    await hosts.lasting.until_over(event, of_process=True)
 
 
 @_row(
@@ -166,7 +223,7 @@ async def _drift(hosts: Hosts, event: FaultEvent) -> None:
     Fault(
         "slow-cpu", "Each callback takes so long, and later ones wait for it.", "c1@30s+60s=5ms",
         did="each callback of {a} took long{for_}",
-        lasts=Lasts.ALWAYS, drawn=_BOTH, amount=microseconds(200, 20_000),
+        lasts=Lasts.UNTIL_ENDED, drawn=_BOTH, amount=microseconds(200, 20_000),
     )
 )  # fmt: skip
 async def _slow_cpu(hosts: Hosts, event: FaultEvent) -> None:
@@ -180,7 +237,7 @@ async def _slow_cpu(hosts: Hosts, event: FaultEvent) -> None:
         "Each sync takes longer by so much, and each read by a tenth of it; a read on the event loop stops the "
         "whole process so long.",
         "broker@30s+60s=200ms", did="{a}'s disk was slow{for_}",
-        lasts=Lasts.ALWAYS, drawn=(Role.BROKER,), amount=milliseconds(5, 2000),
+        lasts=Lasts.UNTIL_ENDED, drawn=(Role.BROKER,), amount=milliseconds(5, 2000),
     )
 )  # fmt: skip
 async def _slow_disk(hosts: Hosts, event: FaultEvent) -> None:
@@ -192,7 +249,8 @@ async def _slow_disk(hosts: Hosts, event: FaultEvent) -> None:
 @_row(
     Fault(
         "hang-disk", "No sync ends before the fault does; what is read comes from the page cache.", "broker@30s+20s",
-        did="no sync of {a}'s disk ended{for_}", lasts=Lasts.ALWAYS, drawn=(Role.BROKER,),
+        did="no sync of {a}'s disk ended{for_}", lasts=Lasts.UNTIL_ENDED, drawn=(Role.BROKER,),
+        idle=_runs_and_has_none,
     )
 )  # fmt: skip
 async def _hang_disk(hosts: Hosts, event: FaultEvent) -> None:
@@ -243,7 +301,7 @@ async def _cut_one_side(hosts: Hosts, event: FaultEvent) -> None:
     Fault(
         "partition", "No byte passes between two hosts.", "c1-broker@30s+20s",
         did="no bytes passed between {a} and {b}{for_}", ended="bytes passed between {a} and {b} again",
-        of=Of.LINK, lasts=Lasts.ALWAYS, halts=Halts.BOTH_WAYS,
+        of=Of.LINK, lasts=Lasts.UNTIL_ENDED, halts=Halts.BOTH_WAYS, idle=_runs_and_has_none,
     )
 )  # fmt: skip
 async def _partition(hosts: Hosts, event: FaultEvent) -> None:
@@ -256,7 +314,7 @@ async def _partition(hosts: Hosts, event: FaultEvent) -> None:
     Fault(
         "hold", "No byte passes from the first host to the second one.", "broker-c1@30s+20s",
         did="nothing that {a} sent reached {b}{for_}", ended="what {a} had sent went on to {b}",
-        of=Of.LINK, lasts=Lasts.ALWAYS, halts=Halts.THERE,
+        of=Of.LINK, lasts=Lasts.UNTIL_ENDED, halts=Halts.THERE, idle=_runs_and_has_none,
     )
 )  # fmt: skip
 async def _hold(hosts: Hosts, event: FaultEvent) -> None:
@@ -272,7 +330,7 @@ def holding(hosts: Hosts, source: str, target: str) -> Change:
 @_row(
     Fault(
         "slow", "Every byte between two hosts is later by so much.", "c1-broker@30s+60s=250ms",
-        did="all bytes between {a} and {b} were late{for_}", of=Of.LINK, lasts=Lasts.ALWAYS, amount=_DELAYS,
+        did="all bytes between {a} and {b} were late{for_}", of=Of.LINK, lasts=Lasts.UNTIL_ENDED, amount=_DELAYS,
     )
 )  # fmt: skip
 async def _slow(hosts: Hosts, event: FaultEvent) -> None:
@@ -284,7 +342,7 @@ async def _slow(hosts: Hosts, event: FaultEvent) -> None:
 @_row(
     Fault(
         "late", "Every byte from the first host to the second one is later by so much.", "broker-c1@30s+60s=250ms",
-        did="all bytes from {a} to {b} were late{for_}", of=Of.LINK, lasts=Lasts.ALWAYS, amount=_DELAYS,
+        did="all bytes from {a} to {b} were late{for_}", of=Of.LINK, lasts=Lasts.UNTIL_ENDED, amount=_DELAYS,
     )
 )  # fmt: skip
 async def _late(hosts: Hosts, event: FaultEvent) -> None:
@@ -316,10 +374,11 @@ async def _jitter(hosts: Hosts, event: FaultEvent) -> None:
     changes = [latency(hosts, *link, draw_us) for link in links]
     end_ms, step_ms = world.elapsed_ms + event.duration_ms, event.duration_ms // _JITTER_STEPS + 1
     hosts.changes.begin(*changes)
-    await world.sleep_ms(step_ms)
-    while (left_ms := end_ms - world.elapsed_ms) > 0 and not world.healed:
-        hosts.changes.again(*changes)
-        await world.sleep_ms(min(left_ms, step_ms))
+    with hosts.lasting.during(event) as span:
+        await span.sleep_ms(step_ms)
+        while (left_ms := end_ms - world.elapsed_ms) > 0 and not world.healed and not span.ended:
+            hosts.changes.again(*changes)
+            await span.sleep_ms(min(left_ms, step_ms))
     hosts.changes.end(*changes)
 
 
@@ -327,7 +386,7 @@ async def _jitter(hosts: Hosts, event: FaultEvent) -> None:
     Fault(
         "slow-link", "The first host sends the second one only so many bytes a second; they queue.",
         "broker-c1@30s+60s=2kB/s", did="{a} could send few bytes a second to {b}{for_}",
-        of=Of.LINK, lasts=Lasts.ALWAYS, amount=bytes_per_s(300, 50_000),
+        of=Of.LINK, lasts=Lasts.UNTIL_ENDED, amount=bytes_per_s(300, 50_000),
     )
 )  # fmt: skip
 async def _slow_link(hosts: Hosts, event: FaultEvent) -> None:
@@ -370,6 +429,24 @@ async def _forget(hosts: Hosts, event: FaultEvent, *, answers: bool) -> None:
     await _last(hosts, event, Change(("nat", frozenset(both)), forgetting, partial(change, None)))
 
 
+@_row(
+    Fault(
+        "mend", "What lasts between two hosts ends: their bytes pass again, and in time.", "c1-broker@60s",
+        did="what lasted between {a} and {b} ended", of=Of.LINK, by_hand=True,
+        idle=lambda hosts, event: "" if _lasts_between(hosts, event) else (
+            f"nothing lasts between {event.target} and {event.other}"
+        ),
+    )
+)  # fmt: skip
+async def _mend(hosts: Hosts, event: FaultEvent) -> None:
+    both = {event.target, event.other}
+    hosts.lasting.end(lambda other: {other.target, other.other} == both)
+
+
+def _lasts_between(hosts: Hosts, event: FaultEvent) -> bool:
+    return any({one.target, one.other} == {event.target, event.other} for one in hosts.lasting.now)
+
+
 # Name servers ------------------------------------------------------------------------------------------------
 
 
@@ -393,67 +470,79 @@ async def _stale_routes(hosts: Hosts, event: FaultEvent) -> None:
     change = Change(("routes", door), partial(door.answer_by, route), partial(door.answer_by, None))
     hosts.changes.begin(change)
     end_ms = world.elapsed_ms + event.duration_ms
-    while (left_ms := end_ms - world.elapsed_ms) > 0 and not world.healed:
-        copies.append((world.elapsed_ms, {topic: server.route(topic) for topic in server.topics()}))
-        await world.sleep_ms(min(left_ms, _ROUTES_EVERY_MS))
+    with hosts.lasting.during(event) as span:
+        while (left_ms := end_ms - world.elapsed_ms) > 0 and not world.healed and not span.ended:
+            copies.append((world.elapsed_ms, {topic: server.route(topic) for topic in server.topics()}))
+            await span.sleep_ms(min(left_ms, _ROUTES_EVERY_MS))
     hosts.changes.end(change)
+
+
+# Messages and listeners --------------------------------------------------------------------------------------
+
+
+@_row(
+    Fault(
+        "send", "One message more, with the next number of the run and with this key.", "producer@30s=key3",
+        did="{a} sent one message more", target=PRODUCER, drawn=(Role.PRODUCER,), amount=key_number(16), by_hand=True,
+        idle=lambda hosts, event: down_hosts(hosts, event) or _sends_nothing(hosts, event.target),
+    )
+)  # fmt: skip
+async def _send(hosts: Hosts, event: FaultEvent) -> None:
+    assert hosts.send_more is not None
+    hosts.send_more(event.target, event.amount - 1)
+
+
+def _sends_nothing(hosts: Hosts, name: str) -> str:
+    may = hosts.send_more is not None and isinstance(hosts.client(name), Producer)
+    return "" if may else f"{name} has no messages to send"
+
+
+@_row(
+    Fault(
+        "slow-listener", "Each call of the listener takes longer by so much.", "c1@30s+20s=2s",
+        did="each call of {a}'s listener took longer{for_}",
+        lasts=Lasts.UNTIL_ENDED, amount=milliseconds(10, 5000), by_hand=True, idle=_without_listener,
+    )
+)  # fmt: skip
+async def _slow_listener(hosts: Hosts, event: FaultEvent) -> None:
+    change = partial(hosts.listeners.slow, event.target)
+    await _last(
+        hosts, event, Change(("slow listener", event.target), partial(change, event.amount), partial(change, 0))
+    )
+
+
+@_row(
+    Fault(
+        "fail-listener", "Each call fails: the listener asks for another attempt, and does nothing.", "c1@30s+20s",
+        did="each call of {a}'s listener failed{for_}", ended="{a}'s listener succeeded again",
+        lasts=Lasts.UNTIL_ENDED, by_hand=True,
+        idle=lambda hosts, event: _without_listener(hosts, event) or _runs_and_has_none(hosts, event),
+    )
+)  # fmt: skip
+async def _fail_listener(hosts: Hosts, event: FaultEvent) -> None:
+    change = partial(hosts.listeners.fail, event.target)
+    await _last(
+        hosts,
+        event,
+        Change(("failing listener", event.target), partial(change, fails=True), partial(change, fails=False)),
+    )
 
 
 # Faults of worlds --------------------------------------------------------------------------------------------
 
-_OWN: Final = {
-    fault.name: fault
-    for fault in (
-        Fault("join", did="{a} joined the group"),
-        Fault(
-            "broker table lost", did="{a}'s process was killed, its file of locks was lost{again}", ends_process=True
-        ),
-        Fault(
-            "slow answers",
-            did="the answers of {b} reached {a} late, and then not at all{for_}",
-            ended="the answers of {b} reached {a} again",
-            halts=Halts.BACK,
-        ),
-        Fault("reset", did="an administrator moved the group's offsets back"),
-        Fault("busy", did="{a} refused some requests unread, because it was busy{for_}"),
-        Fault("full", did="the store of {a} refused some messages{for_}"),
-        Fault("lost answer", did="the answer of a pop with messages for {a} was lost{for_}"),
-    )
-}
-_ITS: Final = "*"  # the member of the event
-# Plans of worlds name some hosts in the name of a fault. That name -> the name in the table, and its two hosts.
-_IN_WORLDS: Final[dict[str, tuple[str, str, str]]] = {
-    "crash": ("kill", _ITS, ""),
-    "restart": ("kill", _ITS, ""),  # and the same member again at once
-    "power off": ("power-off", _ITS, ""),
-    "cut": ("cut", _ITS, BROKER),
-    "cut at the member": ("cut-one-side", _ITS, BROKER),
-    "cut at the broker": ("cut-one-side", BROKER, _ITS),
-    "partition": ("partition", _ITS, BROKER),
-    "hold to the broker": ("hold", _ITS, BROKER),
-    "hold to the member": ("hold", BROKER, _ITS),
-    "slow answers": ("slow answers", _ITS, BROKER),
-    "broker stall": ("stall", BROKER, ""),
-    "broker stop": ("restart-broker", BROKER, ""),
-    "broker kill": ("kill", BROKER, ""),
-    "broker power cut": ("power-off", BROKER, ""),
-    "broker clock": ("clock", BROKER, ""),
-    "broker table lost": ("broker table lost", BROKER, ""),
-}
-
 
 def fault_named(name: str) -> Fault | None:
     """The row of a fault of the table or of a world; None: there is none with this name."""
-    name, *_ = _IN_WORLDS.get(name, (name,))
-    return FAULTS.get(name) or _OWN.get(name)
+    name, *_ = IN_WORLDS.get(name, (name,))
+    return FAULTS.get(name) or OF_WORLDS.get(name)
 
 
 def in_table(event: FaultEvent) -> FaultEvent:
     """A fault of any plan with the name and the hosts that the table has for it."""
-    if event.other or event.fault not in _IN_WORLDS:
+    if event.other or event.fault not in IN_WORLDS:
         return event
-    name, *hosts = _IN_WORLDS[event.fault]
-    target, other = (event.target if host == _ITS else host for host in hosts)
+    name, *hosts = IN_WORLDS[event.fault]
+    target, other = (event.target if host == ITS else host for host in hosts)
     return event._replace(fault=name, target=target, other=other)
 
 
@@ -467,14 +556,21 @@ async def act(hosts: Hosts, event: FaultEvent) -> None:
     await action(hosts, event)
 
 
+def why_idle(hosts: Hosts, event: FaultEvent) -> str:
+    """Why a fault would have no effect now; empty: it has one."""
+    fault = FAULTS[event.fault]
+    is_down = fault.keeps_down and event.target in hosts.kept_down
+    return "" if is_down else fault.idle(hosts, event)
+
+
 async def play(hosts: Hosts, event: FaultEvent) -> bool:
     """Play a fault to its end. Returns False if its hosts are not in a state for it.
 
     A member that cannot start again stays down. The band of a process that was ended ends when it has started again.
     """
     fault = FAULTS[event.fault]
-    is_down = fault.keeps_down and event.target in hosts.kept_down
-    if not is_down and not all(hosts.is_up(name) for name in (event.target, event.other) if name):
+    if why := why_idle(hosts, event):
+        hosts.findings.idle.append(Idle(hosts.world.elapsed_ms, event, why))
         return False
     hosts.findings.saw(event.fault)
     band = hosts.findings.begin(event.fault, event.target, event.other)
@@ -487,6 +583,7 @@ async def play(hosts: Hosts, event: FaultEvent) -> bool:
     except (ClientError, RemotingError):
         hosts.findings.saw("starts failed")
         hosts.crash(event.target)  # what was half started
-    if hosts.world.elapsed_ms > band.at_ms and (not fault.keeps_down or hosts.is_up(event.target)):
+    lasts = not (fault.by_hand and fault.lasts is Lasts.NEVER)  # a start takes a moment
+    if lasts and hosts.world.elapsed_ms > band.at_ms and (not fault.keeps_down or hosts.is_up(event.target)):
         band.end_ms = hosts.world.elapsed_ms
     return True

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 
-from lockstep.simulation.lab.faults.fault import Fault, Halts
+from lockstep.simulation.lab.durations import duration_words
+from lockstep.simulation.lab.faults.fault import Fault, Halts, Lasts
 from lockstep.simulation.lab.faults.table import FAULTS, fault_named
 from lockstep.simulation.lab.findings import Band
 from lockstep.simulation.lab.hosts import BROKER
+from lockstep.simulation.lab.said import Said, say
 from lockstep.simulation.lab.setup import FaultEvent
 
-__all__ = ["end_words", "event_words", "fault_words", "named", "seconds"]
+__all__ = ["begin_sentence", "end_sentence", "end_words", "event_words", "fault_words", "named"]
 
 _STAYS_DOWN = "{a} stayed down{again}"
 _UNKNOWN = Fault("")
@@ -19,11 +21,6 @@ def named(host: str) -> str:
     return f"the {host}" if host == BROKER else host
 
 
-def seconds(duration_ms: int) -> str:
-    """A duration as people say it."""
-    return f"{duration_ms} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
-
-
 def event_words(event: FaultEvent) -> str:
     """A fault as it was planned: its name, its hosts, how long, how much."""
     if event.fault.startswith("broker ") or event.fault == "reset":  # of a world: its name has the host already
@@ -31,18 +28,37 @@ def event_words(event: FaultEvent) -> str:
     hosts = f"{event.target}-{event.other}" if event.other else event.target
     kind = FAULTS[event.fault].amount if event.fault in FAULTS else None
     amount = f" {kind.text(event.amount)}" if kind is not None and event.amount else ""
-    return f"{event.fault} {hosts} {event.duration_ms} ms{amount}"
+    fault = FAULTS.get(event.fault)
+    endless = fault is not None and fault.lasts is Lasts.UNTIL_ENDED and not event.duration_ms
+    return f"{event.fault} {hosts} {'until it is ended' if endless else f'{event.duration_ms} ms'}{amount}"
 
 
-def fault_words(band: Band) -> str:
+def begin_sentence(band: Band) -> Said:
+    """A fault that begins: its name, its hosts, and what it is."""
+    amount, summary = f" = {band.amount}" if band.amount else "", _row(band).summary
+    fault = f"{_name_and_hosts(band)}{amount}"
+    if summary:
+        return say("{fault}. {what}", fault=fault, what=summary)
+    return say("{fault}: {what}.", fault=fault, what=fault_words(band))
+
+
+def end_sentence(band: Band) -> Said:
+    return say("{fault} is over.", fault=_name_and_hosts(band))
+
+
+def _name_and_hosts(band: Band) -> str:
+    return f"{band.fault} {band.target} - {band.other}" if band.other else f"{band.fault} {band.target}"
+
+
+def fault_words(band: Band) -> Said:
     """What a fault did, as it was played."""
-    lasted = "" if band.end_ms is None else seconds(band.end_ms - band.at_ms)
+    lasted = "" if band.end_ms is None else duration_words(band.end_ms - band.at_ms)
     a, b = named(band.target), named(band.other)
     fault = fault_named(band.fault)
     did = fault.did if fault is not None else f"{band.fault}: {' and '.join(filter(None, (a, b)))}{{for_}}"
-    return (_STAYS_DOWN if band.was_down else did).format(
-        a=a, b=b, for_=f" for {lasted}" if lasted else "", again=f", and started again after {lasted}" if lasted else ""
-    )
+    for_ = say(" for {lasted}", lasted=lasted) if lasted else ""
+    again = say(", and started again after {lasted}", lasted=lasted) if lasted else ""
+    return say(_STAYS_DOWN if band.was_down else did, a=a, b=b, for_=for_, again=again)
 
 
 def end_words(band: Band, bands: Iterable[Band]) -> str:

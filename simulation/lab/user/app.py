@@ -43,15 +43,18 @@ class UserApp:
     make: Callable[[Hosts, str], Listening | PushConsumer]
     message: Callable[..., Message] | None = None
 
-    def made(self, topic: str, keys: int, failed: Mapping[int, Exception], number: int) -> Message:
+    def made(
+        self, topic: str, keys: int, failed: Mapping[int, Exception], number: int, key: int | None = None
+    ) -> Message:
         """The message of a number.
 
         Args:
             failed: the numbers of messages that were given up, with the reason.
+            key: of a plain one; None: the one whose turn it is. What an application makes has its own key.
         """
         if self.message is not None:
             return _message_of(self.message, number, failed)
-        return Message(topic, str(number).encode(), sharding_key=f"key{number % keys}")
+        return Message(topic, str(number).encode(), sharding_key=f"key{number % keys if key is None else key}")
 
 
 def lab_listener(work_ms: int) -> Any:

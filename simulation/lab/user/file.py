@@ -14,7 +14,7 @@ from lockstep.simulation.lab.user.app import AppError, UserApp, app_of
 from lockstep.simulation.lab.user.story import ALL_FAULTS, Story, experiment
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
-__all__ = ["UserFileError", "more_folders", "story_of_file", "user_modules"]
+__all__ = ["UserFileError", "import_name", "more_folders", "story_of_file", "user_modules"]
 
 
 class UserFileError(Exception):
@@ -63,7 +63,7 @@ def _load(path: Path) -> ModuleType:
     for folder in (str(Path.cwd()), str(_import_folder(path))):  # as `python -m pytest` has them
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    name = f"{package}.{path.stem}" if package else f"lockstep_user_{path.stem}"
+    name = import_name(path) if package else f"lockstep_user_{path.stem}"
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -92,6 +92,12 @@ def _is_own(module: ModuleType, value: object) -> bool:
     if isinstance(value, Story):
         value = value.body
     return (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module.__name__
+
+
+def import_name(path: Path) -> str:
+    """What a file is called in an import statement of a file beside it."""
+    package = _package_of(path)
+    return f"{package}.{path.stem}" if package else path.stem
 
 
 def _package_of(path: Path) -> str:

@@ -9,7 +9,7 @@ from lockstep.client import ConsumerConfig
 from lockstep.remoting.settings import SettingError, with_properties
 from lockstep.remoting.texts import known_names
 
-__all__ = ["read_settings"]
+__all__ = ["read_settings", "setting_owners"]
 
 _CONFIGS: Final[dict[str, Any]] = {"consumer": ConsumerConfig, "broker": BrokerConfig}
 _LOCK_MODE, _STORE, _SIMULATOR = "use --lock-mode", "use --store", "the simulator sets it"
@@ -40,8 +40,7 @@ def read_settings(whose: str, texts: Iterable[str], present: Mapping[str, Any]) 
         SettingError: what is wrong and what is allowed, in one line.
     """
     kind = _CONFIGS[whose]
-    shown = {one.name: one for one in fields(kind) if one.metadata.get("text", True)}
-    ours = {one.metadata.get("property", name): name for name, one in shown.items()} | {name: name for name in shown}
+    ours = _names(kind)
     properties: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -49,10 +48,21 @@ def read_settings(whose: str, texts: Iterable[str], present: Mapping[str, Any]) 
             raise SettingError(f"--{whose} {text}: {why}")
         properties[name] = value
     try:
-        config = with_properties(kind(**{name: value for name, value in present.items() if name in shown}), properties)
+        config = with_properties(kind(**{name: value for name, value in present.items() if name in ours}), properties)
     except SettingError as error:
         raise SettingError(f"--{whose}: {error}") from None
     return {ours[name]: getattr(config, ours[name]) for name in properties}
+
+
+def setting_owners(name: str) -> tuple[str, ...]:
+    """Who has a setting of this name, ours or RocketMQ's, which may be set: "consumer", "broker", both, nobody."""
+    return tuple(whose for whose, kind in _CONFIGS.items() if not _why_not(whose, name, _names(kind)))
+
+
+def _names(kind: Any) -> dict[str, str]:
+    """Every name of a setting that is written as text, RocketMQ's and ours -> ours."""
+    shown = {one.name: one for one in fields(kind) if one.metadata.get("text", True)}
+    return {one.metadata.get("property", name): name for name, one in shown.items()} | {name: name for name in shown}
 
 
 def _why_not(whose: str, name: str, ours: Mapping[str, str]) -> str:

@@ -4,20 +4,21 @@ import inspect
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 from lockstep.client import Message
-from lockstep.order import Kind
+from lockstep.remoting.texts import known_names
 from lockstep.simulation.lab.durations import duration_ms, duration_text
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode, SeedResult
+from lockstep.simulation.lab.experiment import LOCKING, FaultEvent, LockMode, SeedResult
 from lockstep.simulation.lab.faults.swarm import draw_faults
 from lockstep.simulation.lab.faults.table import FAULTS
 from lockstep.simulation.lab.faults.text import FaultError, check_hosts, fault_text, read_fault, unknown_fault
-from lockstep.simulation.lab.findings import Wrong, time_of
+from lockstep.simulation.lab.findings import FENCED_OUT, Wrong, time_of
+from lockstep.simulation.lab.parameters import PARAMETERS, read_parameters, why_no_parameter
 from lockstep.simulation.lab.report import owner_changes
 from lockstep.simulation.lab.runner import Run, run_plan
-from lockstep.simulation.lab.setup import Setup, Store
+from lockstep.simulation.lab.setup import Setup, Store, Strategy
 from lockstep.simulation.lab.user.app import UserApp
 from lockstep.simulation.lab.user.settings import read_settings
 from lockstep.simulation.lab.user.story_cluster import StoryCluster
@@ -33,10 +34,7 @@ ALL_FAULTS: Final = (
 _AFTER_LIFE_MS: Final = 1_800_000  # to settle, and for all shutdowns
 _DRAIN_MS: Final = 500
 _LEFT_WORK_MIN: Final = 2  # calls of one process
-# Calls that outlive their lease overlap with those of the next owner, and a fence keeps their effects out.
-_FENCED_OUT: Final = frozenset(
-    {Kind.OVERLAP, Kind.STALE_REPEAT, Kind.STALE_EPOCH, Kind.STALE_OWNER, Kind.STALE_COMMIT, Kind.COMMIT_REGRESS}
-)
+_OF_SETUP: Final = [one.name for one in fields(Setup)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +95,7 @@ class PlayedStory:
     def _judge(self) -> None:
         """What the judge of order found becomes findings, each with its two last records."""
         report, numbers = self.cluster.judge(), self.cluster.record_numbers()
-        fenced_out = _FENCED_OUT if self.plan.fenced and not self.plan.strict else frozenset()
+        fenced_out = FENCED_OUT if self.plan.fenced and not self.plan.strict else frozenset()
         for kind, count in report.violation_counts.items():
             if kind in fenced_out:
                 self.findings.sometimes[f"fenced out: {kind}"] += count
@@ -147,10 +145,16 @@ class Story:
     message: Callable[..., Message] | None = None
     modules: tuple[str, ...] = ()
     fails_in: tuple[LockMode, ...] = (LockMode.FENCED,)
+    takes: Callable[[StoryPlan], int] | None = None
+
+    @property
+    def modes(self) -> tuple[LockMode, ...]:
+        return tuple(LockMode)
 
     @property
     def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
-        return dict.fromkeys(LockMode, ("takeovers", *self.swarm) if self.swarm else ())
+        takeovers = ("takeovers", *self.swarm) if self.swarm else ()
+        return {**dict.fromkeys(LOCKING, takeovers), LockMode.FIFO: self.swarm}
 
     def draw(self, seed: int, mode: LockMode) -> StoryPlan:
         plan = replace(self.setup, seed=seed, lock_mode=mode)
@@ -166,8 +170,20 @@ class Story:
         return bool(outcome.error or (outcome.wrong and outcome.mode in self.fails_in))
 
     def with_setup(self, setup: Mapping[str, Any], events: Sequence[FaultEvent] = ()) -> "Story":
-        """The story with another setup, and, if there are any, these faults. Raises FaultError."""
-        plan = replace(self.setup, **setup)
+        """The story with another setup, and, if there are any, these faults. Raises FaultError, ValueError.
+
+        A story whose acts take a time lives at least so long.
+        """
+        for name in setup:
+            if name not in _OF_SETUP:
+                raise ValueError(f"a setup has no {name}; {known_names(name, _OF_SETUP)}")
+        known, given = self.setup.parameters, setup.get("parameters", {})
+        for name, value in given.items():
+            if why := why_no_parameter(name, value, known):
+                raise ValueError(why)
+        plan = replace(self.setup, **{**setup, "parameters": {**known, **given}})
+        if self.takes is not None:
+            plan = replace(plan, life_ms=max(plan.life_ms, self.takes(plan)))
         for event in events:
             check_hosts(event, plan.hosts)
             if event.at_ms >= plan.life_ms:
@@ -196,6 +212,7 @@ def experiment(
     message: Callable[..., Message] | None = None,
     modules: Sequence[str] = (),
     fails_in: tuple[LockMode, ...] = (LockMode.FENCED,),
+    takes: Callable[[StoryPlan], int] | None = None,
     **setup: Any,
 ) -> Callable[[StoryBody], Story]:
     """Make an Experiment of an `async def story(cluster: StoryCluster)`; the docstring is its summary.
@@ -212,7 +229,9 @@ def experiment(
             the number as text, with keys in turn.
         modules: in which the guard against nondeterminism looks for what was imported by name.
         fails_in: the lock modes in which a violation is a failure; with RocketMQ's locks some are expected.
-        setup: arguments of Setup; durations also as "3m", `work` and `life` for `work_ms` and `life_ms`.
+        takes: how long the acts of the story take, in ms; None: as long as its life.
+        setup: arguments of Setup, and the story's parameters (see PARAMETERS); durations also as "3m", `work` and
+            `life` for `work_ms` and `life_ms`.
 
     Raises:
         FaultError: an event is no fault, or a kind is unknown.
@@ -229,7 +248,9 @@ def experiment(
             raise TypeError(f"the story {body.__name__} is a plain function; write async def {body.__name__}(cluster)")
         summary = (inspect.getdoc(body) or "").partition("\n\n")[0].replace("\n", " ")
         where = tuple(dict.fromkeys((body.__module__, *modules)))
-        story = Story(name or body.__name__, summary, body, plan, tuple(swarm), faults, app, message, where, fails_in)
+        story = Story(
+            name or body.__name__, summary, body, plan, tuple(swarm), faults, app, message, where, fails_in, takes
+        )
         return story.with_setup({}, plan.events)
 
     return decorate
@@ -237,15 +258,22 @@ def experiment(
 
 def setup_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of Setup of what people write. Raises ValueError with a sentence."""
-    setup = dict(arguments)
+    setup = {key: value for key, value in arguments.items() if key not in PARAMETERS}
+    for key in ("consumer", "broker", "parameters"):
+        if not isinstance(setup.get(key, {}), Mapping):
+            raise ValueError(f"{key} is {setup[key]!r}, no settings by their names")
+    if len(setup) < len(arguments):
+        own = {key: value for key, value in arguments.items() if key in PARAMETERS}
+        setup["parameters"] = {**setup.get("parameters", {}), **read_parameters(own)}
     for short in ("work", "life"):
         if short in setup:
-            setup[f"{short}_ms"] = duration_ms(setup.pop(short))
+            value = setup.pop(short)
+            setup[f"{short}_ms"] = duration_ms(value) if isinstance(value, str) else value
     if setup.get("life_ms") == 0:
         raise ValueError("a run of 0s shows nothing; it lasts longer")
-    for key, kind in (("lock_mode", LockMode), ("store", Store)):
+    for key, kind in (("lock_mode", LockMode), ("store", Store), ("strategy", Strategy)):
         if key in setup:
-            if setup[key] not in set(kind):
+            if setup[key] not in list(kind):
                 raise ValueError(f"{key.replace('_', ' ')} {setup[key]!r} is not allowed; use {' or '.join(kind)}")
             setup[key] = kind(setup[key])
     return setup

@@ -49,7 +49,7 @@ class Effects:
         return True
 
     def check(self, stored: Mapping[KeyOfQueue, Sequence[int]]) -> None:
-        """At the end, when all messages of each key are known by their offsets.
+        """At the end, when all messages of each key but dead letters are known by their offsets.
 
         A message may come again, and then all that follows it comes again. So the effect after that of a message is the
         same one's, an earlier one's or the next one's; and the last effect of a key is its last message's.
@@ -58,7 +58,10 @@ class Effects:
             numbers, last = {offset: number for number, offset in enumerate(offsets)}, _BEFORE_ALL
             begun = _BEFORE_ALL
             for effect in self._written[place]:
-                number = numbers[effect.offset]
+                number = numbers.get(effect.offset, _BEFORE_ALL)
+                if number == _BEFORE_ALL:
+                    # The message is a dead letter: it may have an effect, or none.
+                    continue
                 if number > last + 1:
                     is_new = number > begun
                     wrong = Wrong.EFFECT_OUT_OF_ORDER if is_new else Wrong.EFFECT_LEFT_OUT

@@ -3,9 +3,8 @@
 import asyncio
 from collections import defaultdict
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from lockstep.broker.server import BrokerServer
 from lockstep.client import (
     ClientError,
     Message,
@@ -69,31 +68,31 @@ class FifoWorld:
         self.world = world
         self.plan = plan
         setup = Setup(lock_mode=plan.lock_mode, store=plan.store, consumers=plan.members, queues=plan.queues)
-        self.cluster = _FifoCluster(world, setup, tap=lambda name: self._deliveries if name == BROKER else None)
+        self.cluster = _FifoCluster(world, setup, tap=lambda name: self.deliveries if name == BROKER else None)
         self.findings = self.cluster.findings
-        self._deliveries = Deliveries(
+        self.deliveries = Deliveries(
             self.findings,
             lambda queue_id, first: self.cluster.stored(queue_id, first=first),
             fenced=plan.fenced,
             grace_ms=plan.grace_ms,
         )
-        self.cluster.deliveries = self._deliveries
-        self._deliveries.on_given = self._given
-        self._effects = Effects(self.findings, fenced=plan.fenced)
-        self._members = Members(plan, self.findings, self._effects)
+        self.cluster.deliveries = self.deliveries
+        self.deliveries.on_given = self._given
+        self.effects = Effects(self.findings, fenced=plan.fenced)
+        self.members = Members(plan, self.findings, self.effects)
         self._losing: dict[str, FaultEvent] = {}  # host -> the fault that waits for an answer with messages
         self._ends: list[asyncio.Task[None]] = []  # of faults of ours
         self._log_read = 0
-        self._turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        self.turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
 
     async def run(self) -> None:
         cluster, plan, world = self.cluster, self.plan, self.world
         world.disk(BROKER).sync_ms = plan.sync_ms
-        await self._start_broker()
+        await self.start_broker()
         cluster.when_broker_started.append(self._broker_started)
         await cluster.producer()
         for name in plan.hosts:
-            await cluster.start_client(name, self._member, traced=True)
+            await self.start_member(name)
         tasks = [world.start(self._send_all(), name="sends")]
         for event in plan.events:
             if event.fault == LOST_ANSWER:
@@ -107,31 +106,33 @@ class FifoWorld:
         for task in self._ends:
             await task
         await cluster.heal()
-        self._members.calm = True
-        await self._settle()
+        self.members.calm = True
+        await self.settle()
         await cluster.shut_down()
         cluster.judge_into_findings()
         world.power_off()  # a call that runs on may outlive its consumer
 
     # Hosts ---------------------------------------------------------------------------------------------------
 
-    async def _start_broker(self) -> BrokerServer:
-        plan, settings = self.plan, self.cluster.setup.broker_settings
-        timing = {"pop_grace_ms": plan.grace_ms, "idle_close_ms": _IDLE_CLOSE_MS}
-        return await self.cluster.broker(queues=plan.queues, **{**settings, **timing})
+    def broker_settings(self) -> dict[str, Any]:
+        """Of the broker, besides those of its store and its mode."""
+        return {"pop_grace_ms": self.plan.grace_ms, "idle_close_ms": _IDLE_CLOSE_MS}
+
+    async def start_broker(self) -> None:
+        settings = {**self.cluster.setup.broker_settings, **self.broker_settings()}
+        await self.cluster.broker(queues=self.plan.queues, **settings)
+
+    async def start_member(self, name: str) -> None:
+        await self.cluster.start_client(name, self.member, traced=True)
 
     def _broker_started(self, _: str) -> None:
         ends = [band for band in self.findings.bands if band.target == BROKER and band.fault in ENDS]
-        self._deliveries.broker_ended(ends[-1].at_ms)
-        offsets = self.cluster.core().catalog.offsets
-        for queue_id in range(self.plan.queues):
-            # A crash takes late commits with it: from here on the judge allows repeats.
-            place = {"group": GROUP, "topic": TOPIC, "broker": BROKER, "queue_id": queue_id}
-            self.cluster.witness("reset", **place, offset=max(offsets.query(GROUP, TOPIC, queue_id), 0))
+        self.deliveries.broker_ended(ends[-1].at_ms)
+        self.cluster.forgive_repeats(BROKER)
         log, self._log_read = self.cluster.log[self._log_read :], len(self.cluster.log)
-        self._deliveries.broker_started(crashed=any(line.event == _CRASHED for line in log))
+        self.deliveries.broker_started(crashed=any(line.event == _CRASHED for line in log))
 
-    def _member(self, runtime: SimRuntime, log: EventLog) -> SimpleConsumer:
+    def member(self, runtime: SimRuntime, log: EventLog, *, trace: str | None = TRACE) -> SimpleConsumer:
         plan = self.plan
         config = PullConsumerConfig(
             pull_suspend_ms=plan.wait_ms,
@@ -144,13 +145,13 @@ class FifoWorld:
             in_order=True,
             invisible_ms=plan.invisible_ms,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-            trace=TRACE,
+            trace=trace,
             name_server=self.cluster.name_server,
             config=config,
             runtime=runtime,
             log=log,
         )
-        member.members, member.runtime = self._members, runtime
+        member.members, member.runtime = self.members, runtime
         member.subscribe(TOPIC)
         return member
 
@@ -162,17 +163,17 @@ class FifoWorld:
         for at_ms, count in self.plan.sends:
             await self.cluster.at(max(at_ms, self.world.elapsed_ms))
             for _ in range(count):
-                tasks.append(producer.create_task(self._send(number), name=f"send {number}"))
+                tasks.append(producer.create_task(self.send(number), name=f"send {number}"))
                 number += 1
         for task in tasks:
             await task
 
-    async def _send(self, number: int) -> None:
+    async def send(self, number: int) -> None:
         """Until it is stored, one message of a key after the other: those of a key are stored in this order."""
         producer, key = self.cluster.client(PRODUCER), f"key{number % self.plan.keys}"
         assert isinstance(producer, Producer)
         queue = MessageQueue(TOPIC, BROKER, queue_of_group(key, self.plan.queues))
-        async with self._turns[key]:
+        async with self.turns[key]:
             while True:
                 try:
                     await producer.send(Message(TOPIC, str(number).encode()), sharding_key=key, queue=queue)
@@ -213,7 +214,7 @@ class FifoWorld:
 
     # The end -------------------------------------------------------------------------------------------------
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Everything is acknowledged within a bound, and then the last effect of each key is of its last message."""
         if not await self.cluster.settle(self.plan.settle_ms):
             return
@@ -221,8 +222,9 @@ class FifoWorld:
         for queue_id in range(self.plan.queues):
             queue = MessageQueue(TOPIC, BROKER, queue_id)
             for message in self.cluster.stored(queue_id):
-                stored.setdefault(KeyOfQueue(queue, message.sharding_key), []).append(message.queue_offset)
-        self._effects.check(stored)
+                if message.msg_id not in self.deliveries.dead:
+                    stored.setdefault(KeyOfQueue(queue, message.sharding_key), []).append(message.queue_offset)
+        self.effects.check(stored)
 
 
 class _FifoWorlds:

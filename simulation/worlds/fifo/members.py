@@ -122,6 +122,8 @@ class _Turn:
         return f"{self._plan.seed}/{place}/{self._process}"
 
     def _drawn(self, delivery: Delivery) -> _Act:
+        if self._plan.is_poison(delivery.message.body.decode()):
+            return _Act.FAIL
         if self._members.calm:
             return _Act.ACK
         place, plan = random.Random(self._seed_of(delivery)).randrange(_PERCENT), self._plan

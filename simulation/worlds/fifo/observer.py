@@ -5,7 +5,7 @@ time is that of the broker's clock.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -24,16 +24,24 @@ from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.lab.hosts import BROKER, TOPIC
 
-__all__ = ["Deliveries"]
+__all__ = ["Deliveries", "Given"]
 
 _SOON_MS: Final = 5_000  # RocketMQ writes its record of a pop so late
 # A delivery may be named by a later time than that of the call: two of one millisecond have two names.
 _NAMES_MS: Final = 50
 
 
+_Named = tuple[int, int, int]  # a delivery of a message: queue id, offset, pop_ms
+
+
 @dataclass
-class _Given:
-    """The newest delivery of a message. `end_ms`: until when nobody else may have the message, or one of its key."""
+class Given:
+    """The newest delivery of a message.
+
+    Args:
+        end_ms: Until when nobody else may have the message, or one of its key.
+        is_renewed: The broker itself makes its time longer.
+    """
 
     pop_ms: int
     host: str
@@ -41,6 +49,12 @@ class _Given:
     end_ms: int
     batch: set[int]
     is_given_back: bool = False
+    is_renewed: bool = False
+
+    def is_before(self, repeat: "Given") -> bool:
+        """Whether a client repeated the call: it has not got this, and what `repeat` has not is nobody's."""
+        same = (self.host, self.attempt_id) == (repeat.host, repeat.attempt_id)
+        return same and self.attempt_id is not None and self.pop_ms != repeat.pop_ms
 
     def __str__(self) -> str:
         return f"the delivery {self.pop_ms} to {self.host}"
@@ -51,7 +65,7 @@ class _Message:
     offset: int
     key: str | None
     msg_id: str
-    given: _Given | None = None
+    given: Given | None = None
     acked_ms: int = 0  # the name of the delivery that is acknowledged
     in_doubt: bool = False  # the broker crashed after that: the message may come again
 
@@ -71,6 +85,8 @@ class Deliveries:
 
     Attributes:
         on_given: Called with the host of each pop that is answered with messages, when the answer is about to leave.
+        acking: Queue id and offset of what is acknowledged now.
+        dead: Ids of messages that are dead letters of the group: the broker ends their deliveries itself.
     """
 
     def __init__(
@@ -82,13 +98,14 @@ class Deliveries:
         self._grace_ms = grace_ms
         self._queues = defaultdict[int, _Queue](_Queue)
         self._waiting: dict[tuple[Endpoint, int], Callable[[RemotingCommand], None]] = {}
-        self._acking: tuple[int, int] | None = None  # queue id and offset of what is acknowledged now
+        self.acking: tuple[int, int] | None = None
         self._has_restarted = False
         self._given_ms: int | None = None  # virtual, of the last delivery
         self.on_given: Callable[[str], object] = lambda _host: None
+        self.dead = set[str]()
 
     @property
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
         return self._findings.world.clock_ms(BROKER)
 
     def broker_ended(self, at_ms: int) -> None:
@@ -148,7 +165,7 @@ class Deliveries:
             try:
                 reply = on_request(endpoint, command)
             finally:
-                self._acking = None
+                self.acking = None
             if reply is not None and (answered := self._waiting.pop((endpoint, command.opaque), None)) is not None:
                 answered(reply)
             return reply
@@ -161,29 +178,46 @@ class Deliveries:
             return partial(self._popped, endpoint, command.decode_header(PopRequestHeader))
         if command.code == RequestCode.ACK_MESSAGE:
             ack = command.decode_header(AckRequestHeader)
-            self._acking = (ack.queue_id, ack.offset)
-            return partial(self._acked, ack)
+            self.acking = (ack.queue_id, ack.offset)
+            return partial(self._acked, (ack.queue_id, ack.offset, Receipt.parse(ack.extra_info).pop_ms))
         if command.code == RequestCode.CHANGE_MESSAGE_INVISIBLETIME:
             change = command.decode_header(ChangeInvisibleRequestHeader)
-            self._may_end(change)
-            return partial(self._changed, change, self._now_ms)
+            named = (change.queue_id, change.offset, Receipt.parse(change.extra_info).pop_ms)
+            self.may_end(*named, self.now_ms + change.invisible_time)
+            return partial(self._changed, named, change.invisible_time, self.now_ms)
         if command.code == RequestCode.UNREGISTER_CLIENT:
             self._gone(endpoint)
         return None
 
-    def _may_end(self, change: ChangeInvisibleRequestHeader) -> None:
-        """A message may be given to others before the answer to its change has left."""
-        message = self._read(change.queue_id).messages[change.offset]
-        if message.given is not None and message.given.pop_ms == Receipt.parse(change.extra_info).pop_ms:
-            end_ms = min(message.given.end_ms, self._now_ms + change.invisible_time)
-            message.given = replace(message.given, end_ms=end_ms)
+    # What happened, by whichever protocol ---------------------------------------------------------------------
+
+    def may_end(self, queue_id: int, offset: int, pop_ms: int, end_ms: int) -> None:
+        """A delivery ends then, or earlier: others may get the message before the answer to its change has left."""
+        message = self._read(queue_id).messages[offset]
+        if message.given is not None and message.given.pop_ms == pop_ms:
+            message.given = replace(message.given, end_ms=min(message.given.end_ms, end_ms))
+
+    def gone(self, host: str, end_ms: int) -> None:
+        """What the host holds, others may get then: its connection ended, or the member left its group."""
+        self.shorten(lambda given: end_ms if given.host == host else given.end_ms)
+
+    def shorten(self, end_ms_of: Callable[[Given], int]) -> None:
+        """Deliveries end then, or earlier."""
+        for message in (one for queue in self._queues.values() for one in queue.messages):
+            if message.given is not None:
+                message.given.end_ms = min(message.given.end_ms, end_ms_of(message.given))
+
+    def renewed_queues(self) -> list[int]:
+        """Queue ids with a message that is not acknowledged, and that the broker renews for whom it gave it to last."""
+        return [
+            queue_id
+            for queue_id, queue in self._queues.items()
+            if any(one.given is not None and one.given.is_renewed and not one.acked_ms for one in queue.messages)
+        ]
 
     def _gone(self, endpoint: Endpoint) -> None:
-        """Its connection ended, or the member left its group."""
-        host = _host_of(endpoint)
-        for message in (one for queue in self._queues.values() for one in queue.messages):
-            if self._fenced and message.given is not None and message.given.host == host:
-                message.given.end_ms = min(message.given.end_ms, self._now_ms + self._grace_ms)
+        if self._fenced:
+            self.gone(_host_of(endpoint), self.now_ms + self._grace_ms)
 
     # Deliveries ----------------------------------------------------------------------------------------------
 
@@ -194,18 +228,27 @@ class Deliveries:
         texts = (header.start_offset_info, header.msg_offset_info, header.order_count_info)
         end_ms = header.pop_time + header.invisible_time
         for span in parse_spans(*(text or "" for text in texts)):
-            queue = self._read(span.queue_id)
-            given = _Given(header.pop_time, _host_of(endpoint), asked.attempt_id, end_ms, set(span.offsets))
-            for offset in span.offsets:
-                self._check_given(span.queue_id, queue, queue.messages[offset], given)
-            for offset in span.offsets:
-                queue.messages[offset].given = given
-                queue.messages[offset].acked_ms, queue.messages[offset].in_doubt = 0, False
-                self._end_followers(queue, queue.messages[offset], given)
-        self._given_ms = self._findings.world.elapsed_ms
-        self.on_given(_host_of(endpoint))
+            given = Given(header.pop_time, _host_of(endpoint), asked.attempt_id, end_ms, set(span.offsets))
+            self.given(span.queue_id, span.offsets, given)
+        self.has_given(_host_of(endpoint))
 
-    def _end_followers(self, queue: _Queue, message: _Message, given: _Given) -> None:
+    def given(self, queue_id: int, offsets: Sequence[int], given: Given) -> None:
+        """Messages of one queue leave for a member."""
+        queue = self._read(queue_id)
+        for offset in offsets:
+            self._check_given(queue_id, queue, queue.messages[offset], given)
+        self.shorten(lambda one: given.pop_ms if one.is_before(given) else one.end_ms)
+        for offset in offsets:
+            queue.messages[offset].given = given
+            queue.messages[offset].acked_ms, queue.messages[offset].in_doubt = 0, False
+            self._end_followers(queue, queue.messages[offset], given)
+
+    def has_given(self, host: str) -> None:
+        """All messages of one answer were `given`."""
+        self._given_ms = self._findings.world.elapsed_ms
+        self.on_given(host)
+
+    def _end_followers(self, queue: _Queue, message: _Message, given: Given) -> None:
         """A client repeats a call, and gets less than the answer that it has not got: the rest is nobody's."""
         for other in queue.of_key[message.key]:
             if other.offset > message.offset and other.given is not None and other.given is not given:
@@ -219,27 +262,29 @@ class Deliveries:
             queue.of_key[message.key].append(message)
         return queue
 
-    def _check_given(self, queue_id: int, queue: _Queue, message: _Message, given: _Given) -> None:
+    def _check_given(self, queue_id: int, queue: _Queue, message: _Message, given: Given) -> None:
         self._count(queue, message, given)
         told = f"offset {message.offset} of key {message.key} in {given}"
         if message.acked_ms and not message.in_doubt:
             self._add(Wrong.ACKED_AGAIN, queue_id, f"{told}; {message.acked_ms} was acknowledged")
         for other in queue.of_key[message.key]:
             held = other.given
-            if other.offset < message.offset and not other.acked_ms and other.offset not in given.batch:
+            is_earlier = other.offset < message.offset and not other.acked_ms and other.offset not in given.batch
+            if is_earlier and other.msg_id not in self.dead:
                 self._add(Wrong.PASSED_OVER, queue_id, f"{told}; offset {other.offset} is not acknowledged")
             if other.offset > message.offset and other.acked_ms and not other.in_doubt and not message.acked_ms:
                 self._add(Wrong.GIVEN_BEHIND, queue_id, f"{told}; offset {other.offset} is acknowledged")
             if (
                 held is not None
                 and not other.acked_ms
+                and other.msg_id not in self.dead
                 and (held.host, held.attempt_id) != (given.host, given.attempt_id)
                 and given.pop_ms < held.end_ms - _NAMES_MS
             ):
                 text = f"{told}; offset {other.offset} is in {held} until {held.end_ms}"
                 self._add(Wrong.TWO_HOLDERS, queue_id, text)
 
-    def _count(self, queue: _Queue, message: _Message, given: _Given) -> None:
+    def _count(self, queue: _Queue, message: _Message, given: Given) -> None:
         before = message.given
         if before is None or message.acked_ms:
             return
@@ -253,46 +298,55 @@ class Deliveries:
 
     # Answers to them -----------------------------------------------------------------------------------------
 
-    def _acked(self, ack: AckRequestHeader, reply: RemotingCommand) -> None:
-        queue, pop_ms = self._read(ack.queue_id), Receipt.parse(ack.extra_info).pop_ms
-        message = queue.messages[ack.offset]
+    def _acked(self, named: _Named, reply: RemotingCommand) -> None:
+        self.acked(*named, is_taken=reply.code == ResponseCode.SUCCESS)
+
+    def acked(self, queue_id: int, offset: int, pop_ms: int, *, is_taken: bool) -> None:
+        """The broker takes the acknowledgement of a delivery, or refuses it."""
+        queue = self._read(queue_id)
+        message = queue.messages[offset]
         newest = message.given
-        told = f"offset {ack.offset} of key {message.key}: the acknowledgement of {pop_ms}"
+        told = f"offset {offset} of key {message.key}: the acknowledgement of {pop_ms}"
         later = _follower(queue, message, pop_ms)
         is_newest = newest is not None and newest.pop_ms == pop_ms and not message.acked_ms and not later
         if not is_newest and message.acked_ms != pop_ms:
             self._findings.saw("stale acks")
-        if reply.code == ResponseCode.SUCCESS:
+        if is_taken:
             if is_newest:
                 message.acked_ms = pop_ms
             elif message.acked_ms != pop_ms and not (message.acked_ms and self._has_restarted):
-                self._add(Wrong.STALE_ACK, ack.queue_id, f"{told} was taken after {later or newest}")
+                self._add(Wrong.STALE_ACK, queue_id, f"{told} was taken after {later or newest}")
         elif is_newest and newest is not None and self._is_in_time(queue, message, newest):
-            self._add(Wrong.REFUSED_IN_TIME, ack.queue_id, f"{told} was refused; it has until {newest.end_ms}")
+            self._add(Wrong.REFUSED_IN_TIME, queue_id, f"{told} was refused; it has until {newest.end_ms}")
 
-    def _is_in_time(self, queue: _Queue, message: _Message, given: _Given) -> bool:
+    def _is_in_time(self, queue: _Queue, message: _Message, given: Given) -> bool:
         # If an earlier message of the key comes again after a crash, this one must come again behind it.
         lost = any(one.in_doubt for one in queue.of_key[message.key] if one.offset < message.offset)
-        return self._now_ms < given.end_ms - _NAMES_MS and not lost
+        return self.now_ms < given.end_ms - _NAMES_MS and not lost
 
-    def _changed(self, change: ChangeInvisibleRequestHeader, changed_ms: int, reply: RemotingCommand) -> None:
-        queue, pop_ms = self._read(change.queue_id), Receipt.parse(change.extra_info).pop_ms
-        message = queue.messages[change.offset]
-        if reply.code != ResponseCode.SUCCESS or message.given is None or message.acked_ms:
+    def _changed(self, named: _Named, invisible_ms: int, changed_ms: int, reply: RemotingCommand) -> None:
+        if reply.code == ResponseCode.SUCCESS:
+            self.changed(*named, invisible_ms, changed_ms)
+
+    def changed(self, queue_id: int, offset: int, pop_ms: int, invisible_ms: int, changed_ms: int) -> None:
+        """The broker took a change of a delivery's invisible time."""
+        queue = self._read(queue_id)
+        message = queue.messages[offset]
+        if message.given is None or message.acked_ms:
             return
         later = _follower(queue, message, pop_ms)
         if message.given.pop_ms != pop_ms or later:
-            told = f"offset {change.offset} of key {message.key}: the renewal of {pop_ms}"
-            self._add(Wrong.STALE_ACK, change.queue_id, f"{told} was taken after {later or message.given}")
+            told = f"offset {offset} of key {message.key}: the renewal of {pop_ms}"
+            self._add(Wrong.STALE_ACK, queue_id, f"{told} was taken after {later or message.given}")
             return
-        self._findings.saw("renewals" if change.invisible_time else "given back")
-        end_ms = changed_ms + change.invisible_time
-        message.given = replace(message.given, end_ms=end_ms, is_given_back=not change.invisible_time)
+        self._findings.saw("renewals" if invisible_ms else "given back")
+        message.given = replace(message.given, end_ms=changed_ms + invisible_ms, is_given_back=not invisible_ms)
 
     def committed(self, queue_id: int, offset: int) -> None:
         """The broker stores an offset of the group."""
         for message in self._read(queue_id).messages[:offset]:
-            if not message.acked_ms and (queue_id, message.offset) != self._acking:
+            is_acked = message.acked_ms or (queue_id, message.offset) == self.acking
+            if not is_acked and message.msg_id not in self.dead:
                 text = f"offset {offset} is stored, and {message.offset} of key {message.key} is not acknowledged"
                 self._add(Wrong.COMMIT_UNACKED, queue_id, text)
                 return

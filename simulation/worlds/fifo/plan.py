@@ -103,6 +103,10 @@ class FifoPlan:
     def options(self) -> SimulationOptions:
         return SimulationOptions(latency_us_max=self.latency_us_max, drain_ms=500, shuffle_us=self.shuffle_us)
 
+    def is_poison(self, text: str) -> bool:
+        """Whether each call for the message with this body fails."""
+        return False
+
     def described(self) -> dict[str, object]:
         hidden = ("sends", "events")
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in hidden}

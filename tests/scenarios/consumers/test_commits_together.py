@@ -11,7 +11,7 @@ from lockstep.remoting.connections.endpoint import Endpoint, RequestHandler
 from lockstep.simulation import World, simulate
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
-from lockstep.simulation.lab.setup import LockMode, Setup
+from lockstep.simulation.lab.setup import LOCKING, LockMode, Setup
 
 TOGETHER, ALONE = RequestCode.COMMIT_TOGETHER, RequestCode.UPDATE_CONSUMER_OFFSET
 
@@ -33,7 +33,7 @@ class Counted:
         return counted
 
 
-@pytest.mark.parametrize("lock_mode", LockMode)
+@pytest.mark.parametrize("lock_mode", LOCKING)
 @pytest.mark.parametrize("together", [True, False])
 def test_offsets_of_all_queues_are_stored(lock_mode: LockMode, together: bool) -> None:
     """In frames, or one by one where the setting says so; the broker has the same offsets, and order is kept."""

@@ -205,7 +205,7 @@ def test_the_command_lists_and_tells() -> None:
     listed = CliRunner().invoke(app, ["article"])
     assert listed.exit_code == 0
     assert len(listed.stdout.splitlines()) == 5 + len(SECTIONS)
-    assert "Article 3: RocketMQ消费者之消息消费过程分析" in listed.stdout
+    assert "Article 3: RocketMQ消费者之消息消费过程分析, by yyxxn" in listed.stdout
     result = CliRunner().invoke(app, ["article", "1/2.2.2"])
     assert result.stdout.splitlines() == list(narration_text(find_section("1/2.2.2")))
     talk = CliRunner().invoke(app, ["article", "5/1"])

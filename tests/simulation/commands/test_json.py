@@ -17,7 +17,7 @@ from tests.simulation.search.test_explain import stop_inside_a_call
 SMALL = ("--consumers", "2", "--queues", "2", "--rate", "1", "--for", "1m")
 OF_A_SEED = {"experiment", "seed", "lock_mode", "good", "violations", "happened", "error", "trace_hash"}
 OF_A_RUN = OF_A_SEED | {"plan", "elapsed_ms", "findings", "verdict", "sent", "handled", "attempts", "lost",
-                        "duplicates", "handovers", "longest_handover_ms", "sends_made_again",
+                        "duplicates", "handovers", "longest_handover_ms", "costs", "sends_made_again",
                         "sends_given_up"}  # fmt: skip
 
 

@@ -27,7 +27,7 @@ async def consumer(messages, context):
             raise ValueError(f"a step before {number} is missing")
         last[number % KEYS] = number
 """
-OUTAGES = ("--kill", "broker@10s+9s"), ("--power-off", "broker@10s+9s"), ("--partition", "producer-broker@10s+9s")
+OUTAGES = ("--kill", "broker@10s+9s"), ("--power-off", "broker@10s10ms+9s"), ("--partition", "producer-broker@10s+9s")
 
 
 @pytest.fixture

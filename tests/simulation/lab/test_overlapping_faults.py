@@ -22,6 +22,7 @@ AMOUNTS: Final = {  # of the first fault and of the second one; what each of the
     "nat-reset": ("5s", "9s", 5, 9),
     "jitter": ("800ms", "300ms", True, True),
     "stale-routes": ("20s", "5s", True, True),
+    "slow-listener": ("2s", "1s", 2000, 1000),
 }
 _Probe = Callable[[StoryCluster], Any]
 
@@ -70,6 +71,8 @@ IN_FORCE: Final[dict[str, _Probe]] = {
     "nat": _nat,
     "nat-reset": _nat,
     "stale-routes": lambda cluster: cluster.door("broker").route is not None,
+    "slow-listener": lambda cluster: cluster.listeners.slower_ms("c1"),
+    "fail-listener": lambda cluster: cluster.listeners.fails("c1"),
 }
 
 

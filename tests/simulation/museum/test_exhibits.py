@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from lockstep.client.consumer.cache.message_cache import MessageCache
 from lockstep.client.consumer.ownership.hold import Hold
 from lockstep.simulation.commands.app import app
-from lockstep.simulation.errors import LimitError
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import outcome_of, run_plan
 from lockstep.simulation.museum.pages import Visit
@@ -54,9 +53,8 @@ def test_a_variant_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vars(MessageCache)["make_messages_to_consume_again"] is before
     monkeypatch.setattr(MuseumPlan, "limit_ms", 20_000)
     monkeypatch.setattr(VirtualLoop, "close", _interrupted)
-    with pytest.raises(KeyboardInterrupt) as raised:
+    with pytest.raises(KeyboardInterrupt):
         run_plan(exhibit, plan)
-    assert isinstance(raised.value.__context__, LimitError)
     assert vars(MessageCache)["make_messages_to_consume_again"] is before
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.simulation.commands.app import app, main
-from lockstep.simulation.lab.experiment import LockMode, SeedResult
+from lockstep.simulation.lab.experiment import LOCKING, LockMode, SeedResult
 from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.search.summary import Summary, report
 from lockstep.simulation.search.violation import Trials
@@ -177,7 +177,7 @@ def test_failing_seeds_are_sorted(tmp_path: Path) -> None:
         summary.add(SeedResult(seed, mode, "hash", error="LimitError"))
     cases = [(2, "fenced"), (3, "fenced"), (11, "faithful"), (11, "fenced")]
     assert [(outcome.seed, outcome.mode) for outcome in summary.failing] == cases
-    failed = [line.split("--seed ")[1] for line in report(summary, list(LockMode)) if line.startswith("FAILED")]
+    failed = [line.split("--seed ")[1] for line in report(summary, list(LOCKING)) if line.startswith("FAILED")]
     assert failed == [f"{seed} --lock-mode {mode}  # LimitError" for seed, mode in cases]
     state = tmp_path / "state"
     _write_state(state, 9, 8)

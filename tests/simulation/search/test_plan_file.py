@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.experiment import LOCKING, LockMode
 from lockstep.simulation.lab.registry import experiment_names, find_experiment
 from lockstep.simulation.museum.registry import EXHIBITS
 from lockstep.simulation.search.plan_file import PlanFileError, read_plan, write_plan
@@ -76,7 +76,7 @@ def _head(**values: Any) -> Callable[[dict[str, Any]], None]:
         (_plan(events=[[1, "kill", "c9", 0, "", 0]]), "the fault kill: no host is named 'c9'"),
         (_plan(events=[[-1, "kill", "c1", 0, "", 0]]), "plan.events[0], the fault kill: at_ms is -1, not 0 to "),
         (_plan(events=[[1, "stall", "c1", -1, "", 0]]), "the fault stall: duration_ms is -1, not 0 to "),
-        (_plan(events=[[1, "stall", "c1", 0, "", 0]]), "the fault stall: it needs a duration (an example: c1@30s+70s)"),
+        (_plan(events=[[1, "drift", "c1", 0, "", 9]]), "the fault drift: it needs a duration (an example: c1@30s+60s"),
         (_plan(events=[[1, "kill", "", 0, "", 0]]), "the fault kill: target is empty; it is a host, one of broker, "),
         (_plan(events=[[1, "cut", "c1", 0, "c1", 0]]), "target and other are both 'c1'; a link has two hosts"),
         (_plan(events=[[1, "cut", "c1", 0, "", 0]]), "the fault cut: it is a fault of a link of two hosts"),
@@ -154,7 +154,7 @@ def test_what_a_seed_draws_is_allowed(name: str) -> None:
     """Of each experiment, the simpler plans that `shrink` tries, and the smallest plans of the museum."""
     experiment: Any = find_experiment(name)
     found = getattr(experiment, "found", None)
-    for plan in [experiment.draw(seed, mode) for seed in range(1, 13) for mode in LockMode] + [found and found.plan]:
+    for plan in [experiment.draw(seed, mode) for seed in range(1, 13) for mode in LOCKING] + [found and found.plan]:
         if plan is not None:
             check_plan(plan)
             for simpler in plan.smaller():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode
+from lockstep.simulation.lab.experiment import LOCKING, FaultEvent, LockMode
 from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.search.plan_file import PlanFileError, read_plan, write_plan
 from lockstep.simulation.search.shrink import shrink
@@ -57,7 +57,7 @@ def test_a_simpler_plan_with_fewer_candidates_ends_well(monkeypatch: pytest.Monk
     assert shrink(Toy(), Steps(members=5, events=()), SILENT).plan == Steps(members=1, events=())
 
 
-@pytest.mark.parametrize("mode", LockMode)
+@pytest.mark.parametrize("mode", LOCKING)
 def test_a_plan_comes_back_from_its_file(tmp_path: Path, mode: LockMode) -> None:
     """Every field, whatever was drawn; also one that no seed draws."""
     for seed in range(20):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from lockstep.simulation.lab.cluster import Cluster
-from lockstep.simulation.lab.experiment import FaultEvent, LockMode, SeedResult, fewer
+from lockstep.simulation.lab.experiment import LOCKING, FaultEvent, LockMode, SeedResult, fewer
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
@@ -77,7 +77,7 @@ class ToyWorld:
 class Toy:
     name = "toy"
     summary = "c1 tells that it lives each second."
-    sometimes: Final = dict.fromkeys(LockMode, ("stall",))
+    sometimes: Final = dict.fromkeys(LOCKING, ("stall",))
 
     def draw(self, seed: int, mode: LockMode) -> ToyPlan:
         return ToyPlan(seed=seed, lock_mode=mode)

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from lockstep.simulation.lab.cluster_log import LogLine
-from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.experiment import LOCKING
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.machine.host import HostEvent
@@ -186,7 +186,7 @@ def test_a_finding_without_records_shows_what_was_there() -> None:
 
 def test_a_watched_run_is_the_same_run() -> None:
     """Watching changes nothing: the hash of the trace is that of the sweep, in both modes."""
-    for evidence, mode in zip(runs_of_modes(WORLDS, 5, list(LockMode)), LockMode, strict=True):
+    for evidence, mode in zip(runs_of_modes(WORLDS, 5, list(LOCKING)), LOCKING, strict=True):
         assert evidence.trace_hash == run_seed(WORLDS, 5, mode).trace_hash
         timeline = timeline_of(evidence)
         seen = {moment.kind for moment in timeline.moments}
@@ -196,7 +196,7 @@ def test_a_watched_run_is_the_same_run() -> None:
 
 def test_owners_in_a_lane_follow_each_other() -> None:
     """By the broker's own table a queue has one owner at a time: periods of one lane never overlap."""
-    for evidence in runs_of_modes(WORLDS, 7, list(LockMode)):
+    for evidence in runs_of_modes(WORLDS, 7, list(LOCKING)):
         timeline = timeline_of(evidence)
         for lane in timeline.lanes:
             periods = [moment for moment in of(timeline, Kind.OWN) if moment.lanes == (lane.key,)]
@@ -244,7 +244,7 @@ def test_calls_of_two_processes_never_become_one() -> None:
 
 def test_a_zombie_in_both_modes() -> None:
     """In faithful mode two members' calls overlap, and the violation is linked to both; a fence prevents it."""
-    faithful, fenced = map(timeline_of, runs_of_modes(zombie, 2, list(LockMode)))
+    faithful, fenced = map(timeline_of, runs_of_modes(zombie, 2, list(LOCKING)))
     wrong = next(wrong for wrong in faithful.wrongs if wrong.kind == "overlap")
     linked = [moment for moment in faithful.moments if moment.number in wrong.steps]
     assert {(moment.kind, moment.who) for moment in linked} == {(Kind.CALL, "c1"), (Kind.CALL, "c2")}

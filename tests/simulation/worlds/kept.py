@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from lockstep.simulation.lab.experiment import LockMode, SeedResult
+from lockstep.simulation.lab.experiment import LOCKING, LockMode, SeedResult
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import outcome_of, run_plan
 from lockstep.simulation.search.plan_file import parse_plan, plan_text
@@ -43,7 +43,7 @@ FAILED_ONCE: Final = (
     Case("worlds/mixed", "fenced", 3039),  # a late pull of a free queue was served
     # 75: sends fail between the moment when tasks of others are made and that when they call. The others: the last
     # sends find that their connections ended when a broker lost its power.
-    *(Case("worlds/producers", mode, seed) for seed in (75, 137, 245) for mode in LockMode),
+    *(Case("worlds/producers", mode, seed) for seed in (75, 137, 245) for mode in LOCKING),
 )
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import PullLoop
-from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.experiment import LOCKING, LockMode
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 
 
-@pytest.mark.parametrize("mode", LockMode)
+@pytest.mark.parametrize("mode", LOCKING)
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_queue_that_waits_a_minute_is_found(waits: bool, mode: LockMode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although it is not stuck: everything is handled in the end."""

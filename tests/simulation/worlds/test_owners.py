@@ -8,7 +8,7 @@ from lockstep.client import MessageQueue
 from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.experiment import LOCKING, LockMode
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.world import World
@@ -60,7 +60,7 @@ class Told:
 
 def test_a_pull_of_the_last_owner_but_one_is_late_while_another_holds_the_queue() -> None:
     """The broker may not serve it: in both lock modes, and also when the lease of the new owner has ended."""
-    for mode in LockMode:
+    for mode in LOCKING:
         told = Told(mode)
         told.grant("a", 0)
         told.unlock("a", 1000)

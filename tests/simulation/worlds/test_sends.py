@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import MessageQueue, SendOutcome
-from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.experiment import LOCKING, LockMode
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.worlds.producing.producers_world import PRODUCERS_WORLDS
@@ -66,7 +66,7 @@ def test_calls_are_in_the_order_in_which_they_began() -> None:
     assert wrong([made, follows], "2 1") == []
 
 
-@pytest.mark.parametrize("mode", LockMode)
+@pytest.mark.parametrize("mode", LOCKING)
 def test_producers_keep_order(mode: LockMode) -> None:
     """With all that happens to the sends of ten worlds, no message is lost, late, overtaken or stored twice."""
     outcomes = [run_seed(PRODUCERS_WORLDS, seed, mode) for seed in range(1001, 1006)]

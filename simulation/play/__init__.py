@@ -1,0 +1,1 @@
+"""A run that a person watches and touches."""
