@@ -5,11 +5,12 @@ A plain synchronous core. Its memory is bounded, whatever it is given.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Self
 
 from lockstep.console.bounds import TEXT_MAX, Limits, size_of
+from lockstep.console.flows import Flows
 from lockstep.console.model import (
-    RIBBON_MS,
+    HISTORY_MS,
     BrokerState,
     GroupReading,
     GroupState,
@@ -20,10 +21,12 @@ from lockstep.console.model import (
     QueueState,
     Span,
 )
+from lockstep.console.owners import Owner, Owners
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import StdlibLog
+from lockstep.remoting.texts import whole_number
 
 __all__ = ["Collector"]
 
@@ -35,10 +38,7 @@ _READINGS_BYTES_MAX: Final = 256 * 1024 * 1024  # of memory
 _FENCES_MAX: Final = 100  # counters of one broker; it has some twenty
 _HANDOVERS_MAX: Final = 500
 _REFUSALS_MAX: Final = 500
-_HOUR_MS: Final = 3_600_000
-_LAG_EVERY_MS: Final = 10_000
 _LEASE_MS: Final = 60_000  # until a lock row says another one
-_OWNERS_MAX: Final = 64  # of one group, that have a number
 _SLACK_MS: Final = 5000  # between the beginning of a period by the lock table and by the journal
 _EXPIRED: Final = "expired"
 _SEEN: Final = "seen"
@@ -57,6 +57,7 @@ class Collector:
         queues: Every queue of which a lock was seen, the one that changed longest ago first.
         groups: By name.
         handovers, refusals: The last ones, the newest last.
+        flows: Messages in and out, and lag over time.
         limits: The bounds that were met; pages show them.
         groups_unnamed: Which brokers and name server did not say the last time which groups they have, and why.
     """
@@ -72,7 +73,8 @@ class Collector:
         self.groups: OrderedDict[str, GroupState] = OrderedDict()
         self.handovers: deque[Handover] = deque(maxlen=_HANDOVERS_MAX)
         self.refusals: deque[tuple[QueueKey, Mark]] = deque(maxlen=_REFUSALS_MAX)
-        self._numbers: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()  # group -> owner -> number
+        self.flows = Flows()
+        self._owners = Owners()
         self.limits = limits or Limits(StdlibLog("lockstep.console"))
         self.groups_unnamed: dict[str, str] = {}
         self._queues_max = queues_max
@@ -82,6 +84,13 @@ class Collector:
         self._brokers: dict[str, BrokerState] = {}
         self._looks: dict[str, int] = {}  # broker name -> number of its last lock table
         self._lease_ms = _LEASE_MS
+
+    @classmethod
+    def one_of(cls, count: int, limits: Limits) -> Self:
+        """The collector of one of so many clusters. Together they keep as much as one, but for groups and topics."""
+        one = cls(_QUEUES_MAX // count, limits, _READINGS_BYTES_MAX // count, _HISTORY_MAX // count)
+        one.flows = Flows(count)
+        return one
 
     # Brokers -------------------------------------------------------------------------------------------------
 
@@ -107,6 +116,8 @@ class Collector:
         if known is None and len(self._brokers) >= _BROKERS_MAX:
             return
         state = known or BrokerState(name, address)
+        if state.gone_ms is None:
+            self.flows.broker_silent(name, now_ms)
         gone_ms = now_ms if state.gone_ms is None else state.gone_ms
         self._brokers[name] = state._replace(address=address, gone_ms=gone_ms, error=error[:TEXT_MAX])
 
@@ -114,10 +125,17 @@ class Collector:
         state = self._brokers.get(broker_name)
         return state is not None and state.gone_ms is not None
 
+    def broker_counted(self, name: str, runtime: Mapping[str, str], now_ms: int) -> None:
+        """What a broker's runtime info says of the messages since its start; Apache's has the same names."""
+        put, got = (whole_number(runtime.get(f"msg{what}TotalTodayNow", "")) for what in ("Put", "Get"))
+        if put is not None and got is not None and name in self._brokers:
+            self.flows.broker_counted(name, put, got, now_ms)
+
     def forget_broker(self, name: str) -> None:
         """Drop the broker and its queues: nobody says any more who owns them."""
         self._brokers.pop(name, None)
         self._looks.pop(name, None)
+        self.flows.forget_broker(name)
         for key in [key for key in self.queues if key[1].broker_name == name]:
             del self.queues[key]
 
@@ -232,21 +250,9 @@ class Collector:
             queue.seen_span = Span(from_ms, None, row.client_id, row.epoch)
             queue.spans.append(queue.seen_span)
 
-    def owner_number(self, group: str, owner: str) -> int:
-        """A small number that an owner keeps: pages make its letter and its colour of it."""
-        numbers = self._numbers.setdefault(group, OrderedDict())
-        number = numbers.get(owner)
-        if number is None:
-            if len(numbers) >= _OWNERS_MAX:
-                numbers.popitem(last=False)
-            taken = set(numbers.values())
-            number = next(free for free in range(_OWNERS_MAX) if free not in taken)
-            numbers[owner] = number
-            if len(self._numbers) > _GROUPS_MAX:
-                self._numbers.popitem(last=False)
-        else:
-            numbers.move_to_end(owner)
-        return number
+    def owner(self, group: str, client_id: str) -> Owner:
+        """The letter and the colour that pages show for a client of a group."""
+        return self._owners.owner(group, client_id)
 
     def row_of(self, key: QueueKey) -> LockTableRow | None:
         """The lock in the last lock table of its broker."""
@@ -268,19 +274,23 @@ class Collector:
         whole, reading = reading, self._within_bounds(reading, now_ms)
         state = self.groups.get(reading.name)
         if state is None:
-            state = self.groups[reading.name] = GroupState(reading)
+            state = self.groups[reading.name] = GroupState(GroupReading(reading.name))
             if len(self.groups) > _GROUPS_MAX:
-                self._reading_bytes.pop(self.groups.popitem(last=False)[0], None)
+                self._forget_group(next(iter(self.groups)))
                 self.limits.met("groups", _GROUPS_MAX, now_ms)
+        is_whole = is_whole and reading is whole
+        self.flows.group_read(reading.name, state.reading.offsets, reading.offsets, now_ms, is_whole=is_whole)
         state.reading, state.at_ms = reading, now_ms
         self.groups.move_to_end(reading.name)
-        lag = sum(of.lag for of in reading.offsets.values())
-        is_cut = reading is not whole or not is_whole
-        if not is_cut and (not state.lag or now_ms - state.lag[-1][0] >= _LAG_EVERY_MS):
-            state.lag.append((now_ms, lag))
-        while state.lag and state.lag[0][0] < now_ms - _HOUR_MS:
-            state.lag.popleft()
         self._claimed(reading, now_ms)
+
+    def group_silent(self, name: str, now_ms: int) -> None:
+        """No broker said anything about a group: what was known of it stays."""
+        self.flows.group_silent(name, now_ms)
+
+    def _forget_group(self, name: str) -> None:
+        self.flows.forget_group(name, self.groups.pop(name).reading.offsets)
+        self._reading_bytes.pop(name, None)
 
     def _within_bounds(self, reading: GroupReading, now_ms: int) -> GroupReading:
         """Without what is in its queues, and then without its members, if it takes too much memory with the others."""
@@ -303,8 +313,7 @@ class Collector:
         """Groups that no broker names any more are dropped."""
         kept = set(known)
         for name in [name for name in self.groups if name not in kept]:
-            del self.groups[name]
-            self._reading_bytes.pop(name, None)
+            self._forget_group(name)
 
     def _claimed(self, reading: GroupReading, now_ms: int) -> None:
         """From brokers without a lock list: what members say of their locks."""
@@ -352,18 +361,18 @@ class Collector:
 
     def _forget(self, queue: QueueState, now_ms: int) -> None:
         """Drop what no page shows any more."""
-        while queue.spans and (to_ms := queue.spans[0].to_ms) is not None and to_ms < now_ms - RIBBON_MS:
+        while queue.spans and (to_ms := queue.spans[0].to_ms) is not None and to_ms < now_ms - HISTORY_MS:
             queue.spans.popleft()
-        while queue.marks and queue.marks[0].at_ms < now_ms - RIBBON_MS:
+        while queue.marks and queue.marks[0].at_ms < now_ms - HISTORY_MS:
             queue.marks.popleft()
-        while queue.flaps_ms and queue.flaps_ms[0] < now_ms - _HOUR_MS:
+        while queue.flaps_ms and queue.flaps_ms[0] < now_ms - HISTORY_MS:
             queue.flaps_ms.popleft()
 
     def turn(self, now_ms: int) -> None:
         """Once a second or two: drop queues whose locks were not seen for an hour, and what is too old."""
         while self.queues:
             key, queue = next(iter(self.queues.items()))
-            if now_ms - queue.seen_ms < _HOUR_MS:
+            if now_ms - queue.seen_ms < HISTORY_MS:
                 break
             del self.queues[key]
         self._shorten(now_ms)

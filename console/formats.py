@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["FILTERS", "clock", "count", "date_time", "duration", "megabytes"]
+__all__ = ["FILTERS", "clock", "clock_ms", "count", "date_time", "duration", "megabytes"]
 
 _DASH: Final = "\N{EN DASH}"
 _DAY_S: Final = 86_400
@@ -45,12 +45,17 @@ def clock(at_ms: int | None) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
+def clock_ms(at_ms: int | None) -> str:
+    """As `clock`, to the millisecond: for what is compared with a log."""
+    return f"{clock(at_ms)}.{at_ms % 1000:03}" if at_ms else _DASH
+
+
 def date_time(at_ms: int | None) -> str:
-    """A client can give any number as a time: those beyond the calendar are shown as numbers."""
+    """To the millisecond, in UTC. A client can give any number: those beyond the calendar are shown as numbers."""
     if not at_ms:
         return _DASH
     try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") + f".{at_ms % 1000:03}"
     except (ValueError, OverflowError, OSError):
         return f"{at_ms} ms"
 
@@ -68,6 +73,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "count": count,
     "duration": duration,
     "clock": clock,
+    "clock_ms": clock_ms,
     "date_time": date_time,
     "megabytes": megabytes,
 }

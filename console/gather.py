@@ -6,6 +6,7 @@ them.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +32,7 @@ __all__ = ["gather", "gather_once"]
 _LOOK_S: Final = 0.5  # between two reads of a journal, while a page is open
 _IDLE_LOOK_S: Final = 2.0
 _TABLE_EVERY: Final = 2  # looks
+_COUNT_EVERY: Final = 4  # looks
 _GROUPS_S: Final = 2.0
 _IDLE_GROUPS_S: Final = 10.0
 _BROKERS_S: Final = 5.0
@@ -121,7 +123,7 @@ class _Gather:
         is_full = False
         for data in found:
             if len(data.broker_name) > TEXT_MAX:
-                self._limits.met("names", TEXT_MAX, self._runtime.now_ms(), self._console.name_server)
+                self._limits.met("names", TEXT_MAX, self._runtime.now_ms(), self._console.cluster.name_server)
                 continue
             if data.broker_name not in self._watched and len(self._watched) >= _BROKERS_MAX:
                 is_full = True
@@ -181,8 +183,9 @@ class _Gather:
             watched.is_lockstep = await admin.is_lockstep(address)
         state = BrokerState(data.broker_name, address, watched.is_lockstep)
         if not watched.is_lockstep:
-            await admin.broker_runtime(address)
+            runtime = await admin.broker_runtime(address)
             collector.broker_answered(state, self._runtime.now_ms())
+            collector.broker_counted(data.broker_name, runtime, self._runtime.now_ms())
             return
         read = await admin.lock_changes_of(address, watched.cursor)
         watched.cursor = read.cursor
@@ -194,6 +197,10 @@ class _Gather:
             rows = await self._lock_table(admin.at(data))
             collector.locked(data.broker_name, rows, self._runtime.now_ms())
             collector.turn(now_ms)
+        if watched.looks % _COUNT_EVERY == 0:
+            with suppress(RequestRefused):  # an account that may not ask this
+                runtime = await admin.broker_runtime(address)
+                collector.broker_counted(data.broker_name, runtime, self._runtime.now_ms())
         watched.looks += 1
 
     async def _lock_table(self, at: AdminClient) -> list[LockTableRow]:
@@ -252,7 +259,9 @@ class _Gather:
             ask = admin.groups if watched.is_lockstep else admin.groups_with_offsets
             asked.append((watched.data.broker_name, ask))
         if not all(watched.is_lockstep for watched in live):
-            asked.append((self._console.name_server, self._admin.bounded(READ_BYTES_MAX).groups_with_retry_topic))
+            asked.append(
+                (self._console.cluster.name_server, self._admin.bounded(READ_BYTES_MAX).groups_with_retry_topic)
+            )
         return asked
 
     async def _group_names(self) -> dict[str, list[str]]:
@@ -292,6 +301,7 @@ class _Gather:
             *[self._ask_about(bounded.at(broker), name, broker.broker_name in live) for broker in brokers]
         )
         if not any(isinstance(answer, tuple) for answer in answers):
+            self._collector.group_silent(name, self._runtime.now_ms())
             return  # what was known stays: without an answer nothing says that members have left
         state = self._collector.groups.get(name)
         known_offsets = state.reading.offsets if state is not None else {}

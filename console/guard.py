@@ -6,7 +6,7 @@ Origin. A page of another site may lead here by a link, but it may not load anyt
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -68,11 +68,16 @@ def _is_loaded_by_another_site(headers: Headers) -> bool:
 
 
 class Guard:
-    """ASGI middleware. 400 for a foreign Host; 403 for what does not come from our own page; 413 for a large body."""
+    """ASGI middleware. 400 for a foreign Host; 403 for what does not come from our own page; 413 for a large body.
 
-    def __init__(self, app: ASGIApp, own_name: str) -> None:
+    Args:
+        bases: Where the addresses of the clusters begin.
+    """
+
+    def __init__(self, app: ASGIApp, own_name: str, bases: Iterable[str] = ("",)) -> None:
         self._app = app
         self._own_name = own_name
+        self._unlimited = frozenset(base + path for base in bases for path in _UNLIMITED)
         self._under_way = asyncio.Semaphore(_UNDER_WAY_MAX)
         self._next = asyncio.Lock()
 
@@ -83,7 +88,7 @@ class Guard:
         refusal = self._refusal(scope)
         if refusal is not None:
             await refusal(scope, receive, send)
-        elif scope["path"] in _UNLIMITED:
+        elif scope["path"] in self._unlimited:
             await self._app(scope, receive, _with_headers(send))
         else:
             if scope["method"] not in _SAFE_METHODS:

@@ -12,7 +12,7 @@ from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
 __all__ = [
-    "RIBBON_MS",
+    "HISTORY_MS",
     "BrokerState",
     "GroupReading",
     "GroupState",
@@ -24,9 +24,8 @@ __all__ = [
     "Span",
 ]
 
-RIBBON_MS: Final = 900_000  # a ribbon shows the last 15 minutes
+HISTORY_MS: Final = 3_600_000  # of owners and of counts that is kept
 _SPANS_MAX, _MARKS_MAX, _FLAPS_MAX = 64, 128, 256  # of one queue
-_LAG_POINTS_MAX: Final = 360  # of one group, one each 10 s
 
 QueueKey = tuple[str, MessageQueue]  # consumer group, queue
 
@@ -151,8 +150,7 @@ class GroupReading(NamedTuple):
 
 @dataclass(slots=True)
 class GroupState:
-    """`reading` as it was at `at_ms`, and `(at_ms, lag)` over the last hour."""
+    """`reading` as it was at `at_ms`."""
 
     reading: GroupReading
     at_ms: int = 0
-    lag: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_LAG_POINTS_MAX))

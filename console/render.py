@@ -1,5 +1,6 @@
 """Makes HTML of templates: escaped, in the reader's language, as a whole page or as the live part of one."""
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -13,7 +14,18 @@ from lockstep.console import formats
 from lockstep.console.console import Console, console_of
 from lockstep.console.translations.choose import LANGUAGES, Texts, choose_language
 
-__all__ = ["PAGES", "compile_templates", "html_of", "language_of", "query_url", "render", "static_text"]
+__all__ = [
+    "PAGES",
+    "compile_templates",
+    "html_of",
+    "language_of",
+    "query_url",
+    "redirect",
+    "render",
+    "render_alone",
+    "static_text",
+    "with_language",
+]
 
 # The pages in the order of the navigation: name -> path. The name is a key of texts, "nav.<name>".
 PAGES: Final = {
@@ -26,6 +38,8 @@ PAGES: Final = {
 }
 _LANGUAGE_COOKIE: Final = "lockstep-language"
 _ACCEPTED_MAX: Final = 1000  # characters of Accept-Language
+# A link of a template to a page of its own cluster; the logout is of all. Texts of others have no '"': it is escaped.
+_LINK: Final = re.compile(r'\b((?:href|action|src|data-live)=")/(?!cluster/|logout")')
 _LIVE_HEADER: Final = "x-live"  # our script asks for the live part alone
 
 
@@ -66,13 +80,18 @@ def html_of(console: Console, template: str, language: str, context: dict[str, A
         "brokers": console.collector.brokers(),
         "groups_unnamed": console.collector.groups_unnamed,
         "limits": console.collector.limits.recent(now_ms),
-        "name_server": console.name_server,
+        "name_server": console.cluster.name_server,
         "now_ms": now_ms,
         "token": console.token,
+        "cluster": console.name,
+        "clusters": console.clusters,
         "is_live": False,
+        "may_act": False,
+        "account": "",
         "snapshot": False,
     }
-    return _environment().get_template(template).render(common | context)
+    text = _environment().get_template(template).render(common | context)
+    return _LINK.sub(rf"\1{console.base}/", text) if console.base else text
 
 
 def render(request: Request, template: str, *, page: str, status: int = 200, **context: Any) -> Response:
@@ -84,11 +103,32 @@ def render(request: Request, template: str, *, page: str, status: int = 200, **c
     """
     asked = request.query_params.get("lang")
     if asked is not None and request.method == "GET":
-        return _with_language(request, asked)
-    language = language_of(request)
+        return with_language(request, asked)
+    console, language = console_of(request), language_of(request)
     layout = "part.html" if _LIVE_HEADER in request.headers else "base.html"
-    given = {"page": page, "layout": layout, "request_path": request.url.path, "query": dict(request.query_params)}
-    text = html_of(console_of(request), template, language, given | context)
+    given = {
+        "page": page,
+        "layout": layout,
+        "request_path": request.url.path.removeprefix(console.base),
+        "query": dict(request.query_params),
+        "may_act": "act" in request.auth.scopes,
+        "account": request.user.display_name,
+    }
+    text = html_of(console, template, language, given | context)
+    return _page(text, status)
+
+
+def render_alone(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
+    """As `render`, of a page that knows no cluster."""
+    asked = request.query_params.get("lang")
+    if asked is not None and request.method == "GET":
+        return with_language(request, asked)
+    language = language_of(request)
+    common = {"t": Texts(language), "language": language, "languages": LANGUAGES}
+    return _page(_environment().get_template(template).render(common | context), status)
+
+
+def _page(text: str, status: int) -> Response:
     page_bytes = text.encode("utf-8", "replace")  # JSON of clients may hold lone surrogates
     return HTMLResponse(page_bytes, status, {"Cache-Control": "no-store", "Vary": "Accept-Language, Cookie, X-Live"})
 
@@ -98,7 +138,7 @@ def language_of(request: Request) -> str:
     return choose_language(request.cookies.get(_LANGUAGE_COOKIE), accepted)
 
 
-def _with_language(request: Request, asked: str) -> Response:
+def with_language(request: Request, asked: str) -> Response:
     """Keep the chosen language in a cookie, and show the same page without `lang` in its address."""
     query = {name: value for name, value in request.query_params.items() if name != "lang"}
     path = "/" + request.url.path.lstrip("/")  # "//name" would lead to another site
@@ -106,6 +146,11 @@ def _with_language(request: Request, asked: str) -> Response:
     if asked in LANGUAGES:
         response.set_cookie(_LANGUAGE_COOKIE, asked, max_age=31_536_000, samesite="strict", httponly=True)
     return response
+
+
+def redirect(request: Request, address: str) -> Response:
+    """Lead to a page of the same cluster, after a form or a search."""
+    return RedirectResponse(console_of(request).base + address, 303)
 
 
 def query_url(path: str, query: dict[str, Any]) -> str:

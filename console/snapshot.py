@@ -5,7 +5,7 @@ from markupsafe import Markup
 from lockstep.client.admin.client import AdminClient
 from lockstep.console.bounds import Limits
 from lockstep.console.collector import Collector
-from lockstep.console.console import Console
+from lockstep.console.console import Cluster, Console
 from lockstep.console.gather import gather_once
 from lockstep.console.pages.order import order_view
 from lockstep.console.render import html_of, static_text
@@ -33,6 +33,6 @@ async def snapshot_of(name_server: str, language: str, log: EventLog) -> str:
     runtime = AsyncioRuntime()
     async with AdminClient(name_server=name_server, runtime=runtime, log=log) as admin:
         await admin.brokers()  # a cluster that does not answer is an error, not an empty page
-        console = Console(name_server, Collector(limits=Limits(log)), admin, runtime, token="")
+        console = Console(Cluster(name_server), Collector(limits=Limits(log)), admin, runtime, token="")
         await gather_once(console)
         return snapshot_html(console, language)

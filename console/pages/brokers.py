@@ -9,11 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lockstep.console.chart import flow_charts
 from lockstep.console.console import console_of
 from lockstep.console.model import BrokerState
+from lockstep.console.pages.broker_values import uptime_ms, value_text
 from lockstep.console.pages.parameters import text_of
 from lockstep.console.pages.questions import answer_of, answers_of
-from lockstep.console.render import render
+from lockstep.console.render import language_of, render
+from lockstep.console.translations.choose import Texts
+from lockstep.console.window import window_of
 
 __all__ = ["BrokerRow", "broker_row", "grouped", "routes", "visible_settings"]
 
@@ -24,8 +28,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "order": ("locks.", "fence."),
     "delays": ("schedule",),
 }
-
-
+_CHARTS: Final = 8  # brokers with charts on the page of all
 # Brokers of RocketMQ 5 have a user's name and password in their settings.
 _SECRET: Final = re.compile("password|secret|credential|authenticationuser", re.IGNORECASE)
 
@@ -39,7 +42,7 @@ class BrokerRow(NamedTuple):
     get_tps: float | None = None
     put_today: int | None = None
     disk: float | None = None
-    uptime: str | None = None
+    uptime_ms: int | None = None
 
 
 def broker_row(state: BrokerState, runtime: Mapping[str, str] | None) -> BrokerRow:
@@ -54,10 +57,11 @@ def broker_row(state: BrokerState, runtime: Mapping[str, str] | None) -> BrokerR
     return row._replace(
         version=runtime.get("brokerVersionDesc"),
         put_tps=_first(runtime, "putTps"),
-        get_tps=_first(runtime, "getTransferedTps"),
+        # RocketMQ 5 spells the name so.
+        get_tps=_first(runtime, "getTransferredTps" if "getTransferredTps" in runtime else "getTransferedTps"),
         put_today=None if put_now is None or put_morning is None else int(put_now - put_morning),
         disk=_first(runtime, "commitLogDiskRatio"),
-        uptime=runtime.get("runtime", "").strip("[] ") or None,
+        uptime_ms=uptime_ms(runtime.get("runtime", "")),
     )
 
 
@@ -90,7 +94,10 @@ async def _brokers(request: Request) -> Response:
     answers = await answers_of([console.admin.broker_runtime(state.address) for state in asked])
     known = {state.name: runtime for state, runtime in zip(asked, answers, strict=True)}
     rows = [broker_row(state, known.get(state.name)) for state in states]
-    return render(request, "brokers.html", page="brokers", is_live=True, rows=rows)
+    window, texts = window_of(request.query_params, console.runtime.now_ms()), Texts(language_of(request))
+    flows = console.collector.flows.brokers
+    charts = {state.name: flow_charts(flows.get(state.name), window, texts) for state in states[:_CHARTS]}
+    return render(request, "brokers.html", page="brokers", is_live=True, rows=rows, window=window, charts=charts)
 
 
 async def _broker(request: Request) -> Response:
@@ -102,12 +109,17 @@ async def _broker(request: Request) -> Response:
     if state.gone_ms is None:
         runtime = await answer_of(console.admin.broker_runtime(state.address))
         settings = await answer_of(console.admin.broker_settings(state.address))
+    window, texts = window_of(request.query_params, console.runtime.now_ms()), Texts(language_of(request))
     return render(
         request,
         "broker.html",
         page="brokers",
+        window=window,
+        charts=flow_charts(console.collector.flows.brokers.get(state.name), window, texts),
         row=broker_row(state, runtime),
-        runtime=None if runtime is None else grouped(runtime),
+        runtime=None
+        if runtime is None
+        else grouped({name: value_text(name, runtime[name], texts) for name in runtime}),
         settings=None if settings is None else visible_settings(settings),
     )
 

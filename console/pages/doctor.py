@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from lockstep.client.diagnosis.gather import gather
@@ -13,7 +13,7 @@ from lockstep.client.diagnosis.rules import RULES, Finding, Severity, examine
 from lockstep.client.errors import ClientError
 from lockstep.console.console import Console, console_of
 from lockstep.console.pages.parameters import text_of
-from lockstep.console.render import query_url, render
+from lockstep.console.render import query_url, redirect, render
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.names import check_group
 from lockstep.remoting.errors import RemotingError
@@ -109,7 +109,7 @@ async def _again(request: Request) -> Response:
     if group:
         check_group(group)
     desk.begin(group)
-    return RedirectResponse(query_url("/doctor", {"group": group}), 303)
+    return redirect(request, query_url("/doctor", {"group": group}))
 
 
 def routes() -> list[Route]:

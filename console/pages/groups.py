@@ -1,6 +1,7 @@
 """The pages of consumer groups: all of them, and one with its members, queues, lag and why each share is as it is."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -9,35 +10,39 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lockstep.client.diagnosis.why import Group, why_rows
+from lockstep.console.chart import flow_charts, queue_charts
 from lockstep.console.collector import Collector
 from lockstep.console.console import console_of
-from lockstep.console.model import GroupReading, GroupState
+from lockstep.console.model import GroupReading
+from lockstep.console.pages.neighbours import message_url
 from lockstep.console.pages.parameters import rows_of, text_of
-from lockstep.console.pages.questions import dead_letters, deliveries
-from lockstep.console.render import render
+from lockstep.console.pages.questions import dead_letters, deliveries, group_config
+from lockstep.console.render import language_of, render
+from lockstep.console.translations.choose import Texts
+from lockstep.console.window import window_of
 from lockstep.protocol.bodies.client import Connection, ConsumerRunningInfo
 from lockstep.protocol.bodies.heartbeat import ConsumeType
 from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.bodies.pop import DeliveryTableBody
 from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic, retry_topic
 from lockstep.protocol.versions import version_name
+from lockstep.remoting.texts import whole_number
 
 __all__ = [
     "GroupRow",
-    "LagLine",
     "MemberRow",
     "QueueRow",
     "group_rows",
-    "lag_line",
     "member_rows",
     "queue_rows",
     "routes",
 ]
 
-_CHART_WIDTH, _CHART_HEIGHT = 600, 80
-_HOUR_MS: Final = 3_600_000
+_GRPC: Final = {"PUSH_CONSUMER": "push", "SIMPLE_CONSUMER": "simple"}
 _QUEUES: Final = 200  # on one page
+_SHARE: Final = 32  # queues of a member that are named beside each of them
 
 
 class GroupRow(NamedTuple):
@@ -53,13 +58,22 @@ class GroupRow(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """`order` as in GroupRow; `share`: how many queues it reports; times in epoch ms; None: it does not say."""
+    """
+    Args:
+        order: As in GroupRow.
+        share: How many queues it reports.
+        started_ms: Epoch ms.
+        grpc: What a client of gRPC is: "push", "simple" or "other".
+
+    None: it does not say; a member that pops has no share.
+    """
 
     client_id: str
     address: str
     language: str
     version: str
     order: str
+    grpc: str | None = None
     strategy: str | None = None
     share: int | None = None
     threads: int | None = None
@@ -87,15 +101,6 @@ class QueueRow(NamedTuple):
     why: Sequence[Mapping[str, Any]]
 
 
-class LagLine(NamedTuple):
-    """A line of an SVG. `points`: "x,y x,y ..."; the lags in messages."""
-
-    points: str
-    largest: int
-    newest: int
-    minutes: int
-
-
 def group_rows(collector: Collector, part: str = "") -> list[GroupRow]:
     """The groups whose names contain `part`, sorted."""
     names = sorted(name for name in collector.groups if part.lower() in name.lower())
@@ -120,7 +125,8 @@ def _lags(reading: GroupReading) -> tuple[int, int]:
 def _order_of_group(reading: GroupReading) -> str:
     if reading.members is None:
         return "offline"
-    if reading.members.consume_type is ConsumeType.CONSUME_ACTIVELY:
+    pops = any(info.pops for info in reading.infos.values())
+    if reading.members.consume_type is ConsumeType.CONSUME_ACTIVELY and not pops:
         return "pull"
     orders = {_order_of(info) for info in reading.infos.values()} - {"unknown"}
     return "mixed" if len(orders) > 1 else next(iter(orders), "unknown")
@@ -143,22 +149,24 @@ def member_rows(reading: GroupReading) -> list[MemberRow]:
 
 def _member_row(connection: Connection, info: ConsumerRunningInfo | None) -> MemberRow:
     version, language = version_name(connection.version), connection.language.name
-    row = MemberRow(connection.client_id, connection.client_addr, language, version, _order_of(info))
+    place = (connection.client_id, connection.client_addr, language, version)
+    kind = connection.client_type
+    row = MemberRow(*place, _order_of(info), None if kind is None else _GRPC.get(kind, "other"))
     if info is None:
         return row
     properties, statuses = info.properties, info.status_table.values()
+    row = row._replace(started_ms=whole_number(properties.get("PROP_CONSUMER_START_TIMESTAMP", "")))
+    if row.grpc is not None:
+        return row  # the broker answers for it, and knows no more
     return row._replace(
         strategy=properties.get("allocateMessageQueueStrategy"),
-        share=sum(not of.dropped and not is_retry_topic(queue.topic) for queue, of in info.mq_table.items()),
-        threads=_number(properties.get("PROP_THREADPOOL_CORE_SIZE")),
-        started_ms=_number(properties.get("PROP_CONSUMER_START_TIMESTAMP")),
+        share=None
+        if info.pops
+        else sum(not of.dropped and not is_retry_topic(queue.topic) for queue, of in info.mq_table.items()),
+        threads=whole_number(properties.get("PROP_THREADPOOL_CORE_SIZE", "")),
         ok_tps=round(sum(status.consume_ok_tps for status in statuses), 2),
         failed_tps=round(sum(status.consume_failed_tps for status in statuses), 2),
     )
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def queue_rows(collector: Collector, reading: GroupReading) -> list[QueueRow]:
@@ -204,18 +212,13 @@ def _queue_row(
     return QueueRow(queue, owners, epoch, of.consumer_offset, of.broker_offset, of.lag, of.last_timestamp, why)
 
 
-def lag_line(state: GroupState, now_ms: int) -> LagLine | None:
-    """The lag of the last hour, at most; None before there are two points."""
-    points = [(at_ms, lag) for at_ms, lag in state.lag if now_ms - at_ms <= _HOUR_MS]
-    if len(points) < 2:
-        return None
-    begin_ms, largest = points[0][0], max(lag for _, lag in points)
-    span_ms = max(now_ms - begin_ms, 1)
-    texts = [
-        f"{(at_ms - begin_ms) / span_ms * _CHART_WIDTH:.1f},{_CHART_HEIGHT - lag / max(largest, 1) * _CHART_HEIGHT:.1f}"
-        for at_ms, lag in points
-    ]
-    return LagLine(" ".join(texts), largest, points[-1][1], max(round(span_ms / 60_000), 1))
+def _holders(popped: DeliveryTableBody | None) -> dict[MessageQueue, list[str]]:
+    """Who holds deliveries of a queue: a member that pops owns no queue."""
+    holders: dict[MessageQueue, dict[str, None]] = {}
+    for row in popped.rows if popped is not None else ():
+        if row.client_id:
+            holders.setdefault(row.queue, {})[row.client_id] = None
+    return {queue: list(ids) for queue, ids in holders.items()}
 
 
 # Routes ------------------------------------------------------------------------------------------------------
@@ -237,6 +240,8 @@ async def _group(request: Request) -> Response:
         return render(request, "group_unknown.html", page="groups", status=404, is_live=True, name=name)
     rows = queue_rows(console.collector, state.reading)
     popped = await deliveries(console, name)
+    window, texts = window_of(request.query_params, console.runtime.now_ms()), Texts(language_of(request))
+    flow = console.collector.flows.groups.get(name)
     return render(
         request,
         "group.html",
@@ -247,10 +252,17 @@ async def _group(request: Request) -> Response:
         members=member_rows(state.reading),
         queues=rows_of(request, rows, _QUEUES),
         topics=sorted({row.queue.topic for row in rows}),
-        line=lag_line(state, console.runtime.now_ms()),
+        window=window,
+        charts=flow_charts(flow, window, texts),
+        queue_charts=queue_charts(flow, window, texts),
         dead_letters=await dead_letters(console, name),
         popped=popped,
+        config=await group_config(console, name),
+        holders=_holders(popped),
+        message_url=message_url,
         deliveries_max=_QUEUES,
+        share_max=_SHARE,
+        who=partial(console.collector.owner, name),
     )
 
 

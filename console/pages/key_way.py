@@ -7,7 +7,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.tolerance import FAILURES
 from lockstep.console.collector import Collector
 from lockstep.console.model import QueueState
-from lockstep.console.pages.message_search import SearchResult, newest
+from lockstep.console.pages.message_search import SearchResult, has_key, newest
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
@@ -57,7 +57,7 @@ async def find_key(admin: AdminClient, topic: str, key: str) -> tuple[SearchResu
     except FAILURES:  # no broker has an index that it may show
         indexed = []
     recent = await newest(admin, topic, _LOOKED_AT)
-    with_key = [one for one in recent.messages if key == one.sharding_key or key in (one.keys or "").split(" ")]
+    with_key = [one for one in recent.messages if has_key(one, key)]
     found = {(one.broker_name, one.queue_id, one.queue_offset): one for one in (*indexed, *with_key)}
     in_order = sorted(found.values(), key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset))
     return SearchResult(in_order[-_STEPS_MAX:], recent.queues_left_out), len(recent.messages)

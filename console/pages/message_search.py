@@ -8,8 +8,9 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.stored_messages import Bounds, last_messages_so_far, read_range
 from lockstep.console.bounds import MESSAGE_BYTES_MAX
 from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.model import MessageQueue
 
-__all__ = ["SearchResult", "first_from", "newest"]
+__all__ = ["SearchResult", "first_from", "has_key", "newest"]
 
 _LOOK_S: Final = 5.0
 
@@ -21,23 +22,25 @@ class SearchResult(NamedTuple):
     queues_left_out: int = 0
 
 
-async def newest(admin: AdminClient, topic: str, count: int) -> SearchResult:
-    """The last messages of a topic. Raises TopicNotFoundError."""
-    bounds = await _bounds(admin, topic)
+async def newest(admin: AdminClient, topic: str, count: int, queue: MessageQueue | None = None) -> SearchResult:
+    """The last messages of a topic, or of one queue of it. Raises TopicNotFoundError."""
+    bounds = await _bounds(admin, topic, queue)
     return await _in_time(last_messages_so_far(admin, bounds, count, bytes_max=MESSAGE_BYTES_MAX), len(bounds))
 
 
-async def first_from(admin: AdminClient, topic: str, from_ms: int, count: int) -> SearchResult:
+async def first_from(
+    admin: AdminClient, topic: str, from_ms: int, count: int, queue: MessageQueue | None = None
+) -> SearchResult:
     """The first messages that were stored at `from_ms` or later. Raises TopicNotFoundError."""
-    bounds = await _bounds(admin, topic)
+    bounds = await _bounds(admin, topic, queue)
     return await _in_time(_first_so_far(admin, bounds, from_ms, count), len(bounds))
 
 
-async def _bounds(admin: AdminClient, topic: str) -> Bounds:
+async def _bounds(admin: AdminClient, topic: str, queue: MessageQueue | None) -> Bounds:
     """Of each queue; those with the newest messages come first, for the time may not be enough for all."""
     stats = await admin.topic_stats(topic)
     in_turn = sorted(stats.items(), key=lambda item: -item[1].last_update_timestamp)
-    return {queue: (max(of.min_offset, 0), of.max_offset) for queue, of in in_turn}
+    return {one: (max(of.min_offset, 0), of.max_offset) for one, of in in_turn if queue in (None, one)}
 
 
 async def _in_time(found_so_far: AsyncIterator[list[MessageExt]], queues_count: int) -> SearchResult:
@@ -74,3 +77,8 @@ def _first(messages: Sequence[MessageExt]) -> list[MessageExt]:
             break
         kept.append(message)
     return kept
+
+
+def has_key(message: MessageExt, key: str) -> bool:
+    """Whether it is the sharding key of the message, or a word of its KEYS."""
+    return key == message.sharding_key or key in (message.keys or "").split(" ")

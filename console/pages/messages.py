@@ -1,6 +1,7 @@
 """The pages of messages: the last ones, by key, id or time; one message; the way of one key."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -16,26 +17,36 @@ from lockstep.console.console import Console, console_of
 from lockstep.console.pages.bodies import View, excerpt, format_body
 from lockstep.console.pages.key_way import find_key, key_way
 from lockstep.console.pages.message_search import SearchResult, first_from, newest
+from lockstep.console.pages.neighbours import message_url
 from lockstep.console.pages.parameters import moment_ms, number_of, queue_of, text_of
 from lockstep.console.pages.questions import answer_of, whole_answer
 from lockstep.console.pages.topics import consumer_rows
 from lockstep.console.render import render
+from lockstep.protocol.messages import properties
 from lockstep.protocol.messages.message import MessageExt
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.texts import whole_number
 
-__all__ = ["WAYS", "find", "routes"]
+__all__ = ["WAYS", "find", "property_times", "routes"]
 
 WAYS: Final = ("tail", "key", "id", "time")
+_TIMES: Final = (
+    properties.ARRIVE_TIME, properties.CONSUME_START_TIME, properties.FIRST_POP_TIME, properties.PUSH_REPLY_TIME,
+    properties.START_DELIVER_TIME, properties.TIMER_DELIVER_MS, properties.TIMER_OUT_MS,
+)  # fmt: skip
 _COUNT: Final = 50
+_QUEUES_MAX: Final = 200  # that the form offers
 
 
-async def find(admin: AdminClient, topic: str, way: str, text: str) -> SearchResult:
+async def find(admin: AdminClient, topic: str, way: str, text: str, queue: MessageQueue | None = None) -> SearchResult:
     """Messages of a topic, oldest first, at most 50.
 
     Args:
         way: One of WAYS. "key": a word of KEYS, which brokers index; "time": the first ones from then on.
         text: The key, the id, or the time.
+        queue: For "tail" and "time": look in this one alone.
 
     Raises:
         HTTPException: 400 when the text is no time.
@@ -46,11 +57,11 @@ async def find(admin: AdminClient, topic: str, way: str, text: str) -> SearchRes
     if way == "id":
         return SearchResult(await _by_id(admin, topic, text))
     if way == "tail":
-        return await newest(admin, topic, _COUNT)
+        return await newest(admin, topic, _COUNT, queue)
     from_ms = moment_ms(text)
     if from_ms is None:
         raise HTTPException(400, "give a date and time such as 2026-01-31T12:00, in UTC, or epoch milliseconds")
-    return await first_from(admin, topic, from_ms, _COUNT)
+    return await first_from(admin, topic, from_ms, _COUNT, queue)
 
 
 async def _by_id(admin: AdminClient, topic: str, text: str) -> list[MessageExt]:
@@ -80,25 +91,44 @@ async def _messages(request: Request) -> Response:
         raise HTTPException(400, f"by is one of {', '.join(WAYS)}")
     if topic:
         check_topic(topic)
+    queue = _queue_of_topic(topic, text_of(values, "queue"))
     topics: Sequence[str] = await answer_of(console.admin.user_topics()) or ()
     admin = console.tolerant_admin()
-    result, problem = await _found(admin, topic, way, text)
+    result, problem = await _found(admin, topic, way, text, queue)
     found = result.messages if result is not None else None
+    is_tail, is_paused = way == "tail" and found is not None, text_of(values, "pause") == "1"
     return render(
-        request, "messages.html", page="messages", is_live=way == "tail" and bool(found), found=found,
+        request, "messages.html", page="messages", is_live=is_tail and not is_paused, found=found, is_tail=is_tail,
+        is_paused=is_paused, queue=queue, queues=await _queues(console, topic) if found is not None else (),
         problem=problem, topics=topics, topic=topic, way=way, text=text, ways=WAYS, excerpt=excerpt,
         queues_left_out=result.queues_left_out if result is not None else 0, left_out=console.left_out(admin),
     )  # fmt: skip
 
 
-async def _found(admin: AdminClient, topic: str, way: str, text: str) -> tuple[SearchResult | None, str]:
+def _queue_of_topic(topic: str, text: str) -> MessageQueue | None:
+    """The queue of a text such as "broker-a:3"; None without a text. Raises HTTPException 400."""
+    if not text:
+        return None
+    broker, _, number = text.rpartition(":")
+    return queue_of({"topic": topic, "broker": broker, "queue": number})
+
+
+async def _queues(console: Console, topic: str) -> list[MessageQueue]:
+    """Some of the queues of a topic, for the reader to choose one."""
+    route = await answer_of(console.admin.route(topic)) if topic else None
+    return route.readable_queues(topic)[:_QUEUES_MAX] if route is not None else []
+
+
+async def _found(
+    admin: AdminClient, topic: str, way: str, text: str, queue: MessageQueue | None
+) -> tuple[SearchResult | None, str]:
     """What was found, None before anything was looked for; and what is wrong with what was asked."""
     if not topic and way != "id":
         return None, ""
     if way != "tail" and not text:
         return None, "text"
     try:
-        return await find(admin, topic, way, text), ""
+        return await find(admin, topic, way, text, queue), ""
     except TopicNotFoundError:
         return None, "topic"
 
@@ -121,8 +151,15 @@ async def _message(request: Request) -> Response:
     body = format_body(message.body, View(wanted) if wanted else None)
     return render(
         request, "message.html", page="messages", message=message, queue=queue, body=body, views=list(View),
-        tracks=tracks, key=_key_of(message),
+        tracks=tracks, key=_key_of(message), times=property_times(message.properties),
+        bounds=(read.min_offset, read.max_offset), message_url=partial(message_url, view=wanted), view=wanted,
     )  # fmt: skip
+
+
+def property_times(of: Mapping[str, str]) -> dict[str, int]:
+    """Those properties of a message that are times, in epoch ms."""
+    found = {name: whole_number(of.get(name, "")) for name in _TIMES}
+    return {name: ms for name, ms in found.items() if ms is not None}
 
 
 def _key_of(message: MessageExt) -> str:
@@ -143,6 +180,7 @@ async def _key(request: Request) -> Response:
     return render(
         request, "key.html", page="messages", topic=topic, key=key, way=way, groups=groups, excerpt=excerpt,
         queues_left_out=result.queues_left_out, left_out=console.left_out(admin),
+        who=partial(console.collector.owner, way.group),
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
-"""The page Order: queues and their owners, live; what happened to them in the last 15 minutes."""
+"""The page Order: queues and their owners, live; and what happened to them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -12,21 +13,25 @@ from starlette.routing import Route
 
 from lockstep.console.collector import Collector
 from lockstep.console.console import console_of
-from lockstep.console.model import RIBBON_MS, Handover, Mark, MarkKind, QueueKey, QueueState
+from lockstep.console.model import HISTORY_MS, Handover, Mark, MarkKind, QueueKey, QueueState
+from lockstep.console.owners import Owner
 from lockstep.console.render import language_of, query_url, render
-from lockstep.console.ribbon import Owner, axis, legend_shape, owner_of, ribbon
+from lockstep.console.ribbon import axis, legend_shape, ribbon
 from lockstep.console.translations.choose import Texts
+from lockstep.console.window import Window, window_of
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import counter_of, epoch_text
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.texts import whole_number
 
 __all__ = ["Call", "Lock", "Row", "details", "order_view", "routes"]
 
 ROWS: Final = 200  # of one page
 _LAST: Final = 20  # handovers, refusals
 _HOUR_MS: Final = 3_600_000
+_QUARTER_MS: Final = 900_000
 _SHARES: Final = 100
 
 
@@ -89,6 +94,7 @@ def order_view(
     group: str = "",
     topic: str = "",
     page: int = 1,
+    minutes: int = 15,
     is_snapshot: bool = False,
 ) -> dict[str, Any]:
     """What order.html shows.
@@ -96,6 +102,7 @@ def order_view(
     Args:
         group, topic: Only these; empty: all.
         page: From 1; a page has 200 rows.
+        minutes: What the ribbons show, one of RANGES.
         is_snapshot: Marks lead to a place in the same file.
     """
     keys = sorted(
@@ -104,7 +111,8 @@ def order_view(
     pages = max((len(keys) + ROWS - 1) // ROWS, 1)
     page = min(max(page, 1), pages)
     shown = keys[(page - 1) * ROWS : page * ROWS]
-    rows = [_row(collector, key, now_ms, texts, is_snapshot=is_snapshot) for key in shown]
+    window = Window(now_ms, minutes)
+    rows = [_row(collector, key, window, texts, is_snapshot=is_snapshot) for key in shown]
     handovers = [one for one in collector.handovers if group in ("", one.group) and topic in ("", one.queue.topic)]
     refusals = [one for one in collector.refusals if group in ("", one[0][0]) and topic in ("", one[0][1].topic)]
     return {
@@ -125,7 +133,8 @@ def order_view(
         "refusals": [_refusal(collector, *one) for one in reversed(refusals[-_LAST:])],
         "fences": _fences(collector),
         "apaches": [state.name for state in collector.brokers() if state.is_lockstep is False],
-        "axis": axis(texts),
+        "window": window,
+        "axis": axis(window, texts),
         "shapes": {kind: legend_shape(kind) for kind in MarkKind},
         "times": [_events(collector, key, now_ms) for key in shown] if is_snapshot else [],
     }
@@ -149,8 +158,8 @@ def _keys(collector: Collector) -> Iterable[QueueKey]:
 # Rows --------------------------------------------------------------------------------------------------------
 
 
-def _row(collector: Collector, key: QueueKey, now_ms: int, texts: Texts, *, is_snapshot: bool) -> Row:
-    group, queue = key
+def _row(collector: Collector, key: QueueKey, window: Window, texts: Texts, *, is_snapshot: bool) -> Row:
+    (group, queue), now_ms = key, window.now_ms
     state = collector.queues.get(key) or QueueState()
     gone = collector.broker(queue.broker_name)
     stale_ms = state.row_ms if gone is not None and gone.gone_ms is not None else None
@@ -159,10 +168,6 @@ def _row(collector: Collector, key: QueueKey, now_ms: int, texts: Texts, *, is_s
     known = collector.groups.get(group)
     offsets = known.reading.offsets.get(queue) if known else None
     info = known.reading.infos.get(lock_row.client_id) if known and lock_row else None
-
-    def owner(client_id: str) -> Owner:
-        return owner_of(client_id, collector.owner_number(group, client_id))
-
     address = f"#{_place(key)}" if is_snapshot else _address(key)
 
     def address_of(mark: Mark) -> str:
@@ -178,7 +183,7 @@ def _row(collector: Collector, key: QueueKey, now_ms: int, texts: Texts, *, is_s
         flaps_count=sum(at_ms >= now_ms - _HOUR_MS for at_ms in state.flaps_ms),
         claims=state.claims,
         stale_ms=stale_ms,
-        ribbon=ribbon(state.spans, state.marks, now_ms, owner, address_of, texts),
+        ribbon=ribbon(state.spans, state.marks, window, partial(collector.owner, group), address_of, texts),
         address=address,
     )
 
@@ -188,7 +193,7 @@ def _lock(collector: Collector, row: LockTableRow, since_ms: int) -> Lock:
     life_ms = max(row.age_ms + row.remaining_ms, 1)
     left_ms = max(row.remaining_ms - since_ms, 0) if row.is_held else row.remaining_ms - since_ms
     return Lock(
-        owner=owner_of(row.client_id, collector.owner_number(row.consumer_group, row.client_id)),
+        owner=collector.owner(row.consumer_group, row.client_id),
         epoch=None if row.epoch is None else str(counter_of(row.epoch)),
         epoch_full="" if row.epoch is None else epoch_text(row.epoch),
         held_ms=row.held_ms + since_ms,
@@ -241,7 +246,7 @@ def _figures(
         "order.free": free,
         "order.draining": draining,
         "order.lag": lag,
-        "order.handovers_15": sum(one.at_ms >= now_ms - RIBBON_MS for one in handovers),
+        "order.handovers_15": sum(one.at_ms >= now_ms - _QUARTER_MS for one in handovers),
         "order.flaps": flaps,
         "order.refused": sum(refused) if refused else None,
         "order.fenced": sum(fenced) if fenced else None,
@@ -249,15 +254,14 @@ def _figures(
 
 
 def _handover(collector: Collector, one: Handover) -> dict[str, Any]:
-    numbers = [collector.owner_number(one.group, owner) for owner in (one.old, one.new)]
     epoch = "" if one.epoch is None else str(counter_of(one.epoch))
-    pair = {"old": owner_of(one.old, numbers[0]), "new": owner_of(one.new, numbers[1])}
+    pair = {"old": collector.owner(one.group, one.old), "new": collector.owner(one.group, one.new)}
     return {**one._asdict(), **pair, "epoch": epoch}
 
 
 def _refusal(collector: Collector, key: QueueKey, mark: Mark) -> dict[str, Any]:
-    owner = mark.old and owner_of(mark.old, collector.owner_number(key[0], mark.old))
-    return {"at_ms": mark.at_ms, "group": key[0], "queue": key[1], "client_id": mark.new, "owner": owner}
+    owner, asking = [collector.owner(key[0], client_id) if client_id else None for client_id in (mark.old, mark.new)]
+    return {"at_ms": mark.at_ms, "group": key[0], "queue": key[1], "asking": asking, "owner": owner}
 
 
 def _fences(collector: Collector) -> list[tuple[str, str, int]] | None:
@@ -285,7 +289,7 @@ def _events(collector: Collector, key: QueueKey, now_ms: int) -> dict[str, Any]:
     state = collector.queues.get(key) or QueueState()
 
     def owner(client_id: str | None) -> Owner | None:
-        return owner_of(client_id, collector.owner_number(key[0], client_id)) if client_id else None
+        return collector.owner(key[0], client_id) if client_id else None
 
     events = [
         mark._asdict()
@@ -295,7 +299,7 @@ def _events(collector: Collector, key: QueueKey, now_ms: int) -> dict[str, Any]:
             "epoch": "" if mark.epoch is None else str(counter_of(mark.epoch)),
         }
         for mark in reversed(state.marks)
-        if mark.at_ms >= now_ms - RIBBON_MS
+        if mark.at_ms >= now_ms - HISTORY_MS
     ]
     return {"group": key[0], "queue": key[1], "place": _place(key), "events": events}
 
@@ -318,23 +322,19 @@ async def _page(request: Request) -> Response:
         Texts(language_of(request)),
         group=query.get("group", ""),
         topic=query.get("topic", ""),
-        page=_number(query.get("page", "1")),
+        page=whole_number(query.get("page", "1")) or 0,
+        minutes=window_of(query, 0).minutes,
     )
     return render(request, "order.html", page="order", is_live=True, **view)
 
 
 async def _queue_page(request: Request) -> Response:
     console, query = console_of(request), request.query_params
-    queue = MessageQueue(query.get("topic", ""), query.get("broker", ""), _number(query.get("queue", "")))
+    queue = MessageQueue(query.get("topic", ""), query.get("broker", ""), whole_number(query.get("queue", "")) or 0)
     view = details(console.collector, (query.get("group", ""), queue), console.runtime.now_ms())
     if view is None:
         raise HTTPException(404)
-    return render(request, "queue.html", page="order", at_ms=_number(query.get("at", "")), **view)
-
-
-def _number(text: str) -> int:
-    """0 for what is no number."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    return render(request, "queue.html", page="order", at_ms=whole_number(query.get("at", "")) or 0, **view)
 
 
 def routes() -> list[Route]:

@@ -10,9 +10,10 @@ from lockstep.client.admin.tolerance import FAILURES
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.console.console import PATIENCE_S, Console
 from lockstep.protocol.bodies.pop import DeliveryTableBody
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.names import dead_letter_topic
 
-__all__ = ["answer_of", "answers_of", "dead_letters", "deliveries", "whole_answer"]
+__all__ = ["answer_of", "answers_of", "dead_letters", "deliveries", "group_config", "whole_answer"]
 
 _AT_ONCE: Final = 16
 T = TypeVar("T")
@@ -44,6 +45,11 @@ async def deliveries(console: Console, group: str) -> DeliveryTableBody | None:
     return await whole_answer(console, lambda admin: admin.list_deliveries(group))
 
 
+async def group_config(console: Console, group: str) -> SubscriptionGroupConfig | None:
+    """The settings of a group; None: the brokers do not say, as those of RocketMQ 4."""
+    return await answer_of(console.tolerant_admin().group_config(group))
+
+
 async def dead_letters(console: Console, group: str) -> int | None:
     """How many dead letters a group has; None: the brokers do not say."""
 
@@ -52,6 +58,6 @@ async def dead_letters(console: Console, group: str) -> int | None:
             stats = await admin.topic_stats(dead_letter_topic(group))
         except TopicNotFoundError:
             return 0
-        return sum(of.max_offset - max(of.min_offset, 0) for of in stats.values())
+        return sum(of.message_count for of in stats.values())
 
     return await whole_answer(console, count)

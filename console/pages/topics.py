@@ -1,24 +1,31 @@
 """The pages of topics: all of them, and one with its queues and the groups that consume it."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from lockstep.client.errors import TopicNotFoundError
+from lockstep.console.chart import flow_charts
 from lockstep.console.collector import Collector
-from lockstep.console.console import console_of
+from lockstep.console.console import Console, console_of
 from lockstep.console.pages.parameters import Rows, rows_of, text_of
 from lockstep.console.pages.questions import answers_of
-from lockstep.console.render import render
+from lockstep.console.render import language_of, render
+from lockstep.console.translations.choose import Texts
+from lockstep.console.window import window_of
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import TopicRouteData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 
 __all__ = ["ConsumerRow", "StoredRow", "TopicRow", "consumer_rows", "routes", "stored_rows", "topic_row"]
+
+_SIZE_MS: Final = 30_000  # a size is shown for so long
+_SIZED_QUEUES: Final = 64  # of a topic that are asked for sizes
+_SIZES_KEPT: Final = 256  # topics
 
 
 class TopicRow(NamedTuple):
@@ -74,8 +81,27 @@ def stored_rows(stats: Mapping[MessageQueue, TopicOffset]) -> list[StoredRow]:
     rows = []
     for queue, of in sorted(stats.items()):
         first = max(of.min_offset, 0)
-        rows.append(StoredRow(queue, first, of.max_offset, of.max_offset - first, of.last_update_timestamp))
+        rows.append(StoredRow(queue, first, of.max_offset, of.message_count, of.last_update_timestamp))
     return rows
+
+
+async def _bytes_of(console: Console, topic: str, rows: Sequence[StoredRow]) -> int | None:
+    """About how many bytes a topic takes, kept a while: its page asks again and again. None: a broker does not say."""
+    now_ms, kept = console.runtime.now_ms(), console.sizes
+    known = kept.get(topic)
+    if known is None or now_ms - known[0] >= _SIZE_MS:
+        admin, filled = console.admin, [row for row in rows if row.stored]
+        asked = filled[:_SIZED_QUEUES]  # those of the others are as large, on the mean
+        sizes = await answers_of([admin.stored_bytes(row.queue, row.first, row.end) for row in asked])
+        found = [size for size in sizes if size is not None]
+        messages = sum(row.stored for row in asked)
+        share = sum(row.stored for row in filled) / messages if messages else 1.0
+        known = now_ms, round(sum(found) * share) if len(found) == len(sizes) else None
+        kept.pop(topic, None)
+        kept[topic] = known
+        if len(kept) > _SIZES_KEPT:
+            del kept[next(iter(kept))]
+    return known[1]
 
 
 async def _topics(request: Request) -> Response:
@@ -99,9 +125,14 @@ async def _topic(request: Request) -> Response:
     rows = stored_rows(stats)
     total = sum(row.stored for row in rows)
     groups = consumer_rows(topic, console.collector)
+    now_ms, left_out = console.runtime.now_ms(), console.left_out(admin)
+    flows = console.collector.flows
+    flows.topics_end({row.queue: row.end for row in rows}, now_ms, is_whole=not left_out)
+    window = window_of(request.query_params, now_ms)
+    charts = flow_charts(flows.topics.get(topic), window, Texts(language_of(request)), is_read=bool(groups))
     return render(
         request, "topic.html", page="topics", is_live=True, topic=topic, rows=rows_of(request, rows, 200), total=total,
-        groups=groups, left_out=console.left_out(admin),
+        groups=groups, left_out=left_out, size=await _bytes_of(console, topic, rows), window=window, charts=charts,
     )  # fmt: skip
 
 

@@ -7,9 +7,12 @@ const cut = document.getElementById("cut");
 const details = document.getElementById("details");
 let asking = false;
 let again = false;
+let source = null;
+let paused = false;
 
 async function part(address) {
   const answer = await fetch(address, { headers: { "X-Live": "1" }, credentials: "same-origin" });
+  if (answer.status === 401) location.reload();  // to the login, and from there back
   return answer.text();
 }
 
@@ -29,7 +32,7 @@ function isTyping() {
 
 async function refresh() {
   if (asking) { again = true; return; }
-  if (document.hidden || isTyping()) return;
+  if (document.hidden || paused || isTyping()) return;
   asking = true;
   try {
     const text = await part(location.href);
@@ -46,6 +49,17 @@ async function refresh() {
     if (again) { again = false; refresh(); }
   }
 }
+
+// The list stands still at once; without this script the link asks for a page that does not ask again.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-pause]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  paused = !paused;
+  [link.textContent, link.dataset.pause] = [link.dataset.pause, link.textContent];
+  listen();
+  refresh();
+});
 
 document.addEventListener("click", async (event) => {
   const link = event.target.closest("a[data-details]");
@@ -65,10 +79,21 @@ details.addEventListener("click", (event) => {
   if (event.target === details || event.target.closest("[data-close]")) details.close();
 });
 
-if ("live" in document.body.dataset) {
-  const source = new EventSource("/events");
+// A page that nobody sees, or that is paused, keeps no stream open: it costs the console and the brokers nothing.
+function listen() {
+  if (document.hidden || paused) {
+    source?.close();
+    source = null;
+    return;
+  }
+  if (source) return;
+  source = new EventSource(document.body.dataset.live);
   source.addEventListener("changed", refresh);
   source.addEventListener("error", () => { cut.hidden = false; });
   source.addEventListener("open", () => { if (!cut.hidden) refresh(); });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+}
+
+if ("live" in document.body.dataset) {
+  document.addEventListener("visibilitychange", () => { listen(); refresh(); });
+  listen();
 }

@@ -4,12 +4,26 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
-from lockstep.console.translations import actions, brokers, common, doctor, groups, messages, order, topics
+from lockstep.console.translations import (
+    actions,
+    brokers,
+    changes,
+    common,
+    doctor,
+    groups,
+    login,
+    messages,
+    order,
+    send,
+    topics,
+)
+from lockstep.console.translations.evidence import chinese_evidence, chinese_place
+from lockstep.console.translations.reasons import chinese_reason
 
 __all__ = ["LANGUAGES", "TEXTS", "Texts", "choose_language"]
 
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
-_TABLES: Final = (common, order, groups, topics, messages, brokers, doctor, actions)
+_TABLES: Final = (common, order, groups, topics, messages, brokers, doctor, actions, changes, send, login)
 TEXTS: Final[Mapping[str, tuple[str, str]]] = dict(chain.from_iterable(table.TEXTS.items() for table in _TABLES))
 
 
@@ -38,15 +52,24 @@ class Texts:
 
     def __init__(self, language: str) -> None:
         self._column = list(LANGUAGES).index(language)
+        self._is_english = language == "en"
 
     def __call__(self, key: str, /, **fields: object) -> str:
         text = TEXTS[key][self._column]
         return text.format(**fields) if fields else text
 
-    def cause(self, cause: str) -> str:
-        """A broker's word for why an owner changed; a word of a newer broker as it is."""
-        key = f"cause.{cause}"
-        return self(key) if key in TEXTS else cause
+    def get(self, key: str, default: str) -> str:
+        """The text of what brokers and members name; a newer one may name what has no text here."""
+        return self(key) if key in TEXTS else default
 
-    def has(self, key: str) -> bool:
-        return key in TEXTS
+    def reason(self, reason: str) -> str:
+        """A member's sentence for why it has a queue, or does not have it."""
+        return reason if self._is_english else chinese_reason(reason)
+
+    def evidence(self, evidence: str) -> str:
+        """What a rule of the doctor saw."""
+        return evidence if self._is_english else chinese_evidence(evidence)
+
+    def place(self, where: str) -> str:
+        """Where it saw that, such as "group shop"."""
+        return where if self._is_english else chinese_place(where)

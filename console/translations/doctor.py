@@ -58,6 +58,10 @@ _RULES: Final[Mapping[str, tuple[str, str]]] = {
         "队列有持有者，但它不消费。",
         "查看持有者的日志：拉取被限流、队列被挂起、线程池已满。",
     ),
+    "pops-beside-owners": (
+        "以 POP 消费的成员（gRPC、`--pop`）会得到其他成员正在消费的队列的消息。",
+        "让以 POP 消费的成员使用单独的组，或使用 fenced 锁。",
+    ),
     "more-members-than-queues": (
         "多于队列数的成员无事可做。",
         "增加队列（在主题为空时），或减少成员。",

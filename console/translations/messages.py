@@ -8,10 +8,10 @@ __all__ = ["TEXTS"]
 TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "messages.by": ("Find by", "查找方式"),
     "messages.by.tail": ("the last ones", "最近的消息"),
-    "messages.by.key": ("key (KEYS)", "键（KEYS）"),
+    "messages.by.key": ("word of KEYS", "KEYS 中的词"),
     "messages.by.id": ("message id", "消息 ID"),
     "messages.by.time": ("time (UTC)", "时间（UTC）"),
-    "messages.text": ("Key, id or time", "键、ID 或时间"),
+    "messages.text": ("Word, id or time", "词、ID 或时间"),
     "messages.text_hint": ("not for the last ones", "查看最近消息时不填"),
     "messages.look": ("Look", "查找"),
     "messages.choose": ("Choose a topic", "请选择主题"),
@@ -70,9 +70,34 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "messages.track.NOT_CONSUME_YET": ("not consumed yet", "尚未消费"),
     "messages.track.NOT_ONLINE": ("the group is offline", "组离线"),
     "messages.track.UNKNOWN": ("unknown", "未知"),
+    "messages.pause": ("Pause: new messages come by themselves", "暂停（新消息会自动出现）"),
+    "messages.go_on": ("Go on: the list stands still", "继续（列表已停住）"),
+    "messages.neighbours": ("Other messages", "其他消息"),
+    "messages.previous": ("← Previous in the queue", "← 队列中上一条"),
+    "messages.next": ("Next in the queue →", "队列中下一条 →"),
+    "messages.previous_of_key": ("← Previous of key {key}", "← 键 {key} 的上一条"),
+    "messages.next_of_key": ("Next of key {key} →", "键 {key} 的下一条 →"),
+    "messages.no_neighbour": ("No such message was found", "没有找到这样的消息"),
+    "messages.no_previous": (
+        "Queue {queue} has no earlier message of key {key}.",
+        "队列 {queue} 里没有键 {key} 更早的消息。",
+    ),
+    "messages.no_next": (
+        "Queue {queue} has no later message of key {key}.",
+        "队列 {queue} 里没有键 {key} 更晚的消息。",
+    ),
+    "messages.not_near_previous": (
+        "The {count} messages before it in queue {queue} have none of key {key}.",
+        "队列 {queue} 在它之前的 {count} 条消息里没有键 {key} 的消息。",
+    ),
+    "messages.not_near_next": (
+        "The {count} messages after it in queue {queue} have none of key {key}.",
+        "队列 {queue} 在它之后的 {count} 条消息里没有键 {key} 的消息。",
+    ),
+    "messages.look_on": ("Look on from there", "从那里继续查找"),
     "messages.way": ("The way of key {key}", "键 {key} 的经过"),
     "messages.looked_at": (
-        "SearchResult at the index of keys and at the last {count} messages of",
+        "Looked at the index of keys and at the last {count} messages of",
         "查找了键索引和最近 {count} 条消息，主题：",
     ),
     "messages.several_queues": (

@@ -16,6 +16,7 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "topics.unknown": ("The name server does not know this topic.", "名字服务器不知道这个主题。"),
     "topics.queues": ("Queues", "队列"),
     "topics.tail": ("Last messages", "最近的消息"),
+    "topics.size": ("Size, by its newest messages", "大小（按最新消息估算）"),
     "topics.stored": ("Messages stored", "已存消息"),
     "topics.first": ("First offset", "最小位点"),
     "topics.end": ("Next offset", "下一位点"),

@@ -15,9 +15,11 @@ from lockstep.protocol.bodies.client import (
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.codes import LanguageCode
+from lockstep.protocol.messages.message import MessageExt, Record, encode_stored_message
+from lockstep.protocol.messages.pulled import decode_records
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["GROUP", "NOW_MS", "QUEUES", "TOPIC", "info", "lock_row", "reading", "watched"]
+__all__ = ["GROUP", "NOW_MS", "QUEUES", "TOPIC", "info", "lock_row", "message", "reading", "watched"]
 
 NOW_MS = 1_700_000_000_000
 TOPIC, GROUP = "orders", "shop"
@@ -41,6 +43,15 @@ def info(queues: list[MessageQueue], *, orderly: str | None = "true", failed_tps
 
 def lock_row(queue: MessageQueue, client_id: str, epoch: int | None = None) -> LockTableRow:
     return LockTableRow(GROUP, queue, client_id, 5000, 55_000, 100_000, epoch)
+
+
+def message(queue: MessageQueue, offset: int, stored_ms: int, properties: bytes = b"") -> MessageExt:
+    """A message as a broker has stored it."""
+    topic = queue.topic.encode()
+    host = b"\x7f\x00\x00\x01"
+    record = Record(queue.topic, queue.queue_id, 0, 0, stored_ms, host, 1, stored_ms, 0, 0, b"{}", properties, 0)
+    stored = encode_stored_message(record, topic, offset, 0, host, 1)
+    return decode_records(stored, queue.broker_name).messages[0]
 
 
 def reading(name: str = GROUP, **changes: Any) -> GroupReading:

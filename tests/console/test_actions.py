@@ -8,8 +8,8 @@ from starlette.exceptions import HTTPException
 
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Target
-from lockstep.console import actions
-from lockstep.console.actions import target_of
+from lockstep.console.acts import actions
+from lockstep.console.acts.actions import target_of
 from lockstep.protocol.bodies.broker import BrokerData
 from lockstep.protocol.bodies.locks import LockTableBody, LockTableRow
 from lockstep.protocol.errors import LocalProtocolError

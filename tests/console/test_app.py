@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from lockstep.console.collector import Collector
-from lockstep.console.formats import date_time
+from lockstep.console.formats import clock_ms, date_time
 from lockstep.console.guard import is_trusted_host
 from lockstep.console.render import PAGES
 from lockstep.console.translations.choose import TEXTS, Texts, choose_language
@@ -106,7 +106,8 @@ async def test_a_name_that_is_no_utf_8() -> None:
 
 def test_times_beyond_the_calendar() -> None:
     """A producer can say any time of birth, and a member any start."""
-    assert date_time(1_700_000_000_000) == "2023-11-14 22:13:20"
+    assert date_time(1_700_000_000_042) == "2023-11-14 22:13:20.042"
+    assert (clock_ms(1_700_000_000_042), clock_ms(0)) == ("22:13:20.042", "\N{EN DASH}")
     assert date_time(2**62) == f"{2**62} ms"
     assert date_time(-(2**62)) == f"{-(2**62)} ms"
 

@@ -107,7 +107,7 @@ def test_readings_that_take_too_much_memory_are_kept_without_their_queues() -> N
     assert [bool(collector.groups[f"group-{number}"].reading.offsets) for number in range(5)] == [True] * 3 + [
         False
     ] * 2
-    assert not collector.groups["group-4"].lag
+    assert not collector.flows.groups["group-4"].history
     assert names_of(collector) == ["readings"]
     assert settings_of(log) == ["console.readings"]
 

@@ -178,15 +178,6 @@ def test_a_broker_is_gone_since_its_first_failure() -> None:
     assert not collector.is_gone("broker-a")
 
 
-def test_the_lag_of_a_group_is_kept_each_ten_seconds() -> None:
-    """Points over time, oldest first."""
-    collector = Collector()
-    for second in range(25):
-        offsets = {queue_at(0): OffsetWrapper(100 + second, 100)}
-        collector.group(GroupReading(GROUP, offsets=offsets), NOW_MS + second * 1000)
-    assert list(collector.groups[GROUP].lag) == [(NOW_MS, 0), (NOW_MS + 10_000, 10), (NOW_MS + 20_000, 20)]
-
-
 def test_a_group_that_no_broker_names_is_dropped() -> None:
     """Its page is empty then."""
     collector = Collector()
@@ -194,16 +185,6 @@ def test_a_group_that_no_broker_names_is_dropped() -> None:
     collector.group(GroupReading("new"), NOW_MS)
     collector.forget_groups(["new"])
     assert list(collector.groups) == ["new"]
-
-
-def test_an_owner_keeps_its_number() -> None:
-    """Numbers are small, unique in a group, and bounded: the one seen longest ago gives its number away."""
-    collector = Collector()
-    numbers = [collector.owner_number(GROUP, f"client-{number}") for number in range(64)]
-    assert numbers == list(range(64))
-    assert collector.owner_number(GROUP, "client-0") == 0
-    assert collector.owner_number(GROUP, "another") == 1
-    assert collector.owner_number("other group", "client-9") == 0
 
 
 def test_queues_that_nobody_locks_are_forgotten_after_an_hour() -> None:
@@ -251,7 +232,7 @@ def eight_hours(collector: Collector) -> Iterator[int]:
 def entries(collector: Collector) -> int:
     """How many spans, marks and points are kept."""
     of_queues = sum(len(one.spans) + len(one.marks) + len(one.flaps_ms) for one in collector.queues.values())
-    return of_queues + sum(len(one.lag) for one in collector.groups.values())
+    return of_queues + sum(len(one.history) for one in collector.flows.groups.values())
 
 
 def resident_bytes() -> int:

@@ -10,6 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lockstep.cli.output import StderrLog
 from lockstep.console import connections, events, guard
+from lockstep.console.console import Cluster
 from lockstep.console.server import serve
 from tests.console.pages_inside import NOWHERE, ask, make_console
 from tests.rows import by_row
@@ -55,7 +56,7 @@ class Served:
 @asynccontextmanager
 async def serving() -> AsyncIterator[Served]:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(NOWHERE, HOST, 0, StderrLog(verbose=False), ready.set_result))
+    task = asyncio.create_task(serve([Cluster(NOWHERE)], HOST, 0, StderrLog(verbose=False), ready.set_result))
     try:
         async with AsyncExitStack() as stack:
             yield Served(int((await ready).rstrip("/").rpartition(":")[2]), stack)

@@ -11,14 +11,13 @@ from lockstep.console.model import QueueState, Span
 from lockstep.console.pages import message_search
 from lockstep.console.pages.bodies import FormattedBody, View, excerpt, format_body
 from lockstep.console.pages.key_way import key_way
+from lockstep.console.pages.messages import property_times
 from lockstep.console.pages.parameters import moment_ms
 from lockstep.protocol.bodies.admin import TopicOffset
 from lockstep.protocol.bodies.broker import BrokerData, TopicRouteData
-from lockstep.protocol.messages.message import MessageExt, Record, encode_stored_message
-from lockstep.protocol.messages.pulled import decode_records
 from lockstep.protocol.model import MessageQueue
 from tests.console.pages_inside import NOWHERE, ask, make_console
-from tests.console.readings import GROUP, NOW_MS, QUEUES, reading, watched
+from tests.console.readings import GROUP, NOW_MS, QUEUES, message, reading, watched
 from tests.rows import by_row
 
 
@@ -67,12 +66,10 @@ def test_times(text: str, ms: int | None) -> None:
     assert moment_ms(text) == ms
 
 
-def message(queue: MessageQueue, offset: int, stored_ms: int, properties: bytes = b"") -> MessageExt:
-    topic = queue.topic.encode()
-    host = b"\x7f\x00\x00\x01"
-    record = Record(queue.topic, queue.queue_id, 0, 0, stored_ms, host, 1, stored_ms, 0, 0, b"{}", properties, 0)
-    stored = encode_stored_message(record, topic, offset, 0, host, 1)
-    return decode_records(stored, queue.broker_name).messages[0]
+def test_properties_that_are_times() -> None:
+    """A page shows them as dates too. One of a user's own that looks like a time is none."""
+    given = {"TIMER_OUT_MS": "1700000000042", "__STARTDELIVERTIME": "soon", "order": "1700000000042"}
+    assert property_times(given) == {"TIMER_OUT_MS": 1_700_000_000_042}
 
 
 def test_the_way_of_a_key() -> None:

@@ -8,15 +8,17 @@ import pytest
 from markupsafe import escape
 
 from lockstep.console.collector import Collector
-from lockstep.console.model import RIBBON_MS, BrokerState, GroupReading, Mark, MarkKind, Span
+from lockstep.console.model import HISTORY_MS, BrokerState, GroupReading, Mark, MarkKind, Span
+from lockstep.console.owners import owner_of
 from lockstep.console.pages.order import Call, order_view
-from lockstep.console.ribbon import WIDTH, owner_of, ribbon
+from lockstep.console.ribbon import WIDTH, ribbon
 from lockstep.console.snapshot import snapshot_html
 from lockstep.console.translations.choose import Texts
+from lockstep.console.window import Window
 from lockstep.protocol.bodies.admin import OffsetWrapper
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, ProcessQueueInfo
 from tests.console.locks_made import GROUP, NOW_MS, change, queue_at, row
-from tests.console.pages_inside import ask, make_console
+from tests.console.pages_inside import Clock, ask, make_console
 from tests.rows import by_row
 
 EVIL = "<script>alert(1)</script>"
@@ -136,26 +138,66 @@ async def test_details_of_a_queue_are_a_page_and_a_part() -> None:
 
 def test_a_ribbon_shows_spans_where_they_were() -> None:
     """15 minutes are 450 units; what began earlier is cut, what ended earlier is left out."""
+    quarter_ms = 900_000
     spans = [
-        Span(NOW_MS - 2 * RIBBON_MS, NOW_MS - RIBBON_MS - 1, "old", None),
-        Span(NOW_MS - RIBBON_MS - 5000, NOW_MS - 600_000, "a", None),
+        Span(NOW_MS - 2 * quarter_ms, NOW_MS - quarter_ms - 1, "old", None),
+        Span(NOW_MS - quarter_ms - 5000, NOW_MS - 600_000, "a", None),
         Span(NOW_MS - 300_000, None, "b", 5),
     ]
     marks = [Mark(NOW_MS - 300_000, MarkKind.TAKEN_OVER, "a", "b", 5, "lease ended", 9000)]
-    text = ribbon(spans, marks, NOW_MS, lambda name: owner_of(name, ord(name[0]) - ord("a")), lambda _: "#x", TEXTS)
-    places = re.findall(r'data-owner="(\w+)".*?<rect x="([\d.]+)" y="2" width="([\d.]+)"', text)
-    assert places == [("a", "0", "150"), ("b", str(WIDTH * 2 // 3), "150")]
+    text = drawn(spans, marks, Window(NOW_MS))
+    assert places_in(text) == [("a", "0", "150"), ("b", str(WIDTH * 2 // 3), "150")]
     assert 'data-kind="taken_over"' in text
     assert "its lease ended" in text
 
 
+def drawn(spans: list[Span], marks: list[Mark], window: Window) -> str:
+    return ribbon(spans, marks, window, lambda name: owner_of(name, ord(name[0]) - ord("a")), lambda _: "#x", TEXTS)
+
+
+def places_in(text: str) -> list[tuple[str, str, str]]:
+    return re.findall(r'data-owner="(\w+)".*?<rect x="([\d.]+)" y="2" width="([\d.]+)"', text)
+
+
+def test_a_short_run_fills_the_ribbon_of_a_minute() -> None:
+    """40 s are two thirds of its width; its times have seconds, and those of spans and marks milliseconds."""
+    spans = [Span(NOW_MS - 40_000, NOW_MS - 10_123, "a", None), Span(NOW_MS - 10_000, None, "b", None)]
+    marks = [Mark(NOW_MS - 10_000, MarkKind.TAKEN_OVER, "a", "b", None, "expired", 123)]
+    window = Window(NOW_MS, 1)
+    text = drawn(spans, marks, window)
+    assert places_in(text) == [("a", "150", "224.1"), ("b", "375", "75")]
+    assert "<title>A: a, 22:12:40.000 \N{EN DASH} 22:13:09.877</title>" in text
+    assert "<title>22:13:10.000 taken over: a → b" in text
+    assert [tick for _, tick in window.ticks()] == ["22:12:30", "22:12:45", "22:13:00"]
+
+
 @by_row(
-    "number, letter, colour, hatched",
-    [(0, "A", 0, False), (7, "H", 7, False), (8, "I", 0, True), (25, "Z", 1, True), (27, "B2", 3, True)],
+    "minutes, shown, first_tick",
+    [("1", 1, "22:12:30"), ("15", 15, "22:00"), ("60", 60, "21:30"), ("7", 15, "22:00"), ("x", 15, "22:00")],
 )
-def test_owners_have_letters_and_colours(number: int, letter: str, colour: int, hatched: bool) -> None:
-    """A letter is one owner's; a colour that returns is hatched."""
-    assert owner_of("client", number) == ("client", letter, colour, hatched)
+async def test_the_range_is_in_the_address(minutes: str, shown: int, first_tick: str) -> None:
+    """A link for each range, which keeps the filter; a filter keeps the range; what is no range is 15 minutes."""
+    console = make_console(collected(), runtime=Clock(NOW_MS))
+    text = (await ask(console, f"/?group={GROUP}&minutes={minutes}")).text
+    assert f'?group={GROUP}&amp;minutes={shown}" aria-current="true">{shown} min</a>' in text
+    assert re.findall(rf"\?group={GROUP}&amp;minutes=(\d+)", text)[-3:] == ["1", "15", "60"]
+    assert f'name="minutes" value="{shown}"' in text
+    assert re.findall(r'<text x="[\d.]+" y="11" text-anchor="middle">([\d:]+)', text)[0] == first_tick
+    assert f"Last {shown} min" in text
+
+
+def test_what_happened_within_an_hour_is_kept() -> None:
+    """The longest ribbon shows an hour."""
+    collector = Collector()
+    for ago_ms, cause in ((HISTORY_MS + 1, "granted"), (HISTORY_MS - 1000, "unlocked"), (5000, "granted again")):
+        old, new = ("a", None) if cause == "unlocked" else (None, "a")
+        collector.changed([change(NOW_MS - ago_ms, old, new, cause)], 0, NOW_MS - ago_ms)
+    collector.changed([change(NOW_MS, "a", "b", "refused")], 0, NOW_MS)
+    (state,) = collector.queues.values()
+    assert [mark.at_ms for mark in state.marks] == [NOW_MS - HISTORY_MS + 1000, NOW_MS - 5000, NOW_MS]
+    row = order_view(collector, NOW_MS, TEXTS, minutes=60)["rows"][0]
+    assert row.ribbon.count('class="mark ') == 3
+    assert order_view(collector, NOW_MS, TEXTS)["rows"][0].ribbon.count('class="mark ') == 2
 
 
 def many_queues() -> Collector:

@@ -7,7 +7,7 @@ from typing import Self
 import pytest
 
 from lockstep.client.admin.client import AdminClient
-from lockstep.console import resets
+from lockstep.console.acts import resets
 from lockstep.protocol.bodies.broker import BrokerData, QueueData, TopicRouteData
 from lockstep.protocol.bodies.client import ConsumerConnection
 from lockstep.protocol.codes import ResponseCode

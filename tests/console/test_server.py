@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from lockstep.cli.output import StderrLog
+from lockstep.console.console import Cluster
 from lockstep.console.server import serve
 from tests.console.pages_inside import NOWHERE
 
@@ -12,7 +13,7 @@ from tests.console.pages_inside import NOWHERE
 async def test_an_open_page_does_not_hold_the_end(caplog: pytest.LogCaptureFixture) -> None:
     """Its stream of events ends like any answer, and nothing is written about a task that was cut."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve(NOWHERE, "127.0.0.1", 0, StderrLog(verbose=False), ready.set_result))
+    serving = asyncio.create_task(serve([Cluster(NOWHERE)], "127.0.0.1", 0, StderrLog(verbose=False), ready.set_result))
     host, _, port = (await ready).removeprefix("http://").removesuffix("/").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET /events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import NEEDS_BROWSER
 from tests.console.browser.looks import faults
@@ -11,6 +11,7 @@ from tests.console.browser.site import GROUP, POPS, TIMEOUT_MS, TOPIC, Site
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.process, pytest.mark.long]
 
+TAIL = "tail"
 PATHS = (
     "/",
     "/groups",
@@ -25,11 +26,23 @@ PATHS = (
     f"/messages?topic={TOPIC}&by=key&text=nothing",
     f"/message?topic={TOPIC}&broker=broker-a&queue=0&offset=0&view=hex",
     f"/message?topic={TOPIC}&broker=broker-a&queue=0&offset=9999",
+    f"/messages?topic={TOPIC}&queue=broker-a:0&pause=1",
+    f"/message/of-key?topic={TOPIC}&broker=broker-a&queue=0&offset=0&key=nobody&to=next",
     f"/key?topic={TOPIC}&key=k1",
     "/brokers",
     "/broker?broker=broker-a",
     "/doctor",
     f"/reset?group={GROUP}&topic={TOPIC}&to=earliest",
+    "/topic/edit",
+    f"/topic/edit?topic={TOPIC}&read=8&write=8&perm=rw&force=1",
+    f"/topic/edit?topic={TOPIC}&read=0&write=8&perm=rw",
+    f"/topic/delete?topic={TOPIC}",
+    f"/topic/delete?topic={TAIL}",
+    f"/group/edit?group={GROUP}&order=yes&retries=3",
+    f"/group/delete?group={GROUP}",
+    "/group/delete?group=TOOLS_CONSUMER",
+    "/send",
+    f"/send?topic={TOPIC}",
     "/nowhere",
 )
 WIDTHS = (1280, 800, 390)
@@ -37,7 +50,7 @@ WIDTHS = (1280, 800, 390)
 
 def unexpected(errors: list[str]) -> list[str]:
     """A page that says "not found" has that status, which the browser tells too."""
-    return [error for error in errors if not re.search(r"status of (404|502)", error)]
+    return [error for error in errors if not re.search(r"status of (400|404|502)", error)]
 
 
 def ready(page: Page, site: Site) -> None:
@@ -98,6 +111,62 @@ def test_chinese_pages(site: Site, page: Page, errors: list[str]) -> None:
     assert not unexpected(errors)
 
 
+# Texts of charts that are too small, overlap each other, or stand outside of the window.
+SQUEEZED = """() => {
+  const found = [];
+  for (const chart of document.querySelectorAll(".plot")) {
+    const texts = [...chart.querySelectorAll("text")].filter((one) => one.getClientRects().length);
+    const boxes = texts.map((one) => one.getBoundingClientRect());
+    boxes.forEach((box, i) => {
+      const name = texts[i].textContent;
+      if (parseFloat(getComputedStyle(texts[i]).fontSize) < 11) found.push("small: " + name);
+      if (box.left < 0 || box.right > innerWidth) found.push("outside: " + name);
+      for (const other of boxes.slice(i + 1))
+        if (box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom)
+          found.push("overlaps: " + name);
+    });
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_fit_each_width(site: Site, page: Page, errors: list[str], scheme: str) -> None:
+    """Of a group, its topic and a broker: the lines come by themselves, and no text is squeezed."""
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    for path in (f"/group?group={GROUP}", f"/topic?topic={TOPIC}", "/brokers"):
+        for minutes in (1, 60):
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.goto(f"{site.address}{path}{'&' if '?' in path else '?'}minutes={minutes}")
+            for kind in ("in", "lag"):
+                line = page.locator(f".plot path.line.{kind}").first
+                expect(line).to_have_attribute("d", re.compile(r"M\S+ \S+L"), timeout=TIMEOUT_MS)
+            for details in page.locator("details#queue-lags").all():
+                details.locator("summary").click()
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
+                assert page.evaluate(SQUEEZED) + faults(page) == [], (path, minutes, width)
+    assert not unexpected(errors)
+
+
+def test_a_range_is_kept(browser: Browser, site: Site, page: Page) -> None:
+    """A link chooses it, without a script too; a live page keeps it, and a form does."""
+    page.goto(f"{site.address}/?group={GROUP}")
+    page.get_by_role("link", name="1 min", exact=True).click()
+    chosen = page.get_by_role("navigation", name="Shown time").locator("[aria-current]")
+    shown = page.get_by_role("navigation", name="Shown time").locator("span").inner_text()
+    expect(page.get_by_role("navigation", name="Shown time").locator("span")).not_to_have_text(shown)
+    expect(chosen).to_have_text("1 min")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page).to_have_url(re.compile("minutes=1$"))
+    context = browser.new_context(locale="en-US", java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(f"{site.address}/group?group={GROUP}")
+    plain.get_by_role("link", name="60 min", exact=True).click()
+    expect(plain.locator(".views [aria-current]")).to_have_text("60 min")
+    context.close()
+
+
 def test_by_keyboard_alone(site: Site, page: Page) -> None:
     """The first Tab offers the content; from the navigation Enter opens a page; the focus can be seen."""
     page.goto(f"{site.address}/topics")
@@ -125,6 +194,36 @@ def test_a_body_with_markup_is_text(site: Site, page: Page, errors: list[str]) -
     page.get_by_role("link", name="The way of key evil").click()
     expect(page.locator("main")).to_contain_text("All messages of this key that were found are in queue")
     assert page.evaluate("window.evil") is None
+    assert not unexpected(errors)
+
+
+def test_a_tail_comes_and_pauses(site: Site, page: Page, errors: list[str]) -> None:
+    """New messages come by themselves; by keyboard the list stands still, without a stream, and goes on."""
+    streams: list[str] = []
+    page.on("request", lambda request: streams.append(request.url) if request.url.endswith("/events") else None)
+    page.on("requestfailed", lambda request: streams.remove(request.url) if request.url in streams else None)
+
+    def send(number: int) -> None:
+        site.lockstep("produce", TAIL, "--key", "k", stdin=f'{{"number": {number}}}\n')
+
+    send(1)
+    page.goto(f"{site.address}/messages?topic={TAIL}")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(1)
+    send(2)
+    expect(rows).to_have_count(2)
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/events")):
+        page.locator("#pause").press("Enter")
+    expect(page.locator("#pause")).to_have_text("Go on: the list stands still")
+    assert not streams
+    send(3)
+    expect(rows).to_have_count(2)
+    page.locator("#pause").press("Enter")
+    expect(rows).to_have_count(3)
+    rows.last.get_by_role("rowheader").get_by_role("link").press("Enter")
+    for link, number in (("#next", 2), ("#next-of-key", 3), ("#previous-of-key", 2), ("#previous", 1)):
+        page.locator(link).press("Enter")
+        expect(page.locator("pre")).to_contain_text(f'"number": {number}')
     assert not unexpected(errors)
 
 
@@ -156,6 +255,36 @@ def test_a_reset_asks_first(site: Site, page: Page) -> None:
     expect(page.locator("main")).to_contain_text("Nothing is changed yet.")
     page.get_by_role("button", name=re.compile("Reset 4 offsets of shop")).click()
     expect(page.get_by_role("status")).to_contain_text("Done on broker-a. The brokers told the members")
+
+
+def test_a_topic_is_made_and_deleted_by_keyboard(site: Site, page: Page, errors: list[str]) -> None:
+    """From the list to the form, its preview, and its button; then away again by its name."""
+    page.goto(f"{site.address}/topics")
+    page.get_by_role("link", name="Create a topic").press("Enter")
+    page.locator("#topic").press_sequentially("by-hand")
+    page.locator("#topic").press("Enter")
+    page.get_by_role("button", name="Change by-hand").press("Enter")
+    expect(page.get_by_role("status")).to_have_text("Done: broker-a.")
+    page.get_by_role("link", name="To by-hand").press("Enter")
+    page.get_by_role("link", name="Delete").press("Enter")
+    page.locator("#name").press_sequentially("by-hand")
+    page.locator("#name").press("Enter")
+    expect(page.get_by_role("status")).to_have_text("Done: by-hand.")
+    assert not faults(page)
+    assert not unexpected(errors)
+
+
+def test_a_message_is_sent_by_keyboard(site: Site, page: Page, errors: list[str]) -> None:
+    """From the topic to the form, and from its answer to the stored message."""
+    page.goto(f"{site.address}/topic?topic={TOPIC}")
+    page.get_by_role("link", name="Send a message").press("Enter")
+    page.locator("#body").press_sequentially('{"sent": "by hand"}')
+    page.locator("#key").press_sequentially("hand")
+    page.locator("#key").press("Enter")
+    page.locator("#stored").press("Enter")
+    expect(page.locator("pre")).to_contain_text('"sent": "by hand"')
+    expect(page.locator("main")).to_contain_text("The way of key hand")
+    assert not unexpected(errors)
 
 
 def test_a_lock_is_released_after_a_question(site: Site, page: Page) -> None:

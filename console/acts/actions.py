@@ -1,6 +1,5 @@
-"""The two changes that the console can make, each after a page that asks: reset offsets, and release a fenced lock."""
+"""Two changes of a group at work, each after a page that asks: reset offsets, and release a fenced lock."""
 
-import hmac
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,11 +10,12 @@ from starlette.routing import Route
 
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Target
-from lockstep.console import resets
+from lockstep.console.acts import resets
+from lockstep.console.acts.changes import checked_form, log_change
+from lockstep.console.acts.resets import Done, ResetPlan, planned, reset, route_of
 from lockstep.console.console import Console, console_of
-from lockstep.console.pages.parameters import form_of, moment_ms, queue_of, text_of
+from lockstep.console.pages.parameters import moment_ms, queue_of, text_of
 from lockstep.console.render import render
-from lockstep.console.resets import Done, ResetPlan, planned, reset, route_of
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import epoch_text, parse_epoch
 from lockstep.protocol.model import MessageQueue
@@ -24,15 +24,6 @@ from lockstep.protocol.names import check_group, check_topic
 __all__ = ["routes", "target_of"]
 
 _ENDS_MS: Final = {"earliest": 0, "latest": -1}  # as planned_move has them
-
-
-async def _checked_form(request: Request) -> dict[str, str]:
-    """The fields of a form that this console has made. Raises HTTPException 403 for any other."""
-    form = await form_of(request)
-    token = text_of(form, "token")
-    if not hmac.compare_digest(token.encode(), console_of(request).token.encode()):
-        raise HTTPException(403, "the form is not of this console, or of an earlier start of it")
-    return form
 
 
 # Reset offsets -----------------------------------------------------------------------------------------------
@@ -64,12 +55,15 @@ async def _ask_reset(request: Request) -> Response:
 
 
 async def _reset(request: Request) -> Response:
-    admin, form = console_of(request).admin, await _checked_form(request)
+    admin, form = console_of(request).admin, await checked_form(request)
     target = target_of(form)
     if target is None:
         raise HTTPException(400, "the form does not say where the offsets go")
     plans, _ = await planned(admin, target)
-    return _reset_page(request, form, await reset(admin, target, plans), is_done=True)
+    done = await reset(admin, target, plans)
+    told = {part.name: part.state for part in done}
+    log_change(request, "reset", group=target.group, topic=target.topic, to_ms=target.to_ms, outcome=told)
+    return _reset_page(request, form, done, is_done=True)
 
 
 def _reset_page(
@@ -107,7 +101,7 @@ async def _ask_release(request: Request) -> Response:
 
 
 async def _release(request: Request) -> Response:
-    console, form = console_of(request), await _checked_form(request)
+    console, form = console_of(request), await checked_form(request)
     group, queue, owner = text_of(form, "group"), queue_of(form), text_of(form, "owner")
     check_group(group)
     try:
@@ -115,8 +109,9 @@ async def _release(request: Request) -> Response:
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     asked = LockTableRow(group, queue, owner, 0, 0, 0, epoch)
-    async with AdminClient(name_server=console.name_server, runtime=console.runtime) as own:
+    async with AdminClient(**console.access, runtime=console.runtime) as own:
         await own.release_lock(asked)
+    log_change(request, "release", group=group, queue=str(queue), owner=owner, epoch=text_of(form, "epoch"))
     return _release_page(request, group, queue, await _lock_of(console, group, queue), done=True, asked=asked)
 
 

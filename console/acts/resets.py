@@ -9,13 +9,14 @@ from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_move
 from lockstep.client.admin.tolerance import FAILURES, no_answer_within
+from lockstep.console.acts.changes import REFUSED, UNKNOWN
 from lockstep.protocol.bodies.broker import BrokerData, TopicRouteData
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["PATIENCE_S", "Done", "ResetPlan", "planned", "reset", "route_of"]
 
 PATIENCE_S: float = 2.0  # for the offsets of all queues of all brokers, and again for the change
-NOTIFIED, STORED, REFUSED, UNKNOWN, UNTOUCHED = "notified", "stored", "refused", "unknown", "untouched"
+NOTIFIED, STORED, UNTOUCHED = "notified", "stored", "untouched"
 T = TypeVar("T")
 R = TypeVar("R")
 
