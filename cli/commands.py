@@ -39,7 +39,7 @@ from lockstep.cli.options import (
     Yes,
     command,
 )
-from lockstep.cli.output import OutputFormat
+from lockstep.cli.output import OutputFormat, UsageError
 from lockstep.cli.trace.commands import trace
 from lockstep.remoting.host.os_storage import OsStorage
 
@@ -66,7 +66,7 @@ app = _typer(
 _MESSAGE = _noun(
     "message", "Messages: get one by its id, find those of a key or a place, tail a topic, hand one to a listener."
 )
-_TOPIC = _noun("topic", "Topics: list, create, stats.")
+_TOPIC = _noun("topic", "Topics: list, describe, create, stats, delete.")
 _GROUP = _noun(
     "group",
     "Consumer groups: list, describe (members, queues, statistics), deliveries, watch the lag, create, update, delete.",
@@ -138,11 +138,34 @@ def _consume(options: ConsumeOptions) -> Work:
 
 
 @app.command("doctor")
-def _doctor(group: Group = None, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
+def _doctor(
+    group: Group = None,
+    output: Output = OutputFormat.TABLE,
+    name_server: NameServer = _LOCAL,
+    what_if: Annotated[
+        str | None,
+        typer.Option(metavar="STORY", help="What would deploy, scale-out, ... cost? Plays it with what the group has."),
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="NAME=VALUE", help="For --what-if: what shall differ, as at_once=2 or ready=30s."
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="For --what-if: how many runs.")] = 20,
+) -> Work:
     """Look at a live cluster, Lockstep's or Apache's, and say what will break order.
 
-    Exit status: 0: nothing was found, 3: warnings, 4: order will break.
+    Exit status: 0: nothing was found, 3: warnings, 4: order will break, 1: no answer, or a run failed.
     """
+    if what_if is not None:
+        from lockstep.cli.what_if import Question, answer
+
+        if group is None:
+            raise UsageError("--what-if is about one group: name it with --group")
+        return answer(Question(what_if, group, tuple(with_ or ()), seeds), name_server, output)
+    if with_:
+        raise UsageError("--with is for --what-if: name a story there")
     from lockstep.cli.doctor import doctor
 
     return doctor(name_server, group, output)
@@ -152,17 +175,30 @@ def _doctor(group: Group = None, output: Output = OutputFormat.TABLE, name_serve
 def _console(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where the pages are; 0: any free port.")] = 8088,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Listen here; pages ask for no password, so stay on loopback.")
+        str, typer.Option(metavar="ADDRESS", help="Listen here; elsewhere than on loopback with --login.")
     ] = "127.0.0.1",
     name_server: NameServer = _LOCAL,
     snapshot: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Write the page Order of this moment into one file, and end.")
     ] = None,
+    cluster: Annotated[
+        list[str] | None, typer.Option(metavar="CONTEXT", help="Show the cluster of this context; repeat for several.")
+    ] = None,
+    all_contexts: Annotated[bool, typer.Option("--all-contexts", help="Show the clusters of all contexts.")] = False,
+    login: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Ask for an account of this plain_acl.yml; only its admins change something."
+        ),
+    ] = None,
+    no_login: Annotated[bool, typer.Option("--no-login", help="Ask for none, wherever it listens.")] = False,
 ) -> Work:
     """Serve pages that show owners of queues, groups, topics, messages, brokers, live, until Ctrl-C."""
     from lockstep.cli.console import console
 
-    return console(name_server, host, port, snapshot)
+    return console(
+        name_server, host, port, snapshot, cluster or (), all_contexts=all_contexts, login=login, no_login=no_login
+    )
 
 
 @app.command("status")
@@ -204,6 +240,14 @@ def _list_topics(
     return list_topics(name_server, show_all, output)
 
 
+@_TOPIC.command(name="describe")
+def _describe_topic(topic: TopicName, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
+    """Queues, type, permissions, attributes and messages on each broker, and the groups that consume it."""
+    from lockstep.cli.topic import describe_topic
+
+    return describe_topic(name_server, topic, output)
+
+
 @_TOPIC.command(name="create")
 def _create_topic(
     topic: TopicName,
@@ -227,6 +271,14 @@ def _topic_stats(topic: TopicName, output: Output = OutputFormat.TABLE, name_ser
     from lockstep.cli.topic import topic_stats
 
     return topic_stats(name_server, topic, output)
+
+
+@_TOPIC.command(name="delete")
+def _delete_topic(topic: TopicName, yes: Yes = False, name_server: NameServer = _LOCAL) -> Work:
+    """Delete a topic that no online group consumes, with its messages and the offsets that groups have of it."""
+    from lockstep.cli.topic import delete_topic
+
+    return delete_topic(name_server, topic, yes)
 
 
 @_GROUP.command(name="list")

@@ -157,7 +157,7 @@ class ProduceOptions(PrintedOptions):
     ] = None
     tags: Annotated[str | None, _Option(metavar="TAG", help="Tag of every message.")] = None
     keys: Annotated[
-        str | None, _Option(metavar="WORDS", help="KEYS of every message, for `lockstep message find --key`.")
+        str | None, _Option(metavar="WORDS", help="KEYS of every message, for `lockstep message find --keys`.")
     ] = None
     headers: Annotated[
         list[str] | None,
@@ -225,25 +225,31 @@ class HandOptions(PrintedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class FindOptions(PrintedOptions):
-    """By `key`, between two times, or at `offset` of `queue`."""
+    """By `key` or `keys`, between two times, or at `offset` of `queue`."""
 
     topic: _LookIn
-    key: Annotated[str | None, _Option("--key", "-k", metavar="KEY", help="Messages whose KEYS have this word.")] = None
-    begin: Annotated[
-        str | None, _Option(metavar="TIME", help="With --key: stored at this time or later; '10m ago' will do.")
+    key: Annotated[
+        str | None,
+        _Option("--key", "-k", metavar="KEY", help="Messages of this sharding key; queues are read from --begin on."),
     ] = None
-    end: Annotated[str | None, _Option(metavar="TIME", help="With --key: stored at this time or earlier.")] = None
-    count_max: Annotated[int, _Option("--max", min=1, max=64, help="With --key: at most so many.")] = 64
+    keys: Annotated[
+        str | None, _Option(metavar="WORD", help="Messages whose KEYS have this word, by the index of the brokers.")
+    ] = None
+    begin: Annotated[
+        str | None, _Option(metavar="TIME", help="With a key: stored at this time or later; '10m ago' will do.")
+    ] = None
+    end: Annotated[str | None, _Option(metavar="TIME", help="With a key: stored at this time or earlier.")] = None
+    count_max: Annotated[int, _Option("--max", min=1, max=64, help="With a key: at most so many.")] = 64
     queue: Annotated[QueueName | None, queue_option("The message of this queue at --offset.")] = None
     offset: Annotated[int | None, _Option(min=0, help="The queue offset, with --queue.")] = None
 
     def __post_init__(self) -> None:
-        if (self.key is None) == (self.queue is None):
-            raise UsageError("give either --key or --queue with --offset")
+        if [self.key, self.keys, self.queue].count(None) != 2:
+            raise UsageError("give one of --key (the sharding key), --keys (a word of KEYS), --queue with --offset")
         if (self.queue is None) != (self.offset is None):
             raise UsageError("--queue and --offset go together")
-        if self.key is None and (self.begin is not None or self.end is not None):
-            raise UsageError("--begin and --end are for --key")
+        if self.queue is not None and (self.begin is not None or self.end is not None):
+            raise UsageError("--begin and --end are for --key and --keys")
 
 
 @dataclass(frozen=True, kw_only=True)

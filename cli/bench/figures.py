@@ -4,24 +4,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lockstep.cli.output import OutputFormat, json_line, print_rows, write_out
+from lockstep.remoting.percentiles import percentile
 
-__all__ = ["percentiles", "print_figures", "share"]
+__all__ = ["percentiles", "print_figures"]
 
-_SHARES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
-
-
-def share(times: Sequence[float], part: float) -> float:
-    """The smallest of the sorted `times` that at least this part of them does not exceed; 0 of none."""
-    if not times:
-        return 0.0
-    return times[min(max(-int(-len(times) * part // 1), 1), len(times)) - 1]
+_PERCENT: Final = {"p50_ms": 50, "p90_ms": 90, "p99_ms": 99, "p999_ms": 99.9, "max_ms": 100}
 
 
 def percentiles(times_ns: Sequence[int]) -> dict[str, float]:
     """Milliseconds: p50, p90, p99, p999 and the longest."""
     ordered = sorted(times_ns)
-    found = {name: round(share(ordered, part) / 1e6, 3) for name, part in _SHARES.items()}
-    return {**found, "max_ms": round(share(ordered, 1) / 1e6, 3)}
+    return {name: round(percentile(ordered, percent) / 1e6, 3) for name, percent in _PERCENT.items()}
 
 
 def print_figures(rows: Sequence[dict[str, Any]], output: OutputFormat) -> None:

@@ -20,13 +20,14 @@ from lockstep.cli.output import (
 from lockstep.client.admin.at_once import at_once
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.admin.groups import GroupProgress
+from lockstep.client.admin.removal import own_topics
 from lockstep.client.diagnosis.why import COLUMNS, Group, why_rows
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.bodies.pop import DeliveryRow, DeliveryTableBody
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
+from lockstep.protocol.names import check_group, check_topic, is_retry_topic
 from lockstep.protocol.versions import version_name
 from lockstep.remoting.texts import seconds, whole_number
 
@@ -237,6 +238,8 @@ def _member_row(
         "message_model": members.message_model.name,
         "consume_from_where": members.consume_from_where.name,
         "orderly": info.orderly if info is not None else None,
+        "pops": info.pops if info is not None else None,
+        "grpc_client_type": connection.client_type,
         "threads": whole_number(threads),
         "started": whole_number(started_ms),
     }
@@ -284,8 +287,12 @@ def _print_tables(described: Mapping[str, Any], popped: Sequence[DeliveryRow]) -
 
 def _member_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     how = "pulls itself"
-    if row["consume_type"] == ConsumeType.CONSUME_PASSIVELY.name:
+    if row["pops"] or row["consume_type"] == ConsumeType.CONSUME_PASSIVELY.name:
         how = _ORDERLY[None if row["orderly"] is None else str(row["orderly"]).lower()]
+    if row["pops"]:
+        how = f"pops {how}"
+    if row["grpc_client_type"]:
+        how += f" (gRPC {row['grpc_client_type'].lower().replace('_', ' ')})"
     return {**row, "consumes": f"{how}, {row['message_model'].lower()}", "since": date_time(row["started"] or 0)}
 
 
@@ -303,9 +310,10 @@ async def delete_group(name_server: str, group: str, with_topics: bool, yes: boo
         online = await admin.consumer_ids(group)
         if online:
             raise CliError(f"group {group!r} is online with {', '.join(online)}: stop its members first")
-        await check_known(admin, group, groups)
-        topics = [name for name in (retry_topic(group), dead_letter_topic(group)) if with_topics]
-        topics = [name for name in topics if name in await admin.topics()]
+        # A group that was made, and that no member has joined yet, has nothing but its settings.
+        if group not in await admin.group_configs():
+            await check_known(admin, group, groups)
+        topics = await own_topics(admin, group, groups.get(group, ())) if with_topics else []
         if asks(yes):
             await confirm(f"delete group {group} with its offsets{' and ' + ', '.join(topics) if topics else ''}?")
         await admin.delete_group(group)

@@ -55,7 +55,7 @@ def _show(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this consumer group.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages of this key.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages of this sharding key.")] = None,
     around: Annotated[
         int | None,
         typer.Option(

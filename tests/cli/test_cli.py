@@ -1,7 +1,6 @@
 """`lockstep` as a user runs it: real commands as processes, against a real broker."""
 
 import json
-import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -10,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.cli_inside import Inside
-from tests.commands import END_S, Lockstep, Result, running_broker
+from tests.commands import END_S, Lockstep, Result, running_broker, without_progress
 
-# Of a command that takes longer than 2 s, and of a consumer that has no queue or no message by then.
-PROGRESS = re.compile(r"lockstep: ([\d,]+ \w+, [\d,]+/s|waiting for a queue of .*|no message for .*)\n")
 ORDERS = "".join([json.dumps({"tail": f"N{n % 3}", "n": n}) + "\n" for n in range(30)])
 
 
@@ -40,7 +37,7 @@ def inside(lockstep: Lockstep, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
 
 def one_line(text: str) -> str:
     """The text, which must be one line of the command's own; a traceback is none. A busy machine sees progress, too."""
-    text = PROGRESS.sub("", text)
+    text = without_progress(text)
     assert text.startswith("lockstep: ")
     assert text.count("\n") == 1
     return text
@@ -207,7 +204,7 @@ def test_nobody_reading_ends_consume_quietly(lockstep: Lockstep, orders: Result)
         running.popen.stdout.close()
         assert running.popen.wait(END_S) == 141
         assert running.popen.stderr is not None
-        assert PROGRESS.sub("", running.popen.stderr.read().decode()) == ""
+        assert without_progress(running.popen.stderr.read().decode()) == ""
     assert len(lockstep("consume", "orders", "-g", "unread", "-e").rows) == 30
 
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from lockstep.cli.bench.figures import percentiles, share
+from lockstep.cli.bench.figures import percentiles
 from lockstep.cli.bench.handover import Rests
 from lockstep.protocol.messages.message import MessageExt, Record, decode_messages, encode_stored_message
 from tests.commands import Lockstep, running_broker
-from tests.rows import by_row
 
 MINE = "lockstep-bench-"
 
@@ -25,12 +24,6 @@ def left(lockstep: Lockstep) -> list[str]:
     topics = [row["topic"] for row in lockstep("topic", "list", "--all", "-o", "json").rows]
     groups = [row["group"] for row in lockstep("group", "list", "-o", "json").rows]
     return [name for name in topics + groups if MINE in name]
-
-
-@by_row("part, expected", [(0.5, 50), (0.9, 90), (0.99, 99), (0.999, 100), (1, 100), (0.001, 1)])
-def test_a_percentile_is_a_time_that_was_measured(part: float, expected: int) -> None:
-    """The smallest that at least this part does not exceed."""
-    assert share([float(n) for n in range(1, 101)], part) == expected
 
 
 def test_percentiles_are_milliseconds() -> None:

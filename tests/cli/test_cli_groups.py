@@ -1,4 +1,4 @@
-"""`lockstep group`, `offset` and `topic stats` as a user runs them, against a real broker."""
+"""`lockstep group`, `offset` and `topic` as a user runs them, against a real broker."""
 
 import os
 import pty
@@ -280,6 +280,20 @@ def test_a_group_is_deleted_with_its_offsets(lockstep: Lockstep, inside: Inside)
     assert "%RETRY%leaving" not in inside("topic", "list", "-a").out
 
 
+def test_a_group_without_a_member_so_far_is_deleted(lockstep: Lockstep, inside: Inside) -> None:
+    """It has settings and nothing else. Retries of what a group popped go with its other topics."""
+    assert inside("group", "create", "unused").status == 0
+    assert inside("group", "delete", "unused").err == "lockstep: group unused is deleted\n"
+    assert "there is no group 'unused'" in inside("group", "update", "unused").err
+    lockstep("consume", "orders", "-g", "popping", "--mode", "concurrent", "-e")
+    assert inside("topic", "create", "%RETRY%popping_orders").status == 0
+    deleted = inside("group", "delete", "popping", "--topics").err
+    assert deleted == "lockstep: group popping is deleted with %RETRY%popping, %RETRY%popping_orders\n"
+
+
+# Topics ------------------------------------------------------------------------------------------------------
+
+
 def test_a_topic_tells_its_offsets_and_times(inside: Inside) -> None:
     """First and last message, as JSON in epoch ms and in a table as dates."""
     (row,) = inside("topic", "stats", "orders", "-o", "json").rows
@@ -288,6 +302,49 @@ def test_a_topic_tells_its_offsets_and_times(inside: Inside) -> None:
     header, line = inside("topic", "stats", "orders").out.splitlines()
     assert header.split() == ["BROKER", "QUEUE", "ID", "MIN", "OFFSET", "MAX", "OFFSET", "MESSAGES", "EARLIEST", "LAST"]
     assert line.split()[:5] == ["broker-a", "0", "0", "3", "3"]
+
+
+def test_a_topic_is_described(lockstep: Lockstep, inside: Inside) -> None:
+    """Each broker's queues, type and messages, and who consumes it; a type only where one was given."""
+    inside("topic", "create", "told", "--queues", "2", "--type", "fifo")
+    inside("topic", "create", "plain", "--queues", "1")
+    lockstep("produce", "told", "-k", "k", "--text", stdin="a\nb\nc\n")
+    lockstep("consume", "told", "-g", "reader", "--from", "first", "-e")
+    (told,) = inside("topic", "describe", "told", "-o", "json").rows
+    assert (told["topic"], told["messages"]) == ("told", 3)
+    assert 0 < told["earliest_timestamp"] <= told["last_timestamp"]
+    (row,) = told["brokers"]
+    assert (row["broker"], row["type"], row["messages"]) == ("broker-a", "FIFO", 3)
+    assert (row["read_queues"], row["write_queues"], row["permissions"]) == (2, 2, ["write", "read"])
+    assert row["attributes"] == {"message.type": "FIFO"}
+    assert told["bytes"] == row["bytes"] > 3 * 91, "a record of one byte has 91 and its properties"
+    assert told["bytes"] % 3 == 0, "three records of one size"
+    assert told["groups"] == [{"group": "reader", "members": 0, "lag": 0}]
+    table = [line.split() for line in inside("topic", "describe", "told").out.splitlines()]
+    assert [cells[:1] for cells in table] == [["BROKER"], ["broker-a"], ["total"], [], ["GROUP"], ["reader"]]
+    plain = inside("topic", "describe", "plain")
+    assert plain.out.splitlines()[1].split() == ["broker-a", "-", "1", "1", "write,", "read", "0", "0", "-", "-", "-"]
+    assert plain.err == "lockstep: no group consumes topic plain\n"
+
+
+def test_a_topic_is_deleted_with_its_messages_and_offsets(lockstep: Lockstep, inside: Inside) -> None:
+    """Not while a group that is online consumes it; of a new topic of its name the group reads everything."""
+    inside("topic", "create", "going", "--queues", "1")
+    lockstep("produce", "going", "-k", "k", "--text", stdin="a\nb\n")
+    with lockstep.start("consume", "going", "-g", "reads", "--from", "first", "-f", "%s\n") as running:
+        assert [running.line(), running.line()] == ["a\n", "b\n"]
+        refused = inside("topic", "delete", "going", "--yes")
+        assert (refused.status, refused.out) == (1, "")
+        assert "group 'reads' consumes topic 'going' with " in refused.err
+        assert refused.err.endswith(": stop its members first\n")
+        running.stop(signal.SIGINT)
+    deleted = inside("topic", "delete", "going")
+    assert (deleted.status, deleted.out) == (0, "")
+    assert deleted.err == "lockstep: topic going is deleted with 2 messages and the offsets of reads\n"
+    assert "going" not in inside("topic", "list").out
+    inside("topic", "create", "going", "--queues", "1")
+    lockstep("produce", "going", "-k", "k", "--text", stdin="c\n")
+    assert lockstep("consume", "going", "-g", "reads", "--from", "first", "-e", "-f", "%s").out == "c"
 
 
 # Offsets -----------------------------------------------------------------------------------------------------
@@ -353,6 +410,9 @@ def test_members_that_are_online_are_told(lockstep: Lockstep, inside: Inside) ->
     [
         ("group delete nosuch", 1, "no broker knows group 'nosuch'; known are"),
         ("topic stats nosuch", 1, "topic 'nosuch' does not exist"),
+        ("topic describe nosuch", 1, "topic 'nosuch' does not exist"),
+        ("topic delete nosuch", 1, "topic 'nosuch' does not exist"),
+        ("topic delete TBW102", 1, "topic 'TBW102' is the broker's own"),
         ("offset show nosuch", 1, "no broker knows group 'nosuch'; known are"),
         ("offset reset g -t orders", 2, "give either --to-time or --to-offset"),
         ("offset reset nosuch -t orders --to-time now", 1, "has no offsets of topic 'orders'; its groups are"),

@@ -3,7 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from lockstep.cli.consume.options import ConsumeOptions
 from lockstep.cli.consume.workload import read_workload
-from tests.commands import Lockstep, running_broker
+from tests.commands import Lockstep, running_broker, without_progress
 
 LINES = "".join([json.dumps({"order": order, "n": n}) + "\n" for n in range(3) for order in ("a", "b")])
 
@@ -107,8 +107,8 @@ def test_a_failing_key_stops_its_queue_and_says_so(lockstep: Lockstep) -> None:
     """--fail-key fails without end: what stands behind it waits. The log has a line for each failure, no traceback."""
     with lockstep.start("consume", "orders", "-g", "stopped", "-f", "%o\n", "--fail-key", "b") as running:
         assert running.line() == "0\n"
-        assert running.popen.stderr is not None
-        failures = [running.popen.stderr.readline().decode() for _ in range(2)]
+        said = (running.error_line() for _ in count())
+        failures = list(islice(filter(without_progress, said), 2))
         result = running.stop(signal.SIGINT)
     for failure in failures:
         assert "listener_failed queue=orders@broker-a:0 offset=1" in failure

@@ -53,7 +53,7 @@ def test_messages_have_properties_and_keys_of_all(lockstep: Lockstep) -> None:
     assert lockstep("produce", "with-properties", *options, stdin="x\n").status == 0
     (row,) = lockstep("consume", "with-properties", "-g", "properties", "-c", "1").rows
     assert (row["properties"], row["keys"]) == ({"color": "red", "note": "a=b"}, "k1 k2")
-    (found,) = lockstep("message", "find", "-t", "with-properties", "-k", "k2", "-o", "json").rows
+    (found,) = lockstep("message", "find", "-t", "with-properties", "--keys", "k2", "-o", "json").rows
     assert found["body"] == "x"
 
 

@@ -48,7 +48,7 @@ def test_message_commands_show_what_is_wrong(inside: Inside) -> None:
         ("b1", WHY),
         ("b2", ""),
     ]
-    found = inside("message", "find", "-t", "corrupted", "-k", "order-1", "-o", "json")
+    found = inside("message", "find", "-t", "corrupted", "--keys", "order-1", "-o", "json")
     (row,) = found.rows
     assert (row["body"], row["body_error"][: len(WHY)]) == ("b1", WHY)
     assert "message_unreadable" in found.err
