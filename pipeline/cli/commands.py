@@ -5,7 +5,7 @@ import typer
 from lockstep.cli.options import command, pairs
 from lockstep.cli.output import UsageError, print_rows
 from lockstep.client.blocking import Addresses
-from lockstep.pipeline.cli.options import AuditOptions, LagOptions, PublishOptions, SweepOptions
+from lockstep.pipeline.cli.options import AuditOptions, CompareOptions, LagOptions, PublishOptions, SweepOptions
 from lockstep.pipeline.jobs.publish import EventColumns
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.settings import parse_addresses
@@ -16,7 +16,7 @@ _STATUS = {"in order": 0, "not in order": 3, "undecided": 4}
 
 app = typer.Typer(
     name="lockstep-pipeline",
-    help="Spark: publish a table, audit the order of what was consumed, watch a group's lag, sweep simulated seeds.",
+    help="Spark: publish a table, audit the order of what was consumed, watch a group's lag, sweep and compare runs.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -93,4 +93,26 @@ def _sweep(options: SweepOptions) -> None:
         raise UsageError(str(error)) from None
     with options.session("sweep") as spark:
         good = run_sweep(spark, options)
+    raise typer.Exit(0 if good else 1)
+
+
+@command(app, "compare")
+def _compare(options: CompareOptions) -> None:
+    """Run a story in several ways with many seeds, on all executors; lockstep-sim compare does it on one machine.
+
+    Exit status 1: a run did not reach its end.
+    """
+    from lockstep.pipeline.cli.compare import run_compare
+    from lockstep.simulation.lab.registry import UnknownExperimentError
+    from lockstep.simulation.search.ways import Base, read_ways, story_of
+
+    base = Base(options.name)
+    try:
+        ways = read_ways(options.with_ or ())
+        for way in ways:
+            story_of(base, way)
+    except (UnknownExperimentError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    with options.session("compare") as spark:
+        good = run_compare(spark, base, ways, options)
     raise typer.Exit(0 if good else 1)

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["run_lag"]
+__all__ = ["run_lag", "wait"]
 
 _SHOWN: Final = ("topic", "broker", "queue_id", "min_offset", "max_offset", "consumer_offset", "lag", "error")
 _CHECKPOINT: Final = "_checkpoint"
 _LOOK_EVERY_S: Final = 0.2  # whether stdout has a reader
+_WAIT_S_MIN: Final = 0.001  # PySpark cuts a wait to whole milliseconds, and Spark refuses one of 0
 
 
 def run_lag(spark: "SparkSession", watched: Watched, options: LagOptions) -> None:
@@ -41,16 +42,18 @@ def run_lag(spark: "SparkSession", watched: Watched, options: LagOptions) -> Non
         checkpoint = f"{folder}/{_CHECKPOINT}"
         query = start(lag, every_ms=every_ms, folder=folder, checkpoint=checkpoint, kind=options.kind)
     try:
-        _wait(query, options.life_ms, printed=options.to is None)
+        wait(query, options.life_ms, printed=options.to is None)
     finally:
         query.stop()
 
 
-def _wait(query: "StreamingQuery", life_ms: int | None, *, printed: bool) -> None:
+def wait(query: "StreamingQuery", life_ms: int | None, *, printed: bool) -> None:
     """Wait until the query ends, or this time is over. Raises BrokenPipeError."""
     waiting: Any = query  # parts of a second are allowed, and not in its types
     ends_s = math.inf if life_ms is None else time.monotonic() + life_ms / 1000
-    while (left_s := ends_s - time.monotonic()) > 0 and not waiting.awaitTermination(min(_LOOK_EVERY_S, left_s)):
+    while (left_s := ends_s - time.monotonic()) > 0:
+        if waiting.awaitTermination(max(_WAIT_S_MIN, min(_LOOK_EVERY_S, left_s))):
+            return
         if printed and is_unread():
             raise BrokenPipeError
 

@@ -24,7 +24,7 @@ from lockstep.remoting.host.writable import why_no_folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["AuditOptions", "LagOptions", "OutputFiles", "PublishOptions", "SweepOptions"]
+__all__ = ["AuditOptions", "CompareOptions", "LagOptions", "OutputFiles", "PublishOptions", "SweepOptions"]
 
 
 class OutputFiles(StrEnum):
@@ -194,3 +194,22 @@ class SweepOptions(_SparkOptions):
         if self.lock_mode not in ("faithful", "fenced", "both"):
             raise UsageError(f"--lock-mode {self.lock_mode!r} is not allowed; use faithful, fenced or both")
         self.check_folder(self.to)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(_SparkOptions):
+    name: Annotated[str, typer.Argument(metavar="STORY", help="A story, or FILE.py:NAME.")]
+    with_: Annotated[
+        list[str] | None,
+        Option("--with", metavar="NAME=VALUE,VALUE", help="As for lockstep-sim compare; one value is for all runs."),
+    ] = None
+    seeds: Annotated[int, Option(min=1, help="Of each way.")] = 100
+    first_seed: Annotated[int, Option(min=0, help="The first of them.")] = 1
+    page: Annotated[Path | None, Option(metavar="FILE", help="A page with plots.")] = None
+    to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the figures there, a row a run.")] = None
+    kind: Annotated[OutputFiles, Option("--format", help="What is written with --to.")] = OutputFiles.PARQUET
+
+    def __post_init__(self) -> None:
+        self.check_folder(self.to)
+        if self.page is not None:
+            check_writable("--page", self.page)

@@ -6,7 +6,7 @@ from lockstep.cli.output import OutputFormat, json_line, write_out
 from lockstep.pipeline.cli.options import SweepOptions
 from lockstep.pipeline.jobs.sweep import outcome_of_row, sweep
 from lockstep.pipeline.spark.progress import JobProgress
-from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.experiment import LOCKING, LockMode
 from lockstep.simulation.search.rows import sweep_row
 from lockstep.simulation.search.summary import Summary, report
 
@@ -18,7 +18,7 @@ __all__ = ["run_sweep"]
 
 def run_sweep(spark: "SparkSession", options: SweepOptions) -> bool:
     """Returns whether order was kept and enough happened. Raises Spark's errors."""
-    modes = list(LockMode) if options.lock_mode == "both" else [LockMode(options.lock_mode)]
+    modes = list(LOCKING) if options.lock_mode == "both" else [LockMode(options.lock_mode)]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     summary = Summary(options.name)
     with JobProgress(spark, f"sweep of {options.name}"):

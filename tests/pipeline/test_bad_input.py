@@ -14,14 +14,18 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
 from tests.pipeline.topics import BORN_MS, Topic
 
-QUICK = {"pullTimeoutMs": "500", "fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "10"}
-SOON_S = 120.0  # of a busy machine; the options above allow about a second of it
+QUICK = {  # where nobody answers
+    "pullTimeoutMs": "500",
+    "fetchOffset.numRetries": "1",
+    "fetchOffset.retryIntervalMs": "10",
+}
+SOON_S = 120.0  # of a busy machine; QUICK allows about a second of it
 
 
 def error_of(spark: SparkSession, **options: str) -> str:
     began = time.monotonic()
     with pytest.raises(PySparkException) as caught:
-        spark.read.format("lockstep").options(**{**QUICK, **options}).load().collect()
+        spark.read.format("lockstep").options(**options).load().collect()
     assert time.monotonic() - began < SOON_S
     return str(caught.value)
 
@@ -89,11 +93,11 @@ def test_a_name_server_that_is_down_is_told(spark: SparkSession) -> None:
     """With its address, and how it failed."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    text = error_of(spark, nameServer=address, subscribe="t")
+    text = error_of(spark, nameServer=address, subscribe="t", **QUICK)
     assert f"no name server answers (cannot connect to {address}" in text
 
 
 def test_a_name_server_that_is_silent_is_told(spark: SparkSession, silent_port: int) -> None:
     """After pullTimeoutMs, as often as it is retried."""
-    text = error_of(spark, nameServer=f"127.0.0.1:{silent_port}", subscribe="t")
+    text = error_of(spark, nameServer=f"127.0.0.1:{silent_port}", subscribe="t", **QUICK)
     assert f"from 127.0.0.1:{silent_port} within 500 ms" in text

@@ -3,10 +3,14 @@
 import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from lockstep.client import AdminClient, Message, MessageQueue, Producer
 from lockstep.client.blocking import Addresses
+from lockstep.pipeline.cli import lag
 from lockstep.pipeline.jobs.lag import Watched, lag_once, lag_stream, look, start
 from tests.pipeline.conftest import Brokers
 
@@ -78,3 +82,15 @@ def test_a_stream_looks_again_and_again(spark: "SparkSession", brokers: Brokers,
     assert len(times) > 2
     assert len(rows) == 2 * len(times)
     assert {(row["topic"], row["queue_id"], row["error"]) for row in rows} == {(TOPIC, 0, None), (TOPIC, 1, None)}
+
+
+def test_half_a_millisecond_is_waited_for(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one of --for: Spark refuses to wait for 0 ms, and `lag` ended with status 1."""
+    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    now_s = iter([0.0, 0.9995, 1.0])
+    monkeypatch.setattr(lag, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    try:
+        lag.wait(query, 1000, printed=False)
+        assert list(now_s) == []
+    finally:
+        query.stop()
