@@ -4,8 +4,6 @@ Client and server are processes on loopback. Compare ratios, not rates: machines
 `python -m scripts.bench.apache` measures beside Apache's broker.
 """
 
-import argparse
-import json
 import os
 import socket
 import statistics
@@ -22,11 +20,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 from lockstep.protocol.codes import SerializeType
+from lockstep.remoting.percentiles import percentile
 from lockstep.testing.process import BrokerProcess
 from scripts.bench import cases, handover
+from scripts.bench.command import OUTPUT, SMALL, keep, parser_of
 from scripts.bench.echo import Sizes, echo_process, echo_rate, sizes_of
 
-OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench.json"
 ENCODINGS = {"": SerializeType.MSGPACK, "_json": SerializeType.JSON}
 FLOORS = {"send_1": 0.5, "send_64": 0.4}  # of the echo's rate, with MSGPACK
 START_SECONDS_MAX, START_RSS_MB_MAX = 0.3, 45.0
@@ -105,7 +104,7 @@ def _figures(ours: list[cases.Sample], echoes: list[cases.Sample]) -> dict[str, 
     rate = statistics.median(sample.rate for sample in ours)
     echo_rate = statistics.median(sample.rate for sample in echoes)
     ratio = statistics.median(our.rate / echo.rate for our, echo in zip(ours, echoes, strict=True))
-    p50, p99 = (statistics.median(_percentile(sample, share) for sample in ours) for share in (0.5, 0.99))
+    p50, p99 = (statistics.median(percentile(one.latencies_ns, percent) for one in ours) for percent in (50, 99))
     return {
         "rate": round(rate, 1),
         "echo_rate": round(echo_rate, 1),
@@ -113,11 +112,6 @@ def _figures(ours: list[cases.Sample], echoes: list[cases.Sample]) -> dict[str, 
         "p50_us": round(p50 / 1000, 1),
         "p99_us": round(p99 / 1000, 1),
     }
-
-
-def _percentile(sample: cases.Sample, share: float) -> float:
-    times = sample.latencies_ns
-    return times[min(int(len(times) * share), len(times) - 1)]
 
 
 def measure_start(rounds: int) -> dict[str, float]:
@@ -179,11 +173,9 @@ def missed(results: dict[str, dict[str, float]]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    small = os.environ.get("SMALL") == "1"
-    parser.add_argument("--rounds", type=int, default=1 if small else 5)
-    parser.add_argument("--seconds", type=float, default=0.5 if small else 1.0, help="of each measurement")
-    parser.add_argument("--messages", type=int, default=40_000 if small else 200_000, help="to drain")
+    parser = parser_of(__doc__, rounds=1 if SMALL else 5)
+    parser.add_argument("--seconds", type=float, default=0.5 if SMALL else 1.0, help="of each measurement")
+    parser.add_argument("--messages", type=int, default=40_000 if SMALL else 200_000, help="to drain")
     parser.add_argument("--only", action="append", default=[], choices=[*cases.NAMES, *APART])
     given = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a start would compile all modules each time
@@ -198,12 +190,9 @@ def main() -> int:
         results |= in_memory
         show(in_memory, console)
     if handover.NAME in options.only:  # it takes minutes
-        return handover.run(handover.SMALL if small else handover.FULL, 1, console)
+        return handover.run(handover.SMALL if SMALL else handover.FULL, 1, console)
     if not options.only:
-        OUTPUT.parent.mkdir(exist_ok=True)
-        known = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
-        results |= {key: known[key] for key in ("apache", "pop") if key in known}
-        OUTPUT.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        keep(results)
         console.print(f"written to {OUTPUT.relative_to(Path.cwd()) if OUTPUT.is_relative_to(Path.cwd()) else OUTPUT}")
     short = missed(results)
     if short:

@@ -12,6 +12,7 @@ All settings of the clients are the defaults. With RocketMQ's locks a round take
 import asyncio
 import json
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from lockstep.client import (
     MessageExt,
     PushConsumer,
 )
+from lockstep.remoting.percentiles import percentile
 from lockstep.testing.process import BrokerProcess
 from scripts.bench.cases import preload
 
@@ -133,16 +135,12 @@ async def planned(fenced: bool, rounds: int) -> dict[str, float]:
     waits = sorted(calls.waits)
     return {
         "handovers": len(waits),
-        "p50_ms": round(_share(waits, 0.5) * 1000, 1),
-        "p99_ms": round(_share(waits, 0.99) * 1000, 1),
+        "p50_ms": round(percentile(waits, 50) * 1000, 1),
+        "p99_ms": round(percentile(waits, 99) * 1000, 1),
         "max_ms": round(waits[-1] * 1000, 1),
         "duplicates": calls.duplicates,
         "messages": len(calls.handled),
     }
-
-
-def _share(times: list[float], share: float) -> float:
-    return times[min(int(len(times) * share), len(times) - 1)]
 
 
 async def killed(fenced: bool, rounds: int) -> dict[str, float]:
@@ -158,7 +156,7 @@ async def killed(fenced: bool, rounds: int) -> dict[str, float]:
             for _ in range(rounds):
                 worst.append(await _kill(served.name_server, admin, calls, fenced))
                 await until(lambda: len(heir.assigned_queues) >= queues, "all queues are owned again")
-    return {"kills": len(worst), "median_ms": round(_share(sorted(worst), 0.5)), "max_ms": round(max(worst))}
+    return {"kills": len(worst), "median_ms": round(statistics.median(worst)), "max_ms": round(max(worst))}
 
 
 async def _kill(name_server: str, admin: AdminClient, calls: Calls, fenced: bool) -> float:
@@ -206,7 +204,7 @@ async def restarted(fenced: bool, rounds: int) -> dict[str, float]:
                     worst.append((max(calls.first.values()) - listens_at) * 1000)
         finally:
             served.end()
-    return {"restarts": len(worst), "median_ms": round(_share(sorted(worst), 0.5)), "max_ms": round(max(worst))}
+    return {"restarts": len(worst), "median_ms": round(statistics.median(worst)), "max_ms": round(max(worst))}
 
 
 async def measure_handover(fenced: bool, rounds: Rounds) -> dict[str, dict[str, float]]:

@@ -17,11 +17,13 @@ from scripts.hostile.answers import ANSWER_ATTACKS
 from scripts.hostile.console import CONSOLE_ATTACKS
 from scripts.hostile.frames import FRAME_ATTACKS
 from scripts.hostile.groups import GROUP_ATTACKS
+from scripts.hostile.grpc import GRPC_ATTACKS
 from scripts.hostile.large import LARGE_ATTACKS
 from scripts.hostile.run import Attack, Findings, run_attack
 from scripts.hostile.tables import TABLE_ATTACKS
 
-_ALL = (*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS, *LARGE_ATTACKS, *CONSOLE_ATTACKS)
+_OF_A_BROKER = (*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS, *LARGE_ATTACKS, *GRPC_ATTACKS)
+_ALL = (*_OF_A_BROKER, *CONSOLE_ATTACKS)
 ATTACKS: tuple[Attack, ...] = tuple(sorted(_ALL, key=lambda attack: attack.point))
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "hostile.json"
 WORST_CPU_MS_MAX = 50.0  # processor time of the broker between a request of the probe and its reply

@@ -71,7 +71,8 @@ async def run_attack(attack: Attack) -> Findings:
         options = [option.format(folder=folder) for option in attack.options]
         broker = stack.enter_context(BrokerProcess(*options, folder=folder))
         attacked: ChildProcess = broker
-        target = Target(broker.pid, broker.port, broker.name_server_port)
+        grpc_port = int(broker.addresses.grpc.rpartition(":")[2] or 0)
+        target = Target(broker.pid, broker.port, broker.name_server_port, grpc_port)
         if attack.on_console:
             attacked = stack.enter_context(ConsoleProcess(broker.name_server, folder))
             target = Target(attacked.pid, attacked.port, broker.name_server_port)

@@ -23,6 +23,7 @@ BUILD = ROOT / "build" / "interop"
 JAVA_OLDEST = 11
 NODE_OLDEST = 18
 GO_OLDEST = 1
+CARGO_OLDEST = 1
 DEBIAN_PACKAGES = {
     "javac": "default-jdk-headless",
     "java": "default-jdk-headless",
@@ -30,9 +31,11 @@ DEBIAN_PACKAGES = {
     "node": "nodejs",
     "npm": "npm",
     "go": "golang-go",
+    "cargo": "cargo",
 }
 WITH_TOOLS_ONLY = ("MqAdmin.java", "Signatures.java")  # drivers of what is fetched beside the client 4.9.8 alone
 FETCH_TIMEOUT_S = 900
+RUST_TIMEOUT_S = 3600  # it compiles 250 crates
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -100,11 +103,11 @@ def compile_drivers(part: str, sources: Iterable[Path]) -> None:
 
 
 def set_up_node(folder: Path) -> None:
-    """The Node client, as its lock file says."""
+    """The Node client of the folder's name, as its lock file says."""
     need("node", NODE_OLDEST, "Node.js")
     need("npm", 0, "npm")
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / "node" / name, folder / name)
+        shutil.copy(HERE / folder.name / name, folder / name)
     fetch(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], folder)
 
 
@@ -127,10 +130,21 @@ def fetch_wheels(lock: str, folder: Path) -> None:
 
 
 def set_up_go(folder: Path) -> None:
-    """The Go driver, with the client that go.sum names. Raises CalledProcessError when it does not compile."""
+    """A Go driver, with the client that its go.sum names. Raises CalledProcessError when it does not compile."""
     need("go", GO_OLDEST, "Go", "version")
-    fetch(["go", "mod", "download"], HERE / "go")
-    subprocess.run(["go", "build", "-o", str(folder / "driver"), "."], cwd=HERE / "go", check=True)
+    source = HERE / folder.name
+    fetch(["go", "mod", "download"], source)
+    subprocess.run(["go", "build", "-o", str(folder / "driver"), "."], cwd=source, check=True)
+
+
+def set_up_rust5(folder: Path) -> None:
+    """The Rust driver, with the client that Cargo.lock names; cargo compiles what changed since. Raises Missing."""
+    need("cargo", CARGO_OLDEST, "Rust")
+    manifest = ["--locked", "--quiet", "--manifest-path", str(HERE / "rust5" / "Cargo.toml")]
+    fetch(["cargo", "fetch", *manifest], ROOT)
+    target = folder / "target"
+    fetch(["cargo", "build", "--release", *manifest, "--target-dir", str(target)], ROOT, RUST_TIMEOUT_S)
+    shutil.copy(target / "release" / "driver", folder / "driver")
 
 
 PARTS: dict[str, Callable[[Path], None]] = {
@@ -141,9 +155,12 @@ PARTS: dict[str, Callable[[Path], None]] = {
     "drivers": set_up_drivers,
     "drivers5": set_up_drivers5,
     "node": set_up_node,
+    "node5": set_up_node,
     "cpp": set_up_cpp,
     "python5": set_up_python5,
     "go": set_up_go,
+    "go5": set_up_go,
+    "rust5": set_up_rust5,
 }
 
 

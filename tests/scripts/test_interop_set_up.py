@@ -1,6 +1,8 @@
 """What `make interop` says and leaves behind where a client cannot be had."""
 
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,6 +30,15 @@ def program(build: Path, name: str, script: str) -> None:
     path = build.parent / "bin" / name
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     path.chmod(0o755)
+
+
+@pytest.mark.parametrize(("ci", "left_out"), [("", set()), ("true", {"rust5"})])
+def test_make_sets_up_each_part(ci: str, left_out: set[str]) -> None:
+    """CI leaves out what compiles for minutes."""
+    # No such folder: as in a fresh clone, nothing is set up.
+    words = ["make", "--dry-run", "interop", "INTEROP=none", f"CI={ci}"]
+    told = subprocess.run(words, cwd=Path(set_up.__file__).parents[2], capture_output=True, text=True, check=True)
+    assert set(re.findall(r"set_up\.py (\w+)", told.stdout)) == set_up.PARTS.keys() - left_out
 
 
 def test_each_client_fails_on_its_own(

@@ -8,7 +8,6 @@ SMALL=1 has fewer and shorter rounds, and no handovers.
 """
 
 import argparse
-import json
 import os
 import platform
 import re
@@ -22,7 +21,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lockstep.protocol.native import NATIVE
@@ -33,9 +31,9 @@ from scripts.bench.apache.page import bench_page
 from scripts.bench.apache.parts import TOPICS, Bench
 from scripts.bench.apache.report import Report, show
 from scripts.bench.apache.servers import APACHE, FILES, MEMORY, served
+from scripts.bench.command import OUTPUT, SMALL, keep, known_figures, parser_of, wide_console
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-OUTPUT: Final = ROOT / "build" / "bench.json"
 PARTS: Final = ("raw", "client", "java", "drains", "start", "sync", "handover")
 WITHOUT_JAVA: Final = ("raw", "client", "drains", "start", "sync")
 CASES: Final = {"raw": 4, "client": 3, "java": 3, "drains": 4, "start": 1, "sync": 4}  # of a part, about
@@ -43,21 +41,19 @@ WARM_UP_S: Final = 24.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    small = os.environ.get("SMALL") == "1"
+    parser = parser_of(__doc__, rounds=3 if SMALL else 5)
     parser.add_argument("--only", action="append", choices=PARTS, help="a part of the run")
-    parser.add_argument("--rounds", type=int, default=3 if small else 5)
-    parser.add_argument("--seconds", type=float, default=0.5 if small else 1.0, help="of each measurement")
-    parser.add_argument("--messages", type=int, default=200_000 if small else 1_000_000, help="of each drain")
-    parser.add_argument("--warm-up-seconds", type=float, default=WARM_UP_S / 2 if small else WARM_UP_S)
+    parser.add_argument("--seconds", type=float, default=0.5 if SMALL else 1.0, help="of each measurement")
+    parser.add_argument("--messages", type=int, default=200_000 if SMALL else 1_000_000, help="of each drain")
+    parser.add_argument("--warm-up-seconds", type=float, default=WARM_UP_S / 2 if SMALL else WARM_UP_S)
     parser.add_argument("--without-apache", action="store_true", help="measure our broker alone: no Java is needed")
     parser.add_argument("--add", action="store_true", help="add the parts to the run that is in build/bench.json")
     parser.add_argument("--note", default="", help="a sentence about the run, for the tables")
     given = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a start would compile all modules each time
-    usual = WITHOUT_JAVA if given.without_apache else tuple(part for part in PARTS if part != "handover" or not small)
+    usual = WITHOUT_JAVA if given.without_apache else tuple(part for part in PARTS if part != "handover" or not SMALL)
     parts = tuple(part for part in PARTS if part in (given.only or usual))
-    console = Console(width=None if Console().is_terminal else 140)
+    console = wide_console()
     (ROOT / "build").mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="bench-apache-", dir=ROOT / "build") as folder,
@@ -135,14 +131,13 @@ def _java_version() -> str:
 
 
 def last_run() -> Report:
-    """The run in build/bench.json. Raises OSError, KeyError."""
-    return Report.from_json(json.loads(OUTPUT.read_text(encoding="utf-8"))["apache"])
+    """The run in build/bench.json. Raises KeyError without one."""
+    return Report.from_json(known_figures()["apache"])
 
 
 def save(report: Report) -> None:
-    """Write build/bench.json, where the figures of a run without Apache stay as they are, and the page."""
-    known = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
-    OUTPUT.write_text(json.dumps(known | {"apache": report.to_json()}, indent=1) + "\n", encoding="utf-8")
+    """Write build/bench.json and the page."""
+    keep({"apache": report.to_json()})
     OUTPUT.with_suffix(".html").write_text(bench_page(report), encoding="utf-8")
 
 

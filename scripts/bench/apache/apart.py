@@ -17,7 +17,7 @@ from scripts.bench.apache.servers import APACHE, FILES, cpu_s, served
 from scripts.bench.handover import Rounds, measure_handover
 from tests.interop import handover as java_handover
 
-__all__ = ["measure_handovers", "measure_start", "measure_sync"]
+__all__ = ["Numbers", "measure_handovers", "measure_start", "measure_sync"]
 
 SETTLE_S: Final = 1.0  # until the memory is read
 TOPICS: Final = ((cases.SEND_TOPIC, 4),)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import deque
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -11,10 +12,11 @@ from scripts.bench.apache.figures import Sample, Stopwatch
 from scripts.bench.apache.servers import Contender
 from tests.interop.harness.installed import BUILD, jars, require, version_of
 
-__all__ = ["JavaClient"]
+__all__ = ["JavaClient", "said_by"]
 
 JVM: Final = ("-XX:+UseSerialGC", "-Xms512m", "-Xmx512m")
 END_S: Final = 20.0
+SHOWN_LINES: Final = 20
 _groups = count()
 
 
@@ -31,19 +33,12 @@ class JavaClient:
             errors = stack.enter_context((folder / "java-client.err").open("wb"))
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
             self._process = subprocess.Popen(command, cwd=folder, text=True, bufsize=1, **pipes)  # type: ignore[call-overload]
-        self._await("started")
-
-    def _await(self, event: str) -> dict[str, Any]:
-        for line in self._process.stdout:
-            said: dict[str, Any] = json.loads(line) if line.startswith("{") else {}  # RocketMQ writes there as well
-            if said.get("event") == event:
-                return said
-        raise RuntimeError(f"Java's client ended with {self._process.wait()} before it said {event}")
+        said_by(self._process, "started")
 
     def _ask(self, contender: Contender, *words: object) -> Sample:
         watch = Stopwatch(contender.server.pids[0], self._process.pid)
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
-        said = self._await("measured")
+        said = said_by(self._process, "measured")
         return watch.sample(said["messages"], said["took_ns"] / 1e9)
 
     def send(self, contender: Contender, topic: str, threads: int, seconds: float) -> Sample:
@@ -54,7 +49,7 @@ class JavaClient:
         """Handle so many stored messages in order, as a new group; from the first call of the listener to the last."""
         group = f"BenchJava{next(_groups)}"
         sample = self._ask(contender, "drain", contender.server.name_server, topic, group, batch, messages)
-        self._await("ended")
+        said_by(self._process, "ended")
         return sample
 
     def __enter__(self) -> Self:
@@ -67,3 +62,14 @@ class JavaClient:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def said_by(client: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
+    """The next event of this name. Raises RuntimeError with what the client said last when it ends before."""
+    lines = deque[str](maxlen=SHOWN_LINES)
+    for line in client.stdout or ():
+        lines.append(line)
+        said: dict[str, Any] = json.loads(line) if line.startswith("{") else {}  # RocketMQ writes there as well
+        if said.get("event") == event:
+            return said
+    raise RuntimeError(f"the client ended with {client.wait()} before it said {event}:\n{''.join(lines)}")

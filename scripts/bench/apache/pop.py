@@ -7,7 +7,6 @@ or all 32 are in one. All brokers are measured in turns. Compare CPU time of the
 part of the rates. SMALL=1 has fewer and shorter rounds. All samples are in build/bench.json, under `pop`.
 """
 
-import argparse
 import asyncio
 import base64
 import itertools
@@ -16,10 +15,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -30,10 +29,10 @@ from scripts.bench import cases
 from scripts.bench.apache.figures import Case, Measure, Sample, Stopwatch, in_turns
 from scripts.bench.apache.raw import PULL_COUNT, PULL_MESSAGES, PULL_TOPIC, RawClient, frame, pull_frames
 from scripts.bench.apache.servers import APACHE5, FENCED, FILES, TITLES, Contender, served
+from scripts.bench.command import SMALL, keep, parser_of, progress, wide_console
 
 __all__ = ["main"]
 
-OUTPUT: Final = Path(__file__).resolve().parents[3] / "build" / "bench.json"
 BROKER: Final = "broker-a"
 INVISIBLE_MS: Final = 60_000
 WARM_UP_S: Final = 5.0  # of each case at Apache's broker
@@ -152,22 +151,12 @@ def _cells(found: Mapping[str, Case], step: Step, key: str) -> Iterator[str]:
     yield f"{pull.cpu_ratio(key, case, key):.2f}"
 
 
-def save(found: Mapping[str, Case]) -> None:
-    """Write build/bench.json, where the other figures stay as they are."""
-    OUTPUT.parent.mkdir(exist_ok=True)
-    known = json.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.exists() else {}
-    pops = {work: case.to_json() for work, case in found.items()}
-    OUTPUT.write_text(json.dumps(known | {"pop": pops}, indent=1) + "\n", encoding="utf-8")
-
-
 def main() -> int:
-    small = os.environ.get("SMALL") == "1"
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=3 if SMALL else 5)
     parser.add_argument("--without-apache", action="store_true", help="our broker alone: no Java is needed")
-    parser.add_argument("--rounds", type=int, default=3 if small else 5)
-    parser.add_argument("--seconds", type=float, default=0.5 if small else 1.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=0.5 if SMALL else 1.0, help="of each measurement")
     given = parser.parse_args()
-    console = Console(width=None if Console().is_terminal else 140)
+    console = wide_console()
     keys = (FILES, FENCED) if given.without_apache else (APACHE5, FILES, FENCED)
     topics = ((PULL_TOPIC, 4),)
     with tempfile.TemporaryDirectory(prefix="bench-pop-") as folder, served(Path(folder), keys, topics) as contenders:
@@ -179,11 +168,10 @@ def main() -> int:
             step.work: {key: partial(measure, one, step, given.seconds) for key, one in contenders.items()}
             for step in STEPS
         }
-        with console.status("measuring") as status:
-            tell: Callable[[str, int], Any] = lambda name, _: status.update(f"measuring: {name}")  # noqa: E731
+        with progress(console) as tell:
             found = in_turns(runs, given.rounds, tell)
     show(found, keys, console)
-    save(found)
+    keep({"pop": {work: case.to_json() for work, case in found.items()}})
     return 0
 
 

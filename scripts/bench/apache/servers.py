@@ -6,22 +6,24 @@ its start script chooses; and sends may wait 10 s in its queue before it refuses
 """
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from time import clock_gettime_ns
 from typing import Final, NamedTuple
 
 from lockstep.testing.process import BrokerProcess
 from tests.interop.harness.servers import Server, apache_server
 
-__all__ = ["APACHE", "APACHE5", "FENCED", "FILES", "MEMORY", "TITLES", "Contender", "cpu_s", "served"]
+__all__ = ["APACHE", "APACHE5", "APACHE_PROXY", "FENCED", "FILES", "MEMORY", "TITLES", "Contender", "cpu_s", "served"]
 
 APACHE, FILES, MEMORY = "apache", "lockstep", "lockstep_memory"
-APACHE5, FENCED = "apache5", "lockstep_fenced"
+APACHE5, APACHE_PROXY, FENCED = "apache5", "apache_proxy", "lockstep_fenced"
 TITLES: Final = {
     APACHE: "Apache 4.9.7",
     APACHE5: "Apache 5.5.0",
+    APACHE_PROXY: "Apache 5.5.0, proxy",
     FILES: "Lockstep",
     FENCED: "Lockstep, fenced",
     MEMORY: "Lockstep, in memory",
@@ -72,9 +74,10 @@ def served(
 
 @contextmanager
 def _server(key: str, home: Path, topics: tuple[tuple[str, int], ...], flush: str) -> Iterator[Server]:
-    if key in (APACHE, APACHE5):
+    if key in (APACHE, APACHE5, APACHE_PROXY):
         settings = DEFAULTS | {"flushDiskType": f"{flush.upper()}_FLUSH"}
-        with apache_server(home, settings, lock_life_ms=LOCK_LIFE_MS, jvm=JVM, part=key) as server:
+        part, grpc = (APACHE5, True) if key == APACHE_PROXY else (key, False)
+        with apache_server(home, settings, lock_life_ms=LOCK_LIFE_MS, jvm=JVM, part=part, grpc=grpc) as server:
             asyncio.run(_make(server, topics))
             yield server
         return
@@ -82,8 +85,9 @@ def _server(key: str, home: Path, topics: tuple[tuple[str, int], ...], flush: st
     kept: tuple[str, ...] = ("--memory-limit", MEMORY_LIMIT) if key == MEMORY else files
     kept += ("--lock-mode", "fenced") if key == FENCED else ()
     made = (f"--topic={topic}:{queues}" for topic, queues in topics)
-    with BrokerProcess("--log-level", "warning", *kept, *made, folder=home) as broker:
-        yield Server(TITLES[key], "", broker.name_server, broker.address, broker.tail, pids=(broker.pid,))
+    with BrokerProcess("--log-level", "warning", "--grpc-port", "0", *kept, *made, folder=home) as broker:
+        server = Server(TITLES[key], "", broker.name_server, broker.address, broker.tail)
+        yield replace(server, pids=(broker.pid,), grpc=broker.addresses.grpc)
 
 
 async def _make(server: Server, topics: Iterable[tuple[str, int]]) -> None:
@@ -93,5 +97,4 @@ async def _make(server: Server, topics: Iterable[tuple[str, int]]) -> None:
 
 def cpu_s(pid: int) -> float:
     """CPU seconds of all threads of a process so far, in user mode and in the kernel."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return clock_gettime_ns(~pid << 3 | 2) / 1e9  # Linux's clock of a process: /proc counts in ticks of 10 ms

@@ -6,11 +6,13 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from librocketmq import SHARDING_KEY, SendResult, arguments, check, configure, dll, emit, ffi
 
 TRIES = 3
+NO_ROUTE = b"No route info"
 ANSWER_TIMEOUT_S = 60
 
 
@@ -73,10 +75,19 @@ def messages(given: argparse.Namespace) -> list[Outgoing]:
     return [Outgoing(given, seq) for seq in range(given.first, given.first + given.messages)]
 
 
+def check_sent(send: Callable[[], int], what: str) -> None:
+    """Send, and again without a route: the library waits for it for 3 s, which a busy machine may need for another."""
+    status = send()
+    for _ in range(1, TRIES):
+        if status != 0 and NO_ROUTE in dll.GetLatestErrorMessage():
+            status = send()
+    check(status, what)
+
+
 def send_sync(producer: Any, given: argparse.Namespace) -> None:
     for message in messages(given):
         result = SendResult()
-        check(dll.SendMessageSync(producer, message.handle, ctypes.pointer(result)), "SendMessageSync")
+        check_sent(partial(dll.SendMessageSync, producer, message.handle, ctypes.pointer(result)), "SendMessageSync")
         message.sent(result)
 
 
@@ -132,8 +143,8 @@ def send_ordered(producer: Any, given: argparse.Namespace) -> None:
     for message in messages(given):
         hashed, result = ctypes.c_int(java_hash(message.key)), SendResult()
         place = ctypes.cast(ctypes.pointer(hashed), ctypes.c_void_p)
-        sent = dll.SendMessageOrderly(producer, message.handle, selector, place, TRIES, ctypes.pointer(result))
-        check(sent, "SendMessageOrderly")
+        given_to = producer, message.handle, selector, place, TRIES, ctypes.pointer(result)
+        check_sent(partial(dll.SendMessageOrderly, *given_to), "SendMessageOrderly")
         message.sent(result)
         time.sleep(given.pause_ms / 1000)
 

@@ -27,7 +27,7 @@ public final class OrderedProducer {
             for (long seq = first; seq < first + arguments.getInt("messages", keys.size()); seq++) {
                 String key = keys.get((int) (seq % keys.size()));
                 Message message = Producers.message(arguments, seq, inMessage ? key : null);
-                SendResult result = producer.send(message, byHash, key);
+                SendResult result = Producers.send(() -> producer.send(message, byHash, key));
                 Events.sent(message, result, "key", key);
                 Thread.sleep(arguments.getInt("pause-ms", 0));
             }

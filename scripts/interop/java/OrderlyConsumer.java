@@ -20,7 +20,7 @@ public final class OrderlyConsumer {
     }
 
     @SuppressWarnings("deprecation") // ROLLBACK and COMMIT are for listeners that commit themselves
-    private static AutoCloseable start(Arguments arguments) throws Exception {
+    static AutoCloseable start(Arguments arguments) throws Exception {
         DefaultMQPushConsumer consumer = PushConsumers.make(arguments);
         Answers answers = new Answers(arguments, "SUCCESS");
         boolean autoCommit = arguments.getBoolean("auto-commit", true);

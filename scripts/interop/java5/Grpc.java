@@ -3,10 +3,15 @@ import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.message.MessageView;
 
-/** What clients of a proxy share: --endpoints, and what they say of a message. */
+/**
+ * What clients of gRPC share: --endpoints, --plain true (else TLS, which is the client's default), --access-key and
+ * --secret-key; and what they say of a message.
+ */
 final class Grpc {
     static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
 
@@ -16,11 +21,17 @@ final class Grpc {
     private Grpc() {}
 
     static ClientConfiguration configuration(Arguments arguments) {
-        return ClientConfiguration.newBuilder()
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
                 .setEndpoints(arguments.need("endpoints"))
-                .enableSsl(false)
-                .setRequestTimeout(ANSWER_TIMEOUT)
-                .build();
+                .setRequestTimeout(ANSWER_TIMEOUT);
+        if (arguments.getBoolean("plain", false)) {
+            builder.enableSsl(false);
+        }
+        if (arguments.has("access-key")) {
+            builder.setCredentialProvider(
+                    new StaticSessionCredentialsProvider(arguments.need("access-key"), arguments.need("secret-key")));
+        }
+        return builder.build();
     }
 
     /** Say that a message was handled, before it is acknowledged. */
@@ -37,13 +48,12 @@ final class Grpc {
         Events.print("handled", fields);
     }
 
-    /** A listener's work: --work-ms; message number --hang-at never ends, and says that it began. */
+    /** A listener's work: message number --hang-at never ends, and says that it began. */
     static void work(Arguments arguments, MessageView message) {
         if (message.getProperties().get("seq").equals(arguments.get("hang-at", ""))) {
             Events.print("hangs", "seq", arguments.getInt("hang-at", 0));
             sleep(Integer.MAX_VALUE);
         }
-        sleep(arguments.getInt("work-ms", 0));
     }
 
     static void sleep(int milliseconds) {

@@ -1,13 +1,19 @@
 import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.client.apis.message.Message;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
+import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
+import org.apache.rocketmq.client.apis.producer.ProducerBuilder;
 import org.apache.rocketmq.client.apis.producer.RecallReceipt;
 import org.apache.rocketmq.client.apis.producer.SendReceipt;
+import org.apache.rocketmq.client.apis.producer.Transaction;
+import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
 /**
- * A producer through a proxy: --messages of them, --keys in turn as message groups (0: none), --first number,
- * --pause-ms after each; --delay-ms until they are delivered, of which --recall takes the first one back.
+ * A producer of gRPC: --messages of them, --keys in turn as message groups (0: none), --first number; --delay-ms
+ * until they are delivered, of which --recall takes the first one back. With --transactions each is sent in one: by its
+ * number modulo 3 it is committed (0), rolled back (1), or left to the broker's question, which is answered with a
+ * commit until stdin ends (2).
  */
 public final class GrpcProducer {
     private GrpcProducer() {}
@@ -19,22 +25,46 @@ public final class GrpcProducer {
     private static AutoCloseable start(Arguments arguments) throws Exception {
         String topic = arguments.need("topic");
         int first = arguments.getInt("first", 0);
-        try (Producer producer = Grpc.PROVIDER
+        boolean transactions = arguments.getBoolean("transactions", false);
+        ProducerBuilder builder = Grpc.PROVIDER
                 .newProducerBuilder()
                 .setClientConfiguration(Grpc.configuration(arguments))
-                .setTopics(topic)
-                .build()) {
-            for (int seq = first; seq < first + arguments.getInt("messages", 1); seq++) {
-                SendReceipt receipt = producer.send(message(arguments, topic, seq));
-                Events.print("sent", "topic", topic, "seq", seq, "key", key(arguments, seq), "msgId", receipt.getMessageId());
-                if (seq == first && arguments.getBoolean("recall", false)) {
-                    RecallReceipt recalled = producer.recallMessage(topic, receipt.getRecallHandle());
-                    Events.print("recalled", "seq", seq, "msgId", recalled.getMessageId());
-                }
-                Grpc.sleep(arguments.getInt("pause-ms", 0));
+                .setTopics(topic);
+        if (transactions) {
+            builder.setTransactionChecker(GrpcProducer::answer);
+        }
+        Producer producer = builder.build();
+        for (int seq = first; seq < first + arguments.getInt("messages", 1); seq++) {
+            Transaction transaction = transactions ? producer.beginTransaction() : null;
+            Message message = message(arguments, topic, seq);
+            SendReceipt receipt = transactions ? producer.send(message, transaction) : producer.send(message);
+            Events.print("sent", "topic", topic, "seq", seq, "key", key(arguments, seq), "msgId", receipt.getMessageId());
+            if (transactions) {
+                decide(transaction, seq);
+            }
+            if (seq == first && arguments.getBoolean("recall", false)) {
+                RecallReceipt recalled = producer.recallMessage(topic, receipt.getRecallHandle());
+                Events.print("recalled", "seq", seq, "msgId", recalled.getMessageId());
             }
         }
+        if (transactions) {
+            return producer::close;
+        }
+        producer.close();
         return null;
+    }
+
+    private static void decide(Transaction transaction, int seq) throws Exception {
+        if (seq % 3 == 0) {
+            transaction.commit();
+        } else if (seq % 3 == 1) {
+            transaction.rollback();
+        }
+    }
+
+    private static TransactionResolution answer(MessageView message) {
+        Events.print("asked", "seq", Integer.valueOf(message.getProperties().get("seq")));
+        return TransactionResolution.COMMIT;
     }
 
     private static Message message(Arguments arguments, String topic, int seq) {

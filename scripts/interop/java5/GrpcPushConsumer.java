@@ -3,7 +3,7 @@ import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 
-/** A push consumer through a proxy: --topic, --group, work as Grpc.java has it, --fail number that is never consumed. */
+/** A push consumer of gRPC: --topic, --group, work as Grpc.java has it, --fail number that is never consumed. */
 public final class GrpcPushConsumer {
     private GrpcPushConsumer() {}
 

@@ -5,9 +5,10 @@ import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageView;
 
-/** A simple consumer through a proxy: --topic, --group, --batch, --invisible-s, work as Grpc.java has it. */
+/** A simple consumer of gRPC: --topic, --group, --invisible-s, work as Grpc.java has it. */
 public final class GrpcSimpleConsumer {
     private static final Duration AWAIT = Duration.ofSeconds(5);
+    private static final int BATCH = 4;
 
     private GrpcSimpleConsumer() {}
 
@@ -33,16 +34,17 @@ public final class GrpcSimpleConsumer {
         Duration invisible = Duration.ofSeconds(arguments.getInt("invisible-s", 15));
         while (true) {
             try {
-                for (MessageView message : consumer.receive(arguments.getInt("batch", 4), invisible)) {
+                for (MessageView message : consumer.receive(BATCH, invisible)) {
                     Grpc.work(arguments, message);
                     Grpc.handled(message, "SUCCESS");
                     consumer.ack(message);
                     Events.print("acked", "msgId", message.getMessageId());
                 }
-            } catch (ClientException error) {
-                Events.print("failed", "error", error.toString());
             } catch (IllegalStateException closed) {
                 return;
+            } catch (ClientException | RuntimeException error) { // the latter when the connection ends
+                Events.print("failed", "error", error.toString());
+                Grpc.sleep(1000);
             }
         }
     }
