@@ -5,6 +5,7 @@ They are forked (`tests.forked`), which saves the half second of a start. `Runni
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -29,12 +30,22 @@ __all__ = [
     "Running",
     "is_readable",
     "running_broker",
+    "without_progress",
 ]
 
 TIMEOUT_S = 120  # of a busy machine
 END_S = 60
 SCRIPTS = Path(sys.executable).parent
 NO_SETTINGS = SCRIPTS / "no-settings"  # instead of the folder with the contexts of the person who runs the tests
+
+
+# Of a command that takes longer than 2 s, and of a consumer that has no queue or no message by then.
+_PROGRESS = re.compile(r"lockstep: ([\d,]+ [\w ]+, [\d,]+/s|waiting for a queue of .*|no message for .*)\n")
+
+
+def without_progress(errors: str) -> str:
+    """What a command said, without what it says on a busy machine too."""
+    return _PROGRESS.sub("", errors)
 
 
 class Result(NamedTuple):

@@ -6,9 +6,13 @@ from enum import Enum
 from itertools import chain
 from typing import Any, Final
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.broker.ownership.fenced import states as fence_states
 from lockstep.client import ClientConfig, ConsumerConfig, LitePullConsumerConfig, ProducerConfig, PullConsumerConfig
 from lockstep.client.consumer.ownership import lock_states
+from lockstep.client.consumer.ownership.period_end import CAUSES
+from lockstep.client.diagnosis.rules import RULES, Severity
+from lockstep.order.kinds import kinds_table
 from lockstep.order.traces.format import trace_page
 from lockstep.remoting.connections.connection_states import MACHINES, Machine
 from lockstep.simulation.articles.play import narration_text
@@ -74,7 +78,7 @@ def _machine(machine: Machine) -> Iterator[str]:
 
 def locks() -> str:
     """What a consumer and what a broker knows of the lock of one queue: states, events and all transitions."""
-    return "\n".join(["# The lock of one queue", *_consumer_lock(), *_broker_lock()]) + "\n"
+    return "\n".join(["# The lock of one queue", *_consumer_lock(), *_period_end(), *_broker_lock()]) + "\n"
 
 
 def _consumer_lock() -> Iterator[str]:
@@ -84,6 +88,17 @@ def _consumer_lock() -> Iterator[str]:
     yield "\n| state | event | next | does |\n|---|---|---|---|"
     for (state, event), row in lock_states.TRANSITIONS.items():
         yield f"| {state.name} | {event.name} | {row.state.name} | {', '.join(one.name for one in row.actions)} |"
+
+
+def _period_end() -> Iterator[str]:
+    yield "\n## The end of a period under a fenced lock"
+    yield "\n| cause | the running calls | the offset | the lock | then |\n|---|---|---|---|---|"
+    for cause, end in CAUSES.items():
+        calls = "are cancelled" if end.cancels else "end"
+        offset = "is stored under the epoch" if end.stores else "is not stored"
+        lock = "is unlocked under the epoch" if end.unlocks else "is left alone"
+        then = "rebalances at once" if end.asks else "waits for the release, or the next rebalance"
+        yield f"| `{cause.name}`: {cause.value} | {calls} | {offset} | {lock} | {then} |"
 
 
 def _broker_lock() -> Iterator[str]:
@@ -101,15 +116,16 @@ def _meanings(kind: type[Enum]) -> Iterator[str]:
 
 
 def settings() -> str:
-    """Each setting of each client, with RocketMQ's name of it and its default."""
+    """Each setting of the broker and of each client, with RocketMQ's name of it and its default."""
     kinds: dict[str, tuple[Any, ...]] = {
-        "all": (ClientConfig, ()),
+        "broker": (BrokerConfig, ()),
+        "each client": (ClientConfig, ()),
         "producer": (ProducerConfig, fields(ClientConfig)),
         "push": (ConsumerConfig, fields(ClientConfig)),
         "pull, lite": (PullConsumerConfig, fields(ClientConfig)),
         "lite": (LitePullConsumerConfig, fields(PullConsumerConfig)),
     }
-    lines = ["# Settings of the clients\n", "| client | setting | RocketMQ | default |", "|---|---|---|---|"]
+    lines = ["# Settings\n", "| whose | setting | RocketMQ | default |", "|---|---|---|---|"]
     for kind, (config, inherited) in kinds.items():
         known = {field.name for field in inherited}
         for field in (one for one in fields(config) if one.name not in known):
@@ -118,15 +134,30 @@ def settings() -> str:
     return "\n".join(lines) + "\n"
 
 
+def kinds() -> str:
+    """What the judge may find: the rule of each kind, the evidence and how sure it is."""
+    return f"# The kinds of findings\n\n{kinds_table()}"
+
+
+def doctor() -> str:
+    """Each rule of `lockstep doctor` with its severity and what follows."""
+    words = {Severity.WARNING: "warning", Severity.BREAKS_ORDER: "breaks"}
+    lines = ["# The rules of the doctor\n", "| rule | severity | consequence |", "|---|---|---|"]
+    lines += [f"| `{name}` | {words[rule.severity]} | {rule.consequence} |" for name, rule in RULES.items()]
+    return "\n".join(lines) + "\n"
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "articles.md": articles,
-    "client-settings.md": settings,
     "connection.md": connection,
+    "doctor.md": doctor,
+    "kinds.md": kinds,
     "lock-states.md": locks,
     "museum.md": document,
     "permissions.md": permissions,
     "protections.md": protections,
     "rooms.html": drawing,
+    "settings.md": settings,
     "trace.md": trace_page,
 }
 

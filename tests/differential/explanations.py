@@ -9,12 +9,17 @@ __all__ = ["EXPLANATIONS", "Explanation", "explain"]
 
 
 class Explanation(NamedTuple):
-    """`codes` empty: every code. `case` is a regular expression for `kind/name`, `path` one for a whole path."""
+    """`codes` empty: every code. `case` is a regular expression for `kind/name`, `path` one for a whole path.
+
+    `ours` is one for all that our broker shows there, `but` one for what alone may differ in it.
+    """
 
     reason: str
     path: str = ".*"
     codes: tuple[int, ...] = ()
     case: str = ".*"
+    ours: str = "(?s).*"
+    but: str = ""
 
     def covers(self, outcome: Outcome, difference: Difference) -> bool:
         case = outcome.case
@@ -22,7 +27,12 @@ class Explanation(NamedTuple):
             (not self.codes or case.code in self.codes)
             and re.fullmatch(self.case, f"{case.kind}/{case.name}") is not None
             and re.fullmatch(self.path, difference.path) is not None
+            and re.fullmatch(self.ours, str(difference.lockstep)) is not None
+            and (not self.but or self._rest(difference.apache) == self._rest(difference.lockstep))
         )
+
+    def _rest(self, shown: object) -> str:
+        return re.sub(self.but, "", str(shown))
 
 
 _NAMES: Final = "a group's name must be one that RocketMQ's own clients allow; its broker takes any"

@@ -18,6 +18,7 @@ from tests.examples.documents import blocks
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+LINKED = [(ROOT / "examples" / name).read_text(encoding="utf-8") for name in re.findall(r"examples/(\w+\.py)", TEXT)]
 (SET_UP,) = blocks(TEXT, "sh")
 COMMAND, *OPTIONS = shlex.split(SET_UP.partition("&\n")[0].replace("\\\n", ""))
 PRINTED = re.compile(r"print\(.*\)  # (.*)$", re.MULTILINE)
@@ -61,17 +62,17 @@ def test_the_broker_of_the_page_makes_the_topics_of_the_examples() -> None:
 
 
 def test_every_kind_of_client_is_shown() -> None:
-    """Each exported client, selector and ordering appears in a snippet or in the text."""
-    clients = {"Producer", "TransactionProducer", "PushConsumer", "LitePullConsumer", "PullConsumer"}
+    """Each client is in a snippet or in a program that the page links, each exported selector in the text."""
+    clients = {"Producer", "TransactionProducer", "PushConsumer", "LitePullConsumer", "PullConsumer", "SimpleConsumer"}
     imported = {
         alias.name
-        for block in BLOCKS
-        for node in ast.walk(ast.parse("async def f():\n" + textwrap.indent(block, "    ")))
+        for code in [*("async def f():\n" + textwrap.indent(block, "    ") for block in BLOCKS), *LINKED]
+        for node in ast.walk(ast.parse(code))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
     assert clients <= imported
-    assert len(BLOCKS) >= 13
+    assert len(BLOCKS) + len(LINKED) >= 13
     missing = set(re.findall(r"`((?:Allocate|allocate_|select_by_)\w+)`", TEXT)) - set(lockstep.client.__all__)
     assert not missing
     exported = {

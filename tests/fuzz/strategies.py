@@ -17,6 +17,7 @@ from lockstep.protocol.bodies.broker import (
     ConsumerIdList,
     DataVersion,
     QueueData,
+    QueueOwner,
     TopicConfig,
     TopicConfigs,
     TopicList,
@@ -100,7 +101,10 @@ def headers(header_class: type[tuple[Any, ...]]) -> st.SearchStrategy[tuple[Any,
 
 queues = st.builds(MessageQueue, texts, texts, int64s)
 _some_queues = st.lists(queues, max_size=3).map(tuple)
-_brokers = st.builds(BrokerData, texts, texts, st.dictionaries(int64s, texts, max_size=3))
+_brokers = st.builds(
+    BrokerData, texts, texts, st.dictionaries(int64s, texts, max_size=3), st.none() | st.booleans(), int64s
+)
+_owners = st.lists(st.builds(QueueOwner, texts, int64s, int64s, int64s), max_size=3).map(tuple)
 _attributes = st.dictionaries(texts, texts, max_size=2).map(lambda table: tuple(sorted(table.items())))
 configs = st.builds(TopicConfig, texts, int64s, int64s, int64s, int64s, st.booleans(), _attributes)
 subscriptions = st.builds(
@@ -147,7 +151,7 @@ BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
     DeliveryTableBody: st.builds(
         DeliveryTableBody, st.lists(_deliveries, max_size=2).map(tuple), *[int64s] * 4, text_tuples
     ),
-    ConsumerIdList: st.builds(ConsumerIdList, text_tuples),
+    ConsumerIdList: st.builds(ConsumerIdList, text_tuples, st.none() | _owners),
     TopicList: st.builds(TopicList, text_tuples),
     ConsumerGroupList: st.builds(ConsumerGroupList, st.dictionaries(texts, text_tuples, max_size=3)),
     TopicRouteData: st.builds(

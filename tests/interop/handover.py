@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import uvloop
 
+from lockstep.remoting.percentiles import percentile
 from scripts.bench.cases import preload
 from tests.interop.harness.drivers import Driver, Drivers, Event
 from tests.interop.harness.servers import Server, apache_server, free_ports
@@ -118,11 +119,10 @@ async def planned(server: Server, drivers: Drivers, rounds: int) -> dict[str, fl
     waits = sorted(rests(calls))
     handled = Counter((call["queueId"], call["queueOffset"]) for *_, call in calls)
     twice = sum(count - 1 for count in handled.values())
-    middle, late = waits[len(waits) // 2], waits[min(int(len(waits) * 0.99), len(waits) - 1)]
     return {
         "handovers": len(waits),
-        "p50_s": round(middle, 3),
-        "p99_s": round(late, 3),
+        "p50_s": round(percentile(waits, 50), 3),
+        "p99_s": round(percentile(waits, 99), 3),
         "longest_s": round(waits[-1], 3),
         "duplicates": twice,
         "messages": len(handled),

@@ -23,7 +23,12 @@ _RECORDED: Final = "the calls of worlds are recorded"
 _HOUSE: Final = "no rule of order: what a user is shown, or a number that RocketMQ keeps"
 _POPS: Final = "members of worlds that pop are SimpleConsumers"
 
+_MIXED: Final = "no group of a world has members that pop beside members that own queues"
+
 BEYOND_WORLDS: Final = {
+    "pop-beside-an-owner": _MIXED,
+    "lock-beside-a-delivery": _MIXED,
+    "grant-ends-deliveries": _MIXED,
     "pop-consumed-kept": _TWICE,
     "pop-one-of-a-key": _POPS,
     "pop-held-taken-twice": _POPS,
@@ -33,6 +38,8 @@ BEYOND_WORLDS: Final = {
     "pop-behind-a-lost-one": _POPS,
     "pop-call-of-a-lost-one": _POPS,
     "pop-given-back": _POPS,
+    "pop-last-answers": _POPS,
+    "pop-calls-of-a-leaver": _POPS,
     "pop-dead-without-a-try": _POPS,
     "administrator-waits-for-queue": _DIRECT,
     "direct-call-while-asked-for": _DIRECT,
@@ -132,6 +139,7 @@ BEYOND_WORLDS: Final = {
     "fence-epoch-of-its-client": _OWN_EPOCH,
     "fence-commit-of-its-client": _OWN_EPOCH,
     "members-told-of-new-name": "a process of a world has one client id",
+    "members-told-of-later-changes": "groups of worlds are told in one step",
     "nothing-after-lost-send": "no producer of a world sends a number of a generation again",
     "delayed-not-passed-over": "no world sends delayed messages",
     "delayed-by-repaired-entry": "no world sends delayed messages",

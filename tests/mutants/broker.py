@@ -24,6 +24,7 @@ KERNELS: Final = "lockstep.protocol.kernels"
 KERNELS_TOGETHER: Final = "lockstep.protocol.kernels_together"
 PLAIN_SENDS: Final = "lockstep.broker.fronts.remoting.plain_sends"
 MEMBERS: Final = "lockstep.broker.catalog.members"
+MEMBER_NOTICES: Final = "lockstep.broker.core.member_notices"
 SEND_SEQUENCES: Final = "lockstep.broker.messages.send_sequences"
 
 WRITTEN: Final = ("tests/broker/persistence/test_table_writer.py",)
@@ -174,6 +175,17 @@ BROKER: Final = (
         "The members are not told when a client of a known connection has another id.",
         edited(MEMBERS, "ConsumerManager.register", "known.client_id != channel.client_id", "False"),
         ("tests/broker/catalog/test_consumer_manager.py",),
+    ),
+    Protection(
+        "members-told-of-later-changes",
+        "The members are not told of a change that comes while they are told of another.",
+        edited(
+            MEMBER_NOTICES,
+            "MemberNotices.tell",
+            "self._due.get(consumer_group)",
+            "self._due.get(consumer_group, self._running.get(consumer_group))",
+        ),
+        ("tests/broker/test_member_notices.py",),
     ),
     Protection(
         "nothing-after-lost-send",

@@ -183,8 +183,8 @@ CONSUMING: Final = (
         edited(
             CLIENT_REBALANCE,
             "Rebalance._share",
-            ("self._members_at.clear()\nreturn None"),
-            ("self._members_at.clear()\nreturn []"),
+            ("self._lists.forget()\nreturn None"),
+            ("self._lists.forget()\nreturn []"),
         ),
         REBALANCE,
     ),
@@ -239,7 +239,7 @@ CONSUMING: Final = (
     Protection(
         "rebalance-fresh-members",
         "A rebalance shares the queues among the members of an earlier round.",
-        edited(CLIENT_REBALANCE, "Rebalance.run", "self._members_at.clear()", ""),
+        edited(CLIENT_REBALANCE, "Rebalance.run", "self._lists.forget()", ""),
         ("tests/client/ownership/test_rebalance.py",),
     ),
     Protection(

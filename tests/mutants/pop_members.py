@@ -69,7 +69,24 @@ POP_MEMBERS: Final = (
         edited(
             SERVICE,
             "PopService._give_back_waiting",
-            "await self.answers.give_back([held.delivery for held in waiting])",
+            "await self._pops.give_back([held.delivery for held in waiting])",
+            "pass",
+        ),
+        CONSUMER,
+    ),
+    Protection(
+        "pop-last-answers",
+        "A member that stops does not wait for what is on its way to it.",
+        edited(MEMBER, "PopMember._has_left", "await self._calls.last_answers()", "pass"),
+        CONSUMER,
+    ),
+    Protection(
+        "pop-calls-of-a-leaver",
+        "A broker gives messages to a member that has left.",
+        edited(
+            "lockstep.broker.core.register",
+            "unregister",
+            "broker.messages.pops.held.on_left(peer, consumer_group, now_ms)",
             "pass",
         ),
         CONSUMER,

@@ -11,9 +11,11 @@ __all__ = ["POPPING"]
 FENCED: Final = "lockstep.broker.messages.pop.fenced"
 JOURNAL: Final = "lockstep.broker.messages.pop.journal"
 CORE_POP: Final = "lockstep.broker.core.pop"
+CORE_CLAIM: Final = "lockstep.broker.core.claim"
 CORE_ACK: Final = "lockstep.broker.core.ack"
 
 QUEUE: Final = ("tests/broker/messages/pop/test_fenced.py",)
+BOTH_WORLDS: Final = ("tests/broker/fronts/grpc/test_both_worlds.py",)
 DELIVERIES: Final = ("tests/broker/persistence/test_deliveries.py",)
 
 POPPING: Final = (
@@ -22,6 +24,24 @@ POPPING: Final = (
         "A message is delivered while another client holds one of its key.",
         edited(FENCED, "FencedQueue.pop", "one.holds(now_ms) and not one.is_again(order)", "False"),
         QUEUE,
+    ),
+    Protection(
+        "pop-beside-an-owner",
+        "A queue that a client has locked is popped.",
+        edited(CORE_POP, "_pop_in_order", "not owned(group, topic, queue_id, now_ms)", "True"),
+        BOTH_WORLDS,
+    ),
+    Protection(
+        "lock-beside-a-delivery",
+        "A queue is locked while another client has a message of it.",
+        edited(CORE_CLAIM, "_popped", "one.visible_ms > now_ms", "False"),
+        BOTH_WORLDS,
+    ),
+    Protection(
+        "grant-ends-deliveries",
+        "A late acknowledgement moves the offset of an owner.",
+        edited(CORE_CLAIM, "claim", "locked.begun", "()"),
+        BOTH_WORLDS,
     ),
     Protection(
         "pop-newest-answers",

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.experiment import LOCKING, LockMode
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.worlds.fifo.fifo_world import FIFO_WORLDS
@@ -42,7 +42,7 @@ def test_the_worlds_of_this_table_are_kept() -> None:
 
 @pytest.mark.rotating
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", LockMode)
+@pytest.mark.parametrize("mode", LOCKING)
 @pytest.mark.parametrize("experiment", [one.name for one in (*FOCUSED, PRODUCERS_WORLDS, FIFO_WORLDS)])
 def test_focused_worlds_keep_order(experiment: str, mode: LockMode) -> None:
     """Each experiment, with seeds that found nothing."""

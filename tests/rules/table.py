@@ -65,7 +65,12 @@ def _rules() -> Iterator[Rule]:
         if found is None:
             raise ValueError(f"{PAGE.name}:{number}: neither `- TEXT: `FUNCTION`; `TEST`.` nor `- TEXT: as SECTION.`")
         test = found["test"] or test
-        yield Rule(number, found["text"], tuple(re.findall(r"`([\w.]+)`", found["functions"])), test)
+        yield Rule(number, found["text"], tuple(map(_whole, re.findall(r"`([\w.]+)`", found["functions"]))), test)
+
+
+def _whole(name: str) -> str:
+    """The name in the code of one that the page shortens."""
+    return f"ConsumeMessage{name}" if name.startswith(("OrderlyService", "ConcurrentlyService")) else name
 
 
 def told_before() -> list[str]:

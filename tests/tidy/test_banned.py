@@ -84,7 +84,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "remoting/host/report_stream.py": ({"os.", "select."}, "it is stderr of a program: what it writes must never wait"),
     "remoting/host/manual_clock.py": ({"socket."}, "a port is kept while a broker is down"),
     "remoting/tls/options.py": ({"pathlib."}, "OpenSSL reads certificates from the disk itself"),
-    "broker/tls.py": ({"pathlib."}, "likewise, and trustme writes them"),
+    "broker/tls.py": ({"pathlib.", "tempfile."}, "likewise, and trustme writes them"),
     "client/consumer/ownership/lock_requests.py": ({"asyncio.wait"}, "for one reply; its sets are not looked at"),
     "client/consumer/ownership/locks.py": ({"asyncio.wait"}, "for one task, likewise"),
     "order/judge/sent.py": (

@@ -28,7 +28,7 @@ from tests.fuzz.frames.world import TABLE_MAX, TURN_MS_MAX, Report, play
 
 __all__ = ["ALL_MODES", "Totals", "World", "main", "run_world", "worlds_of"]
 
-ALL_MODES: Final = (*MODES, "client", "ports")
+ALL_MODES: Final = (*MODES, "client", "grpc", "ports")
 WORLD_FRAMES: Final = 20_000
 SHORTER: Final = {"ports": 2_000}  # a frame there has up to 3,000 calls, 19 on average
 GROWTH_MIB_MAX: Final = 48  # of a process from its third world to its last

@@ -1,7 +1,6 @@
 """One world: a server, its peers, and an attack of some thousand frames on it."""
 
 import asyncio
-import gc
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,10 +12,11 @@ from lockstep.remoting.tls.session import TlsError
 from tests.fuzz.frames.attack import Attack
 from tests.fuzz.frames.census import largest_table
 from tests.fuzz.frames.client import ClientWorld
+from tests.fuzz.frames.grpc import GrpcWorld
 from tests.fuzz.frames.oracle import Fault, answer_fault, protected, secrets_fault
 from tests.fuzz.frames.peers import Peer
 from tests.fuzz.frames.ports import PortsWorld
-from tests.fuzz.frames.runtime import FuzzRuntime, Turns
+from tests.fuzz.frames.runtime import COLLECTIONS, FuzzRuntime, Turns
 from tests.fuzz.frames.servers import FuzzLog, Watch, end_server, furnish, new_server, rng_of
 from tests.fuzz.frames.words import Words
 
@@ -195,7 +195,7 @@ def _where(error: BaseException) -> str:
     return " > ".join(places[-5:])
 
 
-async def _attack_alone(world: ClientWorld | PortsWorld, frames: int) -> str:
+async def _attack_alone(world: ClientWorld | GrpcWorld | PortsWorld, frames: int) -> str:
     """What went wrong in a world that looks at its own answers."""
     errors: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(str(context)))
@@ -218,12 +218,16 @@ def _play_alone(mode: str, seed: int, number: int, frames: int) -> Report:
     return Report(frames, world.requests, dict(world.answers), world.log.counts, *found)
 
 
-_ALONE: Final[dict[str, type[ClientWorld | PortsWorld]]] = {"client": ClientWorld, "ports": PortsWorld}
+_ALONE: Final[dict[str, type[ClientWorld | GrpcWorld | PortsWorld]]] = {
+    "client": ClientWorld,
+    "grpc": GrpcWorld,
+    "ports": PortsWorld,
+}
 
 
 async def _new_world(
-    kind: type[ClientWorld | PortsWorld], seed: int, number: int, turns: Turns
-) -> ClientWorld | PortsWorld:
+    kind: type[ClientWorld | GrpcWorld | PortsWorld], seed: int, number: int, turns: Turns
+) -> ClientWorld | GrpcWorld | PortsWorld:
     return kind(seed, number, turns)
 
 
@@ -233,20 +237,18 @@ def play(mode: str, seed: int, number: int, frames: int, folder: Path, *, look_e
     Args:
         look_every: After so many frames the protected state is compared.
     """
-    gc.collect()
-    gc.freeze()  # what the fuzzer has imported is no part of the server
-    if mode in _ALONE:
-        try:
+    with COLLECTIONS.left_out():
+        if mode in _ALONE:
             return _play_alone(mode, seed, number, frames)
-        finally:
-            gc.unfreeze()
-    world = World(mode, seed, number, folder)
+        return _play_all(World(mode, seed, number, folder), frames, look_every)
+
+
+def _play_all(world: World, frames: int, look_every: int) -> Report:
     with asyncio.Runner() as runner:
         done, fault = runner.run(_attack(world, frames, look_every))
     largest = largest_table(world.server)
     if not fault and largest[0] > TABLE_MAX:
         fault = f"{largest[1]} has {largest[0]} entries"
-    gc.unfreeze()
     return Report(
         done, world.watch.requests, dict(world.answers), world.log.counts, world.turns.longest_ns / 1e6,
         world.turns.longest, largest, fault, tuple(what for _, what in world.turns.over),

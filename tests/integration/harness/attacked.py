@@ -13,12 +13,12 @@ import pytest
 
 from lockstep.broker.options import parse_options
 from lockstep.broker.server import BrokerServer
-from lockstep.client import AdminClient, ClientConfig, Producer, ProducerConfig
+from lockstep.client import AdminClient, Producer, ProducerConfig
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.simulation import SimRuntime, World, simulate
 from lockstep.testing.peer import Peer
 from tests.broker.helpers import RecordingLog
-from tests.integration.harness.processes import PATIENT, Broker, Processes
+from tests.integration.harness.processes import PATIENT_CLIENT, Broker, Processes
 from tests.integration.harness.raw import raw_peer
 
 __all__ = [
@@ -76,7 +76,7 @@ Attack = Callable[..., None]  # (story, *options of lockstep-broker)
 
 def admin_of(target: Attacked) -> AdminClient:
     """A client that waits on a busy machine for as long as it must."""
-    return AdminClient(name_server=target.name_server, config=ClientConfig(**PATIENT), runtime=target.runtime)
+    return AdminClient(name_server=target.name_server, config=PATIENT_CLIENT, runtime=target.runtime)
 
 
 def producer_of(target: Attacked, config: ProducerConfig) -> Producer:

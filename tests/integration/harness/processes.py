@@ -20,6 +20,7 @@ __all__ = [
     "ANSWER_MS",
     "PATIENCE",
     "PATIENT",
+    "PATIENT_CLIENT",
     "PATIENT_PRODUCER",
     "Broker",
     "ConsumerProcess",
@@ -36,6 +37,7 @@ CONSUMER_PROGRAM = "tests.integration.harness.consumer_program"
 POLL_S = 0.02
 ANSWER_MS = 20_000  # for a request of a test's own client; RocketMQ's 3 s are short on a busy machine
 PATIENT: Final[dict[str, Any]] = {"connect_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
+PATIENT_CLIENT: Final = ClientConfig(**PATIENT)
 PATIENT_PRODUCER: Final = ProducerConfig(**PATIENT, send_timeout_ms=ANSWER_MS)
 PATIENCE = 6  # times the seconds a condition should take: machines are shared, and what comes true waits for nothing
 END_S = 10.0  # from a signal to the end of a process

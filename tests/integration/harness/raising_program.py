@@ -11,6 +11,7 @@ from lockstep.client import (
     ConsumerConfig,
     Message,
     Producer,
+    ProducerConfig,
     PullConsumer,
     PushConsumer,
     TransactionProducer,
@@ -18,6 +19,7 @@ from lockstep.client import (
 from lockstep.client.consumer.dispatch.table import OrderingName
 
 TOPIC = "orders"
+PATIENT = ProducerConfig(send_timeout_ms=20_000)  # of a busy machine
 ran: Counter[str] = Counter()
 
 
@@ -60,13 +62,15 @@ async def listen(name_server: str, ordering: OrderingName) -> None:
 
 
 async def main(name_server: str) -> None:
-    async with Producer("producers", name_server=name_server) as producer:
+    async with Producer("producers", name_server=name_server, config=PATIENT) as producer:
         producer.register_send_message_hook(Hook())
         await producer.send(Message(TOPIC, b"1"), sharding_key="a")
         await producer.send_async(Message(TOPIC, b"2"), raising("send_callback"))
     for ordering in get_args(OrderingName):
         await listen(name_server, ordering)
-    transactions = TransactionProducer("deciders", name_server=name_server, listener=TransactionListener())
+    transactions = TransactionProducer(
+        "deciders", name_server=name_server, config=PATIENT, listener=TransactionListener()
+    )
     async with transactions:
         await transactions.send_in_transaction(Message(TOPIC, b"3"), None)
     async with PullConsumer("pullers", name_server=name_server) as puller:

@@ -84,6 +84,8 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "--brokers 3 --port 65520": ("--port: 3 brokers need the ports 65520 to 65540",),
     "--brokers 2 --metrics-port 65535": ("--metrics-port: 2 brokers need the ports 65535 to 65536",),
     f"--brokers 2 --broker-name {'x' * 126}": ("--broker-name: with --brokers at most 125 characters",),
+    "--grpc-port any": ("--grpc-port: 'any' is not a port, 0 to 65535, nor 'none'",),
+    "--brokers 2 --grpc-port 10921": ("port 10921 is needed twice",),
     "--brokers 2 --name-server-port 10921": ("port 10921 is needed twice",),
     "--brokers 2 --metrics-port 10920": ("port 10921 is needed twice",),
     "--brokers 2 --metrics-port 9875": ("port 9876 is needed twice",),

@@ -16,7 +16,7 @@ from lockstep.client import (
     Producer,
     PushConsumer,
 )
-from tests.integration.harness.processes import until
+from tests.integration.harness.processes import PATIENT_PRODUCER, until
 
 FENCED = (sys.executable, "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0", "--lock-mode", "fenced",
           "--topic", "Flights:2", "--log-level", "debug")  # fmt: skip
@@ -40,7 +40,7 @@ async def test_fenced_consumers_go_on(broker: "subprocess.Popen[bytes]") -> None
     assert broker.stdout is not None
     await send_and_handle(broker.stdout.readline().decode().split("name-server=")[1].strip())
     broker.terminate()
-    assert broker.wait(30) == 0
+    assert broker.wait(60) == 0
 
 
 async def send_and_handle(name_server: str) -> None:
@@ -52,7 +52,7 @@ async def send_and_handle(name_server: str) -> None:
     config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
     consumer = PushConsumer("desk", name_server=name_server, listener=handle, config=config, fenced=True)
     consumer.subscribe("Flights")
-    async with Producer("p", name_server=name_server) as producer, consumer:
+    async with Producer("p", name_server=name_server, config=PATIENT_PRODUCER) as producer, consumer:
         for number in range(MESSAGES):
             await producer.send(Message("Flights", str(number).encode(), sharding_key=str(number % 2)))
         await until(lambda: len(handled) == MESSAGES, "all handled", 60)

@@ -20,7 +20,7 @@ from lockstep.remoting.host.manual_clock import HeldPort
 from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerFailed
 from tests.commands import TIMEOUT_S, Lockstep
-from tests.integration.harness.processes import PATIENT_PRODUCER, Broker, Processes, until
+from tests.integration.harness.processes import PATIENT_CLIENT, PATIENT_PRODUCER, Broker, Processes, until
 from tests.integration.harness.workload import drained, holders, producing, send_keyed, spread
 
 TOPIC, GROUP, QUEUES, MESSAGES = "orders", "audit", 4, 300
@@ -260,7 +260,7 @@ async def test_one_broker_becomes_two_and_never_fewer(processes: Processes, tmp_
     """The store of the one stays where it is; without the second one the folder is not opened."""
     data = ("--data-dir", str(tmp_path / "data"), *KEPT)
     one = await processes.broker(*data, "--topic", f"{TOPIC}:{QUEUES}")
-    async with Producer("shop", name_server=one.name_server) as producer:
+    async with Producer("shop", name_server=one.name_server, config=PATIENT_PRODUCER) as producer:
         await producer.send(Message(TOPIC, b"first"))
     assert await one.stop() == 0
     two = await processes.broker(*data, "--brokers", "2")
@@ -334,8 +334,8 @@ async def test_acl_and_tls_hold_for_all(processes: Processes, tmp_path: Path, mo
     broker = await processes.broker("--brokers", "2", *options, *trust)
     tls = TlsOptions(ca=files["ca"])
     async with (
-        AdminClient(name_server=broker.name_server, tls=tls) as admin,
-        Producer("shop", name_server=broker.name_server, tls=tls) as producer,
+        AdminClient(name_server=broker.name_server, config=PATIENT_CLIENT, tls=tls) as admin,
+        Producer("shop", name_server=broker.name_server, config=PATIENT_PRODUCER, tls=tls) as producer,
     ):
         assert await names_at(admin) == NAMES[:2]
         await producer.send(Message("sent", b"1"))

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from lockstep.client import AdminClient, ClientConfig, ConsumerConfig, Message, MessageSelector, Producer, PushConsumer
-from tests.integration.harness.processes import PATIENT, Broker, Processes, until
+from lockstep.client import AdminClient, ConsumerConfig, Message, MessageSelector, Producer, PushConsumer
+from tests.integration.harness.processes import PATIENT_CLIENT, PATIENT_PRODUCER, Broker, Processes, until
 
 TOPIC, GROUP = "orders", "audit"
 
@@ -19,7 +19,7 @@ async def started(processes: Processes, *options: str) -> tuple[Broker, str]:
 
 
 async def broker_names(name_server: str) -> list[str]:
-    async with AdminClient(name_server=name_server, config=ClientConfig(**PATIENT)) as admin:
+    async with AdminClient(name_server=name_server, config=PATIENT_CLIENT) as admin:
         return sorted(data.broker_name for data in await admin.brokers())
 
 
@@ -37,7 +37,7 @@ async def test_name_servers_and_brokers_of_their_own(processes: Processes) -> No
     seen: set[bytes] = set()
     consumer = PushConsumer(GROUP, name_server=both, listener=lambda messages, _: seen.update(m.body for m in messages))
     consumer.subscribe(TOPIC)
-    async with Producer("shop", name_server=both) as producer, consumer:
+    async with Producer("shop", name_server=both, config=PATIENT_PRODUCER) as producer, consumer:
         queues = {(await producer.send(Message(TOPIC, b"%d" % i))).queue.broker_name for i in range(8)}
         assert queues == {"a", "b"}
         await until(lambda: len(seen) == 8, "all are handled")
@@ -68,7 +68,7 @@ async def test_a_broker_that_is_told_to_filters_by_properties(processes: Process
         listener=lambda messages, _: seen.extend(message.body for message in messages),
     )
     consumer.subscribe(TOPIC, MessageSelector.by_sql("size BETWEEN 2 AND 3 OR color = 'it''s red'"))
-    async with Producer("shop", name_server=broker.name_server) as producer, consumer:
+    async with Producer("shop", name_server=broker.name_server, config=PATIENT_PRODUCER) as producer, consumer:
         for size, color in ((1, "red"), (2, "red"), (3, "blue"), (4, "it's red")):
             properties = {"size": str(size), "color": color}
             await producer.send(Message(TOPIC, b"%d" % size, properties=properties))

@@ -11,7 +11,6 @@ import trustme
 
 from lockstep.client import (
     AdminClient,
-    ClientConfig,
     ClientError,
     ConsumeFromWhere,
     ConsumeOrderlyContext,
@@ -26,10 +25,9 @@ from lockstep.remoting.tls.options import TlsOptions
 from lockstep.testing.process import BrokerFailed
 from tests.commands import ForkedBroker
 from tests.integration.harness.certificates import Files, make_files
-from tests.integration.harness.processes import PATIENCE, PATIENT, PATIENT_PRODUCER
+from tests.integration.harness.processes import PATIENCE, PATIENT_CLIENT, PATIENT_PRODUCER
 
 TOPIC = "orders"
-PATIENT_CONFIG = ClientConfig(**PATIENT)
 LARGE = os.urandom(3_000_000)  # several reads and writes, and a write buffer that fills
 
 
@@ -57,10 +55,14 @@ async def logged(broker: ForkedBroker, event: str, times: int = 1) -> None:
             await asyncio.sleep(0.1)
 
 
+def admin_of(broker: ForkedBroker, tls: TlsOptions | bool | None = None) -> AdminClient:
+    return AdminClient(name_server=broker.name_server, config=PATIENT_CLIENT, tls=tls)
+
+
 async def accepted(broker: ForkedBroker, ca: str) -> bool:
     """Whether a client that trusts `ca` is served."""
     try:
-        async with AdminClient(name_server=broker.name_server, config=PATIENT_CONFIG, tls=TlsOptions(ca=ca)) as admin:
+        async with admin_of(broker, TlsOptions(ca=ca)) as admin:
             await admin.topics()
     except (ClientError, RemotingError):
         return False
@@ -99,7 +101,7 @@ async def test_a_plain_client_is_served_only_where_it_is_allowed(broker: ForkedB
     if mode == "permissive":
         assert await handled(broker.name_server, None, [b"plain"]) == [b"plain"]
         return
-    async with AdminClient(name_server=broker.name_server) as admin:
+    async with admin_of(broker) as admin:
         with pytest.raises((ClientError, RemotingError), match="perhaps it wants TLS"):
             await admin.topics()
     await logged(broker, "tls_required")
@@ -115,7 +117,7 @@ async def test_a_server_that_the_client_does_not_trust_is_refused(
 ) -> None:
     """The error names the cause, and the broker logs the peer's alert."""
     options = TlsOptions(ca=getattr(files, tls)) if tls else True
-    async with AdminClient(name_server=broker.name_server, tls=options) as admin:
+    async with admin_of(broker, options) as admin:
         with pytest.raises((ClientError, RemotingError), match=reason):
             await admin.topics()
     await logged(broker, "tls_handshake_failed")
@@ -130,7 +132,7 @@ async def test_a_client_that_verifies_nothing_is_served(broker: ForkedBroker) ->
 async def test_a_plain_broker_tells_a_tls_client(tmp_path: Path) -> None:
     """The client says that the peer perhaps does not speak TLS."""
     with ForkedBroker() as broker:
-        async with AdminClient(name_server=broker.name_server, tls=True) as admin:
+        async with admin_of(broker, True) as admin:
             with pytest.raises((ClientError, RemotingError), match="TLS"):
                 await admin.topics()
 
@@ -142,7 +144,7 @@ async def test_a_client_shows_its_certificate(files: Files) -> None:
     with ForkedBroker(*options) as broker:
         with_it = TlsOptions(ca=files.ca, cert=files.client)
         assert await handled(broker.name_server, with_it, [b"x"]) == [b"x"]
-        async with AdminClient(name_server=broker.name_server, tls=TlsOptions(ca=files.ca)) as admin:
+        async with admin_of(broker, TlsOptions(ca=files.ca)) as admin:
             with pytest.raises((ClientError, RemotingError), match=r"TLS: .*certificate required"):
                 await admin.topics()
 
@@ -174,7 +176,7 @@ async def test_a_certificate_for_tests_is_made_and_kept(tmp_path: Path) -> None:
     for _ in range(2):
         with ForkedBroker("--tls", "test", "--data-dir", str(data), "--topic", f"{TOPIC}:1") as broker:
             first = ca.read_bytes()
-            async with AdminClient(name_server=broker.name_server, tls=TlsOptions(ca=str(ca))) as admin:
+            async with admin_of(broker, TlsOptions(ca=str(ca))) as admin:
                 assert TOPIC in await admin.topics()
     assert ca.read_bytes() == first
     assert (data / "config" / "tls" / "server.pem").stat().st_mode & 0o077 == 0

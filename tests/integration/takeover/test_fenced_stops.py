@@ -20,7 +20,7 @@ from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import StdlibLog
 from lockstep.remoting.settings import parse_addresses
 from tests.integration.harness.effects import Effects
-from tests.integration.harness.processes import Broker, ConsumerProcess, Processes, until
+from tests.integration.harness.processes import PATIENT, Broker, ConsumerProcess, Processes, until
 from tests.integration.harness.workload import drained, producing, records, send_keyed, spread
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on a busy machine each condition takes its time
@@ -51,7 +51,7 @@ def epoch_of(record: Record) -> int:
 
 async def codes_under(broker: Broker, client_id: str, queue: MessageQueue, epoch: int) -> list[int]:
     """How the broker answers a commit and a pull of this client under an epoch."""
-    config = ConsumerConfig(serialize_type=SerializeType.MSGPACK)
+    config = ConsumerConfig(serialize_type=SerializeType.MSGPACK, **PATIENT)
     log = StdlibLog("lockstep.tests")
     instance = MQClientInstance(AsyncioRuntime(), parse_addresses(broker.name_server), config, log)
     commit = UpdateConsumerOffsetRequestHeader(GROUP, TOPIC, queue.queue_id, SENT, epoch, client_id)

@@ -198,6 +198,34 @@ class Drivers:
         """A command of scripts/interop/go: produce, consume."""
         return self.start(f"go-{command}", [str(require("go") / "driver"), command, *words(arguments)], {})
 
+    def go5(self, command: str, **arguments: Any) -> Driver:
+        """A command of scripts/interop/go5: produce, simple, push."""
+        environment = {"rocketmq.client.logRoot": f"{self.folder}/rocketmq-logs"}
+        return self.start(f"go5-{command}", [str(require("go5") / "driver"), command, *words(arguments)], environment)
+
+    def node5(self, command: str, *, ca: str = "", **arguments: Any) -> Driver:
+        """A command of scripts/interop/node5: produce, simple, push. `ca`: it speaks TLS, and believes this one."""
+        path = ROOT / "scripts" / "interop" / "node5" / "driver.js"
+        return self._checking("node5", ["node", str(path), command], ca, arguments, "NODE_PATH", "node_modules")
+
+    def python5(self, command: str, *, ca: str = "", **arguments: Any) -> Driver:
+        """The same of scripts/interop/python/driver5.py: RocketMQ's own client."""
+        path = ROOT / "scripts" / "interop" / "python" / "driver5.py"
+        return self._checking("python5", [sys.executable, str(path), command], ca, arguments, "PYTHONPATH", ".")
+
+    def _checking(
+        self, part: str, command: list[str], ca: str, arguments: dict[str, Any], variable: str, folder: str
+    ) -> Driver:
+        """A client of gRPC that checks certificates; its library takes those it believes from the environment."""
+        environment = {variable: str(require(part) / folder), "HOME": str(self.folder)}
+        if ca:
+            arguments, environment = arguments | {"tls": True}, environment | {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": ca}
+        return self.start(f"{part}-{command[-1]}", [*command, *words(arguments)], environment)
+
+    def rust5(self, command: str, **arguments: Any) -> Driver:
+        """A command of scripts/interop/rust5: produce, simple."""
+        return self.start(f"rust5-{command}", [str(require("rust5") / "driver"), command, *words(arguments)], {})
+
     def cpp(self, script: str, **arguments: Any) -> Driver:
         """A Python script of scripts/interop/cpp, with the wheel that carries librocketmq on its path."""
         wheel = require("cpp")

@@ -40,7 +40,7 @@ def either(request: pytest.FixtureRequest) -> Server:
 @pytest.fixture
 def drivers(tmp_path: Path) -> Iterator[Drivers]:
     """Starts drivers: drivers.java("OrderedProducer", name_server=...), .java5(...), .node(...), .cpp(...),
-    .go(...), .python(...)."""
+    .go(...), .python(...), .node5(...), .go5(...), .python5(...), .rust5(...)."""
     started = Drivers(tmp_path)
     try:
         yield started

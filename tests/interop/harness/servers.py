@@ -10,13 +10,14 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lockstep.client import AdminClient, ClientConfig, ClientError
 from lockstep.remoting.errors import RemotingError
+from lockstep.testing.control import ControlConnection
 from lockstep.testing.process import BrokerProcess, ChildProcess
 from tests.integration.harness.ports import free_port, free_ports_at
 from tests.integration.harness.processes import ANSWER_MS
@@ -82,6 +83,8 @@ class Server:
     log: Callable[[], str] = str  # all of it; of Lockstep's broker alone
     pids: tuple[int, ...] = ()  # of the broker, then of its name server if that is a process of its own
     queue_counts: dict[str, int] = field(default_factory=dict)  # of the topics that `create_topic` made
+    grpc: str = ""  # where clients of RocketMQ 5 connect
+    control: BrokerProcess | None = None  # of Lockstep's broker with --control-port
 
     @property
     def is_apache(self) -> bool:
@@ -90,6 +93,14 @@ class Server:
     def admin(self) -> AdminClient:
         config = ClientConfig(connect_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS)
         return AdminClient(name_server=self.name_server, config=config)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock of a broker with --control-port; connected clients count as heard in that time."""
+        assert self.control is not None
+        with closing(ControlConnection(self.control)) as control:
+            for _ in range(4):  # turns of its loop, in which it sees who has gone by now: that one is not heard
+                control.call("status")
+            control.call("advance", seconds=seconds, heartbeats=True)
 
     async def create_topic(self, topic: str, queues: int = 4, *, message_type: str | None = None) -> str:
         """Make a topic; returns once the name server gives its route."""
@@ -108,7 +119,8 @@ def lockstep_server(folder: Path, *options: str) -> Iterator[Server]:
     """Our broker on free ports. Raises BrokerFailed with the end of its log when it does not start."""
     life = ("-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}")
     with BrokerProcess("--log-level", "warning", *life, *_QUICK, *options, folder=folder) as broker:
-        yield Server("Lockstep", "0.1.0", broker.name_server, broker.address, broker.tail, broker.stderr, (broker.pid,))
+        server = Server("Lockstep", "0.1.0", broker.name_server, broker.address, broker.tail, broker.stderr)
+        yield replace(server, pids=(broker.pid,), grpc=broker.addresses.grpc, control=broker)
 
 
 @contextmanager
@@ -120,6 +132,7 @@ def apache_server(
     lock_life_ms: int = LOCK_LIFE_MS,
     jvm: Sequence[str] = SMALL_HEAP,
     part: str = "apache",
+    grpc: bool = False,
 ) -> Iterator[Server]:
     """Apache's name server and broker, with everything they write in `folder`.
 
@@ -129,6 +142,7 @@ def apache_server(
         ports: Free ones by default.
         jvm: Heap and garbage collector of the broker.
         part: Whose jars: apache for 4.9, apache5 for 5.5, which is killed at the end: it takes its time for more.
+        grpc: The broker is inside a proxy, which serves gRPC ("local mode").
     """
     version = version_of(part, "rocketmq-broker")
     (folder / "conf").mkdir(exist_ok=True)
@@ -143,10 +157,10 @@ def apache_server(
     with ExitStack() as stack:
         started: list[ChildProcess] = []
 
-        def start(name: str, main_class: str, *options: str) -> ChildProcess:
+        def start(name: str, main_class: str, *options: str, args: Sequence[str] = ()) -> ChildProcess:
             java = ["java", *OPENINGS, *options, f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
             command = [*java, "-cp", f"{jars(part)}/*", f"org.apache.rocketmq.{main_class}"]
-            command += ["-c", str(folder / f"{name}.conf")]
+            command += args or ["-c", str(folder / f"{name}.conf")]
             daemon = jvm_process(f"apache-{name}", command, folder)
             stack.callback(daemon.end if part == "apache" else daemon.kill)
             started.append(daemon)
@@ -156,11 +170,19 @@ def apache_server(
             lambda: accepts(name_server_port), "the name server"
         )
         life = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={lock_life_ms}"
-        broker = start("broker", "broker.BrokerStartup", *jvm, life)
+        grpc_port = free_port()
+        if grpc:
+            args = ["-n", name_server, "-pm", "local", "-bc", str(folder / "broker.conf")]
+            args += ["-pc", proxy_settings(folder, name_server, grpc_port)]
+            broker = start("broker", "proxy.ProxyStartup", *jvm, life, args=args)
+            broker.wait_until(lambda: accepts(grpc_port), "the proxy", START_TIMEOUT_S)
+        else:
+            broker = start("broker", "broker.BrokerStartup", *jvm, life)
         broker.wait_until(lambda: is_ready(name_server), "the broker's registration")
         pids = tuple(daemon.pid for daemon in reversed(started))
         tails: Callable[[], str] = lambda: "\n".join(d.tail() for d in started)  # noqa: E731
-        yield Server("Apache RocketMQ", version, name_server, address, tails, pids=pids)
+        grpc_address = f"127.0.0.1:{grpc_port}" if grpc else ""
+        yield Server("Apache RocketMQ", version, name_server, address, tails, pids=pids, grpc=grpc_address)
 
 
 @contextmanager
@@ -173,24 +195,31 @@ def apache_proxy(folder: Path, server: Server, settings: Mapping[str, object] | 
     Yields:
         Where it serves gRPC, host:port.
     """
-    port, remoting_port = free_port(), free_port()
-    chosen = {
-        "rocketMQClusterName": "DefaultCluster",
-        "namesrvAddr": server.name_server,
-        "grpcServerPort": port,
-        "remotingListenPort": remoting_port,
-        "localServeAddr": "127.0.0.1",
-    }
-    (folder / "rmq-proxy.json").write_text(json.dumps(chosen | dict(settings or {})), encoding="utf-8")
+    port = free_port()
+    chosen = proxy_settings(folder, server.name_server, port, settings)
     java = ["java", *SMALL_HEAP, f"-Duser.home={folder}"]
     command = [*java, "-cp", f"{jars('apache5')}/*", "org.apache.rocketmq.proxy.ProxyStartup"]
-    command += ["-n", server.name_server, "-pm", "cluster", "-pc", str(folder / "rmq-proxy.json")]
+    command += ["-n", server.name_server, "-pm", "cluster", "-pc", chosen]
     proxy = jvm_process("apache-proxy", command, folder)
     try:
         proxy.wait_until(lambda: accepts(port), "the proxy", START_TIMEOUT_S)
         yield f"127.0.0.1:{port}"
     finally:
         proxy.kill()  # it would wait for half a minute for clients to leave
+
+
+def proxy_settings(folder: Path, name_server: str, grpc_port: int, settings: Mapping[str, object] | None = None) -> str:
+    """The path of a file with what a proxy is told. `settings` win."""
+    chosen = {
+        "rocketMQClusterName": "DefaultCluster",
+        "namesrvAddr": name_server,
+        "grpcServerPort": grpc_port,
+        "remotingListenPort": free_port(),
+        "localServeAddr": "127.0.0.1",
+    }
+    path = folder / "rmq-proxy.json"
+    path.write_text(json.dumps(chosen | dict(settings or {})), encoding="utf-8")
+    return str(path)
 
 
 def jvm_process(name: str, command: list[str], home: Path) -> ChildProcess:

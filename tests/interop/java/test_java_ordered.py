@@ -8,6 +8,7 @@ import pytest
 
 from lockstep.client import Message, Producer, select_by_hash
 from lockstep.order import Cause
+from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.interop.harness.servers import LOCK_LIFE_MS
 from tests.interop.stories.java_story import JavaStory, again, both_encodings, in_order, owned, queues_of
 
@@ -132,7 +133,7 @@ async def test_java_and_python_agree_on_queues(story: JavaStory, fresh_topic: Fr
     topic = await story.server.create_topic(fresh_topic(), 7)
     java = await story.run("OrderedProducer", topic=topic, key_list=[escaped(key) for key in KEYS])
     chosen: defaultdict[str, list[int]] = defaultdict(list)
-    async with Producer("interop-producers", name_server=story.server.name_server) as producer:
+    async with Producer("interop-producers", name_server=story.server.name_server, config=PATIENT_PRODUCER) as producer:
         for key, sent in zip(KEYS, java.of("sent"), strict=True):
             result = await producer.send(Message(topic, b"from Python"), selector=select_by_hash, arg=key)
             chosen[key] = [sent["queueId"], result.queue.queue_id]

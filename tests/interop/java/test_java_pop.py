@@ -44,6 +44,9 @@ async def test_a_concurrent_listener_pops(story: JavaStory, fresh_topic: Fresh, 
     ]
     await story.produce(topic, COUNT)
     await story.handled(COUNT // 2, first, second)
+    await second.until(
+        lambda: [e for each in (first, second) for e in each.of("handled") if e["seq"] == 7], "a failure"
+    )
     await first.kill()
 
     def all_done() -> list[int] | None:

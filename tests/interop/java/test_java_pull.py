@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.client import Message, Producer
+from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.interop.stories.java_story import JavaStory, again, both_encodings, order_of_keys, queues_of
 
 pytestmark = pytest.mark.timeout(360)
@@ -43,7 +44,7 @@ async def test_a_pull_that_waits(story: JavaStory, fresh_topic: Fresh, fresh_gro
     consumer = story.start("PullConsumer", topic=topic, group=group, wait=True)
     queue_id = (await consumer.wait_for("waiting"))["queueId"]
     queue = (await queues_of(story.server, topic))[queue_id]
-    async with Producer("interop-producers", name_server=story.server.name_server) as producer:
+    async with Producer("interop-producers", name_server=story.server.name_server, config=PATIENT_PRODUCER) as producer:
         await producer.send(Message(topic, b"at last"), queue=queue)
     (event,) = await story.handled(1, consumer)
     assert event["body"] == "at last"

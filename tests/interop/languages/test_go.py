@@ -6,6 +6,7 @@ import pytest
 
 from lockstep.client import Message, Producer
 from lockstep.protocol.messages.properties import SHARDING_KEY
+from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
@@ -60,7 +61,7 @@ async def test_our_sharding_key_for_go(story: OtherStory, fresh_topic: Fresh, fr
     """Go handles our messages in order. It knows none but its own name, so a program there reads the property."""
     row = story.row("ordered consumer of messages that Lockstep sent with sharding keys")
     topic = await story.server.create_topic(fresh_topic())
-    async with Producer("interop-producers", name_server=story.server.name_server) as producer:
+    async with Producer("interop-producers", name_server=story.server.name_server, config=PATIENT_PRODUCER) as producer:
         for number in range(COUNT):
             message = Message(topic, b"%d" % number, properties={"seq": str(number)}, sharding_key=f"k{number % KEYS}")
             await producer.send(message)

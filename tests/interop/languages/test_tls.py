@@ -10,7 +10,7 @@ import pytest
 from lockstep.client import Credentials, Message, Producer
 from lockstep.remoting.tls.options import TlsOptions
 from tests.integration.harness.certificates import Files, make_files
-from tests.integration.harness.processes import until
+from tests.integration.harness.processes import PATIENT_PRODUCER, until
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.installed import version_of
 from tests.interop.harness.servers import Server, lockstep_server
@@ -145,7 +145,9 @@ async def test_our_producer_over_tls_to_apache(apache: Server, interop_row: RowM
     """Apache's servers speak TLS on their ports, with a certificate that they make themselves."""
     row = interop_row("Python", "0.1.0", "Lockstep -> Apache", "TLS: sends")
     topic = await apache.create_topic("over-tls", 2)
-    async with Producer("tls", name_server=apache.name_server, tls=TlsOptions(verify=False)) as producer:
+    async with Producer(
+        "tls", name_server=apache.name_server, config=PATIENT_PRODUCER, tls=TlsOptions(verify=False)
+    ) as producer:
         results = [await producer.send(Message(topic, b"%d" % i), sharding_key="one") for i in range(10)]
     assert [result.queue_offset for result in results] == list(range(10))
     row.messages = 10

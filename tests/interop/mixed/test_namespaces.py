@@ -13,6 +13,7 @@ from lockstep.client import (
     Producer,
     PushConsumer,
 )
+from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
@@ -49,7 +50,10 @@ async def test_a_namespace_holds_both(
     )
     consumer.subscribe(topic)
     java = await story.consumer("ConcurrentConsumer", topic, java_group, namespace=TENANT)
-    async with consumer, Producer("shop", name_server=either.name_server, namespace=TENANT) as producer:
+    async with (
+        consumer,
+        Producer("shop", name_server=either.name_server, config=PATIENT_PRODUCER, namespace=TENANT) as producer,
+    ):
         await story.produce(topic, COUNT, namespace=TENANT)
         await story.produce(topic, COUNT, first=1000, namespace=OTHER)
         for number in range(COUNT, 2 * COUNT):

@@ -16,6 +16,7 @@ from lockstep.client import (
     RequestTimeoutError,
     reply_message,
 )
+from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.installed import version_of
 from tests.interop.harness.servers import Server
@@ -37,7 +38,7 @@ async def java_asks(server: Server, drivers: Drivers, topic: str) -> dict[str, s
 
 
 async def we_ask(server: Server, topic: str) -> dict[str, str]:
-    async with Producer("askers", name_server=server.name_server) as producer:
+    async with Producer("askers", name_server=server.name_server, config=PATIENT_PRODUCER) as producer:
         asked = [producer.request(Message(topic, text.encode()), timeout_ms=TIMEOUT_MS) for text in ANSWERS]
         answers = await asyncio.gather(*asked)
     return {text: answer.body.decode() for text, answer in zip(ANSWERS, answers, strict=True)}
@@ -52,7 +53,7 @@ async def java_answers(server: Server, drivers: Drivers, topic: str, group: str)
 
 @asynccontextmanager
 async def we_answer(server: Server, topic: str, group: str) -> AsyncIterator[None]:
-    async with Producer("answerers", name_server=server.name_server) as producer:
+    async with Producer("answerers", name_server=server.name_server, config=PATIENT_PRODUCER) as producer:
 
         async def answer(messages: list[MessageExt], context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
             for message in messages:
@@ -94,7 +95,7 @@ async def test_a_request_that_nobody_answers(either: Server, interop_row: RowMak
     """The message is stored, and the asker is told that no answer came within its time."""
     row = interop_row("Lockstep", "0.1.0", f"Python -> {either.name}", "request without an answer")
     topic = await either.create_topic(fresh_topic(), 1)
-    async with Producer("askers", name_server=either.name_server) as producer:
+    async with Producer("askers", name_server=either.name_server, config=PATIENT_PRODUCER) as producer:
         with pytest.raises(RequestTimeoutError):
             await producer.request(Message(topic, b"anybody?"), timeout_ms=5_000)
         [queue] = await producer.queues(topic)

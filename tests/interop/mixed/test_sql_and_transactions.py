@@ -18,6 +18,7 @@ from lockstep.client import (
     PushConsumer,
     TransactionProducer,
 )
+from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.installed import version_of
 from tests.interop.harness.servers import Server, lockstep_server
@@ -144,7 +145,9 @@ async def test_our_transactions(
     topic, group = await server.create_topic(fresh_topic(), 4), fresh_group()
     consumer = await story.consumer("ConcurrentConsumer", topic, group)
     decider, ids = Decider(), dict[int, str]()
-    producer = TransactionProducer(fresh_group(), name_server=server.name_server, listener=decider)
+    producer = TransactionProducer(
+        fresh_group(), name_server=server.name_server, config=PATIENT_PRODUCER, listener=decider
+    )
     async with producer:
         for number in (0, 1, 2, 3, 10, 11, 12):
             message = Message(topic, str(number).encode(), properties={"seq": str(number)})

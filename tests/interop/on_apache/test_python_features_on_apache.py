@@ -27,6 +27,7 @@ from lockstep.client import (
 )
 from lockstep.protocol.codes import SysFlag
 from lockstep.remoting.host.runtime import AsyncioRuntime
+from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.stories.python_story import FAST_CONFIG, PythonStory, eventually
@@ -285,7 +286,7 @@ async def test_compression(story: PythonStory, fresh_topic: Fresh, fresh_group: 
     async def listen(messages: Messages, context: ConsumeOrderlyContext) -> None:
         got.extend(messages)
 
-    async with Producer("compressors", name_server=story.server.name_server) as producer:
+    async with Producer("compressors", name_server=story.server.name_server, config=PATIENT_PRODUCER) as producer:
         for body in bodies:
             await producer.send(Message(topic, body), sharding_key="one")
     async with story.consumer(topic, group, listen):

@@ -1,6 +1,7 @@
 """Our client, unchanged, on Apache's name server and broker."""
 
 import asyncio
+import json
 import re
 import sys
 import zlib
@@ -278,7 +279,7 @@ async def asked(
 
 
 async def test_the_command_line(story: PythonStory, drivers: Drivers, fresh_topic: Fresh, fresh_group: Fresh) -> None:
-    """`lockstep` makes a topic, produces, consumes and lists there; of locks it says that RocketMQ has no such call."""
+    """`lockstep` makes, describes and deletes a topic there; of locks it says that RocketMQ has no such call."""
     row = story.row("lockstep topic, produce, consume, lock list")
     topic, group = fresh_topic(), fresh_group()
     lines = story.folder / "lines.json"
@@ -309,3 +310,12 @@ async def test_the_command_line(story: PythonStory, drivers: Drivers, fresh_topi
     assert (status, said) == (1, "")
     assert complaint.count("\n") == 1
     assert "no such call" in complaint
+    status, said, complaint = await lockstep("topic", "describe", topic, "-o", "json")
+    assert status == 0, complaint
+    described = json.loads(said)
+    assert (described["messages"], described["groups"]) == (100, [{"group": group, "members": 0, "lag": 0}])
+    status, _, complaint = await lockstep("topic", "delete", topic)
+    assert status == 0, complaint
+    deleted, kept = complaint.splitlines()
+    assert deleted == f"lockstep: topic {topic} is deleted with 100 messages"
+    assert kept.startswith(f"lockstep: a broker of RocketMQ 4 keeps the offsets of {group}: ")

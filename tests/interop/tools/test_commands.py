@@ -8,6 +8,7 @@ import pytest
 
 from lockstep.client import Message, Producer
 from tests.commands import Lockstep
+from tests.integration.harness.processes import PATIENT_PRODUCER
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 
@@ -16,7 +17,7 @@ Fresh = Callable[[], str]
 
 
 async def produce(server: Server, topic: str) -> None:
-    async with Producer("commands", name_server=server.name_server) as producer:
+    async with Producer("commands", name_server=server.name_server, config=PATIENT_PRODUCER) as producer:
         for number in range(12):
             body, tag = f"b{number}".encode(), "odd" if number % 2 else "even"
             await producer.send(
@@ -42,9 +43,9 @@ async def test_messages_offsets_and_groups(
 
 
 def messages(lockstep: Lockstep, topic: str, group: str) -> None:
-    (found,) = ok(lockstep, "message", "find", "-t", topic, "-k", "k7", "-o", "json")
+    (found,) = ok(lockstep, "message", "find", "-t", topic, "--keys", "k7", "-o", "json")
     assert (found["body"], found["tags"], found["keys"]) == ("b7", "odd", "all k7")
-    assert len(ok(lockstep, "message", "find", "-t", topic, "-k", "all", "-o", "json")) == 12
+    assert len(ok(lockstep, "message", "find", "-t", topic, "--keys", "all", "-o", "json")) == 12
     place = f"{found['broker']}:{found['queue_id']}"
     (same,) = ok(lockstep, "message", "find", "-t", topic, "-q", place, "--offset", str(found["offset"]), "-o", "json")
     assert same == found
