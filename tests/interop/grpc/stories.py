@@ -57,7 +57,7 @@ class Sdk:
     Args:
         start: Starts the driver of a part, with arguments.
         version: Asked for by a test of it: the client may not be here.
-        lacks: Parts, and what it cannot do: "push", "transactions", "recall", "TLS", "retries".
+        lacks: Parts, and what it cannot do: "push", "transactions", "recall", "TLS", "retries", "order in retries".
         checks: It speaks TLS when asked for, and wants to be told of the signer: the driver's `ca`.
     """
 
@@ -76,7 +76,12 @@ def java(drivers: Drivers, part: str, **arguments: Any) -> Driver:
 
 SDKS: Final = {
     "Java": Sdk("Java, gRPC", java, lambda: version_of("java5", "rocketmq-client-java")),
-    "Go": Sdk("Go, gRPC", Drivers.go5, lambda: version_in("go5/go.mod", r"golang/v5 v(\S+)")),
+    "Go": Sdk(
+        "Go, gRPC",
+        Drivers.go5,
+        lambda: version_in("go5/go.mod", r"golang/v5 v(\S+)"),
+        frozenset({"order in retries"}),  # eraseFifoMessage sets a timer, and the loop over the receipt goes on
+    ),
     "Node": Sdk(
         "Node, gRPC",
         Drivers.node5,
@@ -222,15 +227,21 @@ async def outlives_a_kill(story: GrpcStory, part: str, what: str, wait: Callable
 
 
 async def fails_for_good(story: GrpcStory) -> None:
-    """The client tries again by itself, if it can, then gives the message up; those behind are handled after that."""
+    """The client tries again by itself, if it can, then gives the message up; those behind are handled after that.
+
+    All are sent before it starts, so that one receipt holds them: which is where a client may break the order.
+    """
     tries = 1 if "retries" in story.sdk.lacks else 2
+    overtakes = "order in retries" in story.sdk.lacks
     row = story.row("FIFO: one message fails, goes to the DLQ")
     topic, group = await story.topic("FIFO"), await story.group(retries=1)
-    (consumer,) = await story.consumers(topic, ("push", group), fail=1)
     await story.produce(topic, messages=4, keys=1)
-    events = await all_handled(4, consumer)
-    assert [event["seq"] for event in events] == [0, *[1] * tries, 2, 3]
-    row.messages, row.order_kept, row.duplicates = 4, True, tries - 1
+    (consumer,) = await story.consumers(topic, ("push", group), fail=1)
+    await consumer.until(lambda: len(consumer.of("handled")) >= 3 + tries, "all, and one again", 60)
+    await until(lambda: has_dead_letters(story, group), "a dead letter", 30)
+    handled = [event["seq"] for event in by_time(consumer)]
+    row.messages, row.order_kept, row.duplicates = 4, not overtakes, tries - 1
+    assert handled == ([0, 1, 2, 3, 1] if overtakes else [0, *[1] * tries, 2, 3])
     assert await dead_letters(story, group) == 1
 
 
