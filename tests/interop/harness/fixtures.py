@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.harness.drivers import Drivers
-from tests.interop.harness.servers import Server, apache_server, lockstep_server
+from tests.interop.harness.servers import DECIDED_MS, Server, apache_server, lockstep_server
 from tests.interop.harness.table import RowMaker
 
 __all__ = ["apache", "drivers", "either", "fresh_group", "fresh_topic", "interop_row", "lockstep"]
@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Apache's name server and broker, one pair a session."""
-    with apache_server(tmp_path_factory.mktemp("apache")) as server:
+    with apache_server(tmp_path_factory.mktemp("apache"), {"transactionTimeOut": DECIDED_MS}) as server:
         yield server
 
 

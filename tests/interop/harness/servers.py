@@ -20,12 +20,22 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.testing.control import ControlConnection
 from lockstep.testing.process import BrokerProcess, ChildProcess
 from tests.integration.harness.ports import free_port, free_ports_at
-from tests.integration.harness.processes import ANSWER_MS
+from tests.integration.harness.processes import ANSWER_MS, until
 from tests.interop.harness.installed import jars, version_of
 
-__all__ = ["LOCK_LIFE_MS", "Ports", "Server", "apache_proxy", "apache_server", "free_ports", "lockstep_server"]
+__all__ = [
+    "DECIDED_MS",
+    "LOCK_LIFE_MS",
+    "Ports",
+    "Server",
+    "apache_proxy",
+    "apache_server",
+    "free_ports",
+    "lockstep_server",
+]
 
 LOCK_LIFE_MS = 10_000  # as in the demo
+DECIDED_MS = 5_000  # transactionTimeOut where what is decided at once is not to be asked after, on a busy machine too
 START_TIMEOUT_S = 180.0  # of a busy machine
 POLL_S = 0.1
 _QUICK = ("--dead-letter-at-once",)  # nobody waits for the minutes that RocketMQ's take
@@ -101,6 +111,18 @@ class Server:
             for _ in range(4):  # turns of its loop, in which it sees who has gone by now: that one is not heard
                 control.call("status")
             control.call("advance", seconds=seconds, heartbeats=True)
+
+    async def settle(self) -> None:
+        """Wait until all that is stored can be read.
+
+        On Apache's broker queues follow the log a little later than the answer to a send.
+        """
+
+        async def is_settled() -> bool:
+            return (await admin.broker_runtime(self.broker))["dispatchBehindBytes"] == "0"
+
+        async with self.admin() as admin:
+            await until(is_settled, "the queues come up with the log")
 
     async def create_topic(self, topic: str, queues: int = 4, *, message_type: str | None = None) -> str:
         """Make a topic; returns once the name server gives its route."""
