@@ -13,7 +13,7 @@ from tests.integration.harness.processes import until
 from tests.interop.harness.drivers import Driver, Drivers
 from tests.interop.harness.servers import lockstep_server
 from tests.interop.harness.table import RowMaker
-from tests.interop.stories.java_story import JavaStory, again, both_encodings
+from tests.interop.stories.java_story import JavaStory, again, both_encodings, has_topic
 
 pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
@@ -65,16 +65,11 @@ async def test_a_dead_letter(quick_story: JavaStory, fresh_topic: Fresh, fresh_g
     events = await story.handled(12, consumer)
     assert [event["reconsumeTimes"] for event in events if event["seq"] == 4] == [0, 1, 2]
     dead_letters = f"%DLQ%{group}"
-    await until(lambda: exists(story, dead_letters), "a topic of dead letters")
+    await until(lambda: has_topic(story.server, dead_letters), "a topic of dead letters")
     reader = await story.consumer("ConcurrentConsumer", dead_letters, fresh_group())
     (dead,) = await story.handled(1, reader)
     assert (dead["seq"], dead["body"], dead["msgId"]) == (4, "4", producer.of("sent")[4]["msgId"])
     row.messages, row.duplicates = 10, again(events)
-
-
-async def exists(story: JavaStory, topic: str) -> bool:
-    async with story.server.admin() as admin:
-        return topic in await admin.topics()
 
 
 async def test_part_of_a_batch_comes_again(quick_story: JavaStory, fresh_topic: Fresh, fresh_group: Fresh) -> None:

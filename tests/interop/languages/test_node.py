@@ -10,7 +10,7 @@ from tests.integration.harness.processes import until
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
-from tests.interop.stories.java_story import again, order_of_keys, queues_of
+from tests.interop.stories.java_story import again, has_topic, order_of_keys, queues_of
 from tests.interop.stories.other_story import OtherStory, first_attempts, node_story, quick_server
 
 pytestmark = pytest.mark.timeout(360)
@@ -98,7 +98,9 @@ async def test_a_consumer_that_fails(story: OtherStory, fresh_topic: Fresh, fres
         consumer = await story.consumer("consume.js", topic, group, **answers)
         await story.produce("produce.js", topic, 50)
         events = await story.handled(56, consumer)
-        (dead,) = await until(lambda: queues_of(story.server, f"%DLQ%{group}"), "a dead-letter topic")
+        # It sends the message back after it has said that it handled it: the topic may not be there yet.
+        await until(lambda: has_topic(story.server, f"%DLQ%{group}"), "a dead-letter topic")
+        (dead,) = await queues_of(story.server, f"%DLQ%{group}")
         async with story.server.admin() as admin:
             assert await admin.max_offset(dead) == 1
         assert await consumer.close() == 0

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lockstep.order import OrderReport, Record, check_traces
+from lockstep.protocol.bodies.client import ConsumerRunningInfo
 from lockstep.protocol.model import MessageQueue
 from tests.integration.harness.processes import until
 from tests.interop.harness.drivers import Driver, Drivers, Event
@@ -25,12 +26,14 @@ __all__ = [
     "again",
     "both_encodings",
     "drained",
+    "has_topic",
     "history",
     "in_order",
     "order_of_keys",
     "owned",
     "queues_of",
     "quick_story",
+    "shared_out",
     "story",
 ]
 
@@ -151,6 +154,27 @@ def owned(consumer: Driver, topic: str) -> set[int]:
 async def queues_of(server: Server, topic: str) -> list[MessageQueue]:
     async with server.admin() as admin:
         return (await admin.route(topic)).readable_queues(topic)
+
+
+async def has_topic(server: Server, topic: str) -> bool:
+    async with server.admin() as admin:
+        return topic in await admin.topics()
+
+
+async def shared_out(server: Server, group: str, topic: str, shares: Sequence[int]) -> None:
+    """Wait until the group has so many members, and each says that it has so many queues of the topic.
+
+    A member that is ready may have none yet, or still those that are another's now.
+    """
+
+    async def found() -> bool:
+        async with server.admin() as admin:
+            infos = await admin.running_infos(group, await admin.consumer_ids(group))
+        told = [info for info in infos.values() if isinstance(info, ConsumerRunningInfo)]
+        held = [sum(queue.topic == topic for queue in info.mq_table) for info in told]
+        return len(told) == len(infos) and sorted(held) == sorted(shares)
+
+    await until(found, f"the members of {group} have {shares} queues of {topic}", 60)
 
 
 async def drained(server: Server, group: str, topic: str) -> bool:

@@ -12,9 +12,10 @@ import pytest
 from tests.integration.harness.processes import until
 from tests.interop.harness.installed import require, version_of
 from tests.interop.harness.table import Row, RowMaker
+from tests.interop.stories.java_story import has_topic
 from tests.interop.stories.mqadmin_cases import CASES, STATS, SUMS_OF_A_DAY, Case
 from tests.interop.stories.mqadmin_masks import errors_of, masked
-from tests.interop.stories.mqadmin_story import MESSAGES, Admin, Answer, both_brokers, has_topic
+from tests.interop.stories.mqadmin_story import MESSAGES, Admin, Answer, both_brokers
 
 pytestmark = pytest.mark.timeout(540)
 
