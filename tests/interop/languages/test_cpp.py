@@ -13,7 +13,7 @@ from tests.integration.harness.processes import until
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.servers import Server, lockstep_server
 from tests.interop.harness.table import RowMaker
-from tests.interop.stories.java_story import again, drained, order_of_keys, queues_of
+from tests.interop.stories.java_story import again, drained, order_of_keys, queues_of, shared_out
 from tests.interop.stories.mqadmin_story import Admin, make_home
 from tests.interop.stories.other_story import OtherStory, cpp_story, first_attempts, queue_order_kept, quick_server
 
@@ -87,6 +87,7 @@ async def test_a_batch_taken_literally(story: OtherStory, fresh_topic: Fresh, tm
             story.server = server
             topic = await server.create_topic(fresh_topic())
             await story.produce("produce.py", topic, 20, keys=3, kind="batch")
+            await server.settle()
             async with server.admin() as admin:
                 ends = [await admin.max_offset(queue) for queue in await queues_of(server, topic)]
             assert sum(ends) == 1, server.name
@@ -112,6 +113,8 @@ async def test_two_ordered_consumers_and_one_killed(story: OtherStory, fresh_top
     topic, group = await story.server.create_topic(fresh_topic(), 8), fresh_group()
     victim, survivor = [story.start("consume.py", topic, group, work_ms=2) for _ in range(2)]
     await asyncio.gather(victim.wait_for("ready"), survivor.wait_for("ready"))
+    # One that found no free lock asks again after 10 s, and once more if it came too early: as long as it is sent to.
+    await shared_out(story.server, group, topic, [4, 4])
     producer = asyncio.create_task(story.produce("produce.py", topic, 1_500, keys=64, kind="ordered", pause_ms=10))
     for consumer in (victim, survivor):
         await story.handled(50, consumer)
@@ -174,6 +177,8 @@ async def test_broadcasting(story: OtherStory, fresh_topic: Fresh, fresh_group: 
     consumers = [
         await story.consumer("consume.py", topic, group, orderly=False, model="broadcasting") for _ in range(2)
     ]
+    # It takes its queues a moment after it has started, and begins at their ends.
+    await shared_out(story.server, group, topic, [4, 4])
     await story.produce("produce.py", topic, 40)
     for consumer in consumers:
         events = await story.handled(40, consumer)
