@@ -28,6 +28,7 @@ from lockstep.protocol.headers.admin import (
 )
 from lockstep.remoting.host.runtime import AsyncioRuntime
 from lockstep.remoting.logs import StdlibLog
+from tests.integration.harness.processes import until
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.stories.python_story import FAST_CONFIG, PythonStory, eventually
@@ -79,9 +80,14 @@ async def test_what_their_broker_asks(story: PythonStory, fresh_topic: Fresh, fr
         ask = _Asker(story.server)
         try:
             about = GetConsumerRunningInfoRequestHeader(group, consumer.client_id, jstack_enable=True)
-            info = decode_body(ConsumerRunningInfo, await ask(R.GET_CONSUMER_RUNNING_INFO, about), 0)
+
+            async def told() -> ConsumerRunningInfo | None:
+                found = decode_body(ConsumerRunningInfo, await ask(R.GET_CONSUMER_RUNNING_INFO, about), 0)
+                return found if {queue.topic for queue in found.mq_table} == {topic, f"%RETRY%{group}"} else None
+
+            # The retry topic is made by the first heartbeat; the consumer has its queue when it asks for routes again.
+            info = await until(told, "the queues of the topic and of its retry topic")
             assert info.properties["PROP_CONSUMEORDERLY"] == "true"
-            assert {queue.topic for queue in info.mq_table} == {topic, f"%RETRY%{group}"}
             assert "task" in (info.jstack or "")
             status = decode_body(
                 GetConsumerStatusBody,

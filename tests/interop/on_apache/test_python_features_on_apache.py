@@ -101,6 +101,7 @@ async def test_part_of_a_batch(story: PythonStory, fresh_topic: Fresh, fresh_gro
 
     async with story.producer() as producer:
         await producer.send_batch([Message(topic, str(number).encode()) for number in range(8)])
+    await story.server.settle()  # a pull could come between two messages of the batch
     config = replace(FAST_CONFIG, consume_message_batch_max_size=8)
     consumer = PushConsumer(
         group, name_server=story.server.name_server, config=config, listener=listen, ordering="none"
@@ -261,6 +262,7 @@ async def test_a_pull_consumer(story: PythonStory, fresh_topic: Fresh, fresh_gro
     ):
         for number in range(10):
             await producer.send(Message(topic, str(number).encode(), tags="even" if number % 2 == 0 else "odd"))
+        await story.server.settle()  # else the last may not be there yet
         [queue] = await consumer.fetch_subscribe_message_queues(topic)
         found = await consumer.pull(queue, "odd", 0, 32)
         assert [message.body for message in found.messages] == [b"1", b"3", b"5", b"7", b"9"]

@@ -23,6 +23,7 @@ async def produce(server: Server, topic: str) -> None:
             await producer.send(
                 Message(topic, body, tags=tag, keys=["all", f"k{number}"]), sharding_key=str(number % 3)
             )
+    await server.settle()  # queues and keys
 
 
 async def test_messages_offsets_and_groups(
