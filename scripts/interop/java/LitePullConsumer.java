@@ -13,6 +13,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * --seek of the first queue and reads that again.
  */
 public final class LitePullConsumer {
+    private static final long POLLED_S = 120; // of a busy machine
+
     private LitePullConsumer() {}
 
     public static void main(String[] argv) throws Exception {
@@ -67,7 +69,7 @@ public final class LitePullConsumer {
      * twice: Java's client then reads the queue again, and the answer of the earlier pull arrives too.
      */
     private static void poll(DefaultLitePullConsumer consumer, String event, int count) {
-        long deadline = System.nanoTime() + 20_000_000_000L;
+        long deadline = System.nanoTime() + POLLED_S * 1_000_000_000L;
         Set<String> seen = new HashSet<>();
         while (seen.size() < count && System.nanoTime() < deadline) {
             for (MessageExt message : consumer.poll(500)) {

@@ -14,7 +14,7 @@ from lockstep.protocol.codes import RequestCode
 from lockstep.testing.peer import json_request
 from tests.integration.harness.processes import until
 from tests.integration.harness.raw import raw_peer
-from tests.interop.harness.drivers import Drivers
+from tests.interop.harness.drivers import Driver, Drivers
 from tests.interop.harness.servers import LOCK_LIFE_MS, lockstep_server
 from tests.interop.harness.table import RowMaker
 from tests.interop.stories.java_story import JavaStory, in_order, owned
@@ -71,8 +71,9 @@ async def test_a_stopped_owner_that_wakes_up_moves_no_offset(
         owner = await story.consumer("OrderlyConsumer", topic, group, work_ms=1)
         taken = LOCK_LIFE_MS / 1000 + 30
         await owner.until(lambda: len(owned(owner, topic)) == QUEUES // 2, "half of the queues", taken)
-        await story.produce(topic, 500, keys=32)
-        await story.handled(250, owner)
+        later = await story.produce(topic, 500, keys=32)
+        wanted = {place for place in places(later, "sent") if place[0] in owned(owner, topic)}
+        await owner.until(lambda: wanted <= places(owner, "handled"), "its share of the new ones")
         os.kill(stopped.pid, signal.SIGCONT)
         await story.drain(group, topic, timeout_s=60)
     assert await stopped.close() == 0
@@ -128,6 +129,11 @@ async def test_an_owner_whose_connection_was_closed_gets_its_queues_back(
     row.messages = 5_500
 
 
+def places(driver: Driver, event: str) -> set[tuple[int, int]]:
+    """Queue and offset of what it sent, or handled."""
+    return {(said["queueId"], said["queueOffset"]) for said in driver.of(event)}
+
+
 async def refusals(story: JavaStory) -> dict[str, int]:
     """What the broker has refused, by request and reason."""
     async with raw_peer(int(story.server.broker.rpartition(":")[2])) as peer:
@@ -149,5 +155,7 @@ async def watched_offsets(story: JavaStory, group: str, topic: str) -> AsyncIter
     looking = asyncio.create_task(look())
     try:
         yield samples
+        assert not looking.done(), looking.exception()
+        assert len(samples) > 1
     finally:
         looking.cancel()
