@@ -14,7 +14,7 @@ from tests.differential.comparing import Outcome, compare
 from tests.differential.reading import Facts, facts_of
 from tests.differential.side import Answer, Side
 
-__all__ = ["run_cases"]
+__all__ = ["run_cases", "settle"]
 
 _APART_S: Final = 0.003  # between messages that are looked for by time: their store times are whole milliseconds
 _SETTLED_S: Final = 30.0
@@ -43,13 +43,13 @@ def _answers(cases: Sequence[Case], side: Side) -> list[Facts]:
     facts, stores = [], False
     for case in cases:
         if stores and case.code not in _STORING:
-            _settle(side)
+            settle(side)
         stores = case.code in _STORING
         facts.append(_answer(case, side))
     return facts
 
 
-def _settle(side: Side) -> None:
+def settle(side: Side) -> None:
     """Wait until what is stored can be read: on Apache's broker queues follow the log a little later than replies."""
     info = Case(RequestCode.GET_BROKER_RUNTIME_INFO, "settle", "step", connection="keep")
     deadline = time.monotonic() + _SETTLED_S

@@ -16,6 +16,7 @@ from lockstep.protocol.messages.message import decode_messages
 from tests.differential.case import BROKER, NAME_SERVER, Case
 from tests.differential.cases.world import object_body, pull, send, topic_fields
 from tests.differential.conftest import side_of
+from tests.differential.run import settle
 from tests.differential.side import Received, Side
 from tests.interop.harness.servers import apache_server, lockstep_server
 
@@ -92,8 +93,10 @@ def test_rounds_and_their_topics(side: Side) -> None:
     """A lone half message is asked about in the broker's next round, half an interval after it was sent; the first
     round makes the half topic, and nothing makes that of the marks."""
     send_half(side, "first")
+    settle(side)
     assert seen(side) == {HALF: (False, 17, 17, "1"), OP: (False, 17, 17, "0")}
     commit(side, question(side))
+    settle(side)
     assert seen(side) == {HALF: (True, 0, 0, "2"), OP: (False, 17, 17, "1")}
     side.pump(lambda: False, INTERVAL_MS / 2000)
     sent_s = time.monotonic()
