@@ -28,7 +28,7 @@ from lockstep.protocol.headers.messaging import (
 )
 from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RemotingError, must_succeed
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.tls.options import TlsOptions
 
@@ -171,8 +171,7 @@ class _RemoteNameServer:
         try:
             command = self._topics.request(configs)
             reply = await self._dialer.call(self.address, command, self._broker.config.register_timeout_ms)
-            if reply.code != ResponseCode.SUCCESS:
-                raise RequestRefused(self.address, request_name(command.code), reply.code, reply.remark)
+            must_succeed(reply, self.address, command.code)
         except (RemotingError, ProtocolError) as error:
             # A registration may be too long for a frame.
             if self.registered is not False:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.protocol.bodies.broker import TopicList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
-from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType, request_name
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (
     GetRouteInfoRequestHeader,
@@ -25,7 +25,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.connections.blocking_endpoint import BlockingEndpoint, pause
-from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused
+from lockstep.remoting.errors import ConnectionLost, RemotingError, must_succeed
 from lockstep.remoting.tls.options import TlsOptions, client_context, text_of_failure
 
 __all__ = ["Addresses", "BlockingClient", "PullReply", "SendReply", "Ticket", "send_command"]
@@ -176,7 +176,7 @@ class BlockingClient:
         reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic))
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicNotFoundError(f"no topic {topic!r}: the name servers {self._named()} have no route for it")
-        self._demand(reply, RequestCode.GET_ROUTEINFO_BY_TOPIC, self._named())
+        must_succeed(reply, self._named(), RequestCode.GET_ROUTEINFO_BY_TOPIC)
         route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
         self._routes[topic] = route
         return route
@@ -185,7 +185,7 @@ class BlockingClient:
         """Names of all topics, sorted, with RocketMQ's own."""
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
         reply = self._ask_name_servers(code, None)
-        self._demand(reply, code, self._named())
+        must_succeed(reply, self._named(), code)
         return tuple(sorted(decode_body(TopicList, reply.body, reply.serialize_type).topic_list))
 
     def readable_queues(self, topic: str) -> list[MessageQueue]:
@@ -240,7 +240,7 @@ class BlockingClient:
 
     def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
         reply, endpoint = self._call(queue, code, header)
-        self._demand(reply, code, endpoint.address)
+        must_succeed(reply, endpoint.address, code)
         return reply.decode_header(OffsetResponseHeader).offset
 
     def pull(self, queue: MessageQueue, offset: int, max_messages: int, tags: str = "*") -> PullReply:
@@ -269,8 +269,7 @@ class BlockingClient:
         )
 
     def _pull_reply(self, reply: RemotingCommand, address: str) -> PullReply:
-        if reply.code not in _PULL_CODES:
-            self._demand(reply, RequestCode.PULL_MESSAGE, address)
+        must_succeed(reply, address, RequestCode.PULL_MESSAGE, _PULL_CODES)
         header = reply.decode_header(PullMessageResponseHeader)
         return PullReply(
             reply.code, header.next_begin_offset, header.min_offset, header.max_offset, reply.body, reply.remark or ""
@@ -297,8 +296,7 @@ class BlockingClient:
 
     def finish_send(self, ticket: Ticket) -> SendReply:
         reply = self.finish(ticket)
-        if reply.code not in _SEND_CODES:
-            self._demand(reply, RequestCode(ticket.code), ticket.endpoint.address)
+        must_succeed(reply, ticket.endpoint.address, ticket.code, _SEND_CODES)
         header = reply.decode_header(SendMessageResponseHeader)
         return SendReply(reply.code, header.queue_offset, header.msg_id)
 
@@ -348,8 +346,3 @@ class BlockingClient:
                 header = QueueRequestHeader(DEFAULT_TOPIC, 0)
                 endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), self.addresses.timeout_ms)
         return endpoint
-
-    def _demand(self, reply: RemotingCommand, code: int, address: str) -> None:
-        """Raises RequestRefused for a reply that is not a success."""
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(address, request_name(code), reply.code, reply.remark)

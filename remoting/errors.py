@@ -7,10 +7,13 @@ RemotingError              `retriable` says whether the same call may be made ag
 └── RequestRefused         the peer answered with an error code; see `code` and `remark`
 """
 
-from lockstep.protocol.codes import response_name
+from collections.abc import Container
+
+from lockstep.protocol.codes import ResponseCode, request_name, response_name
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import ClientError
 
-__all__ = ["ConnectFailed", "ConnectionLost", "RemotingError", "RequestRefused", "RequestTimeout"]
+__all__ = ["ConnectFailed", "ConnectionLost", "RemotingError", "RequestRefused", "RequestTimeout", "must_succeed"]
 
 
 class RemotingError(ClientError):
@@ -46,3 +49,9 @@ class RequestRefused(RemotingError):
         self.address = address
         self.code = code
         self.remark = remark
+
+
+def must_succeed(reply: RemotingCommand, peer: str, code: int, also: Container[int] = ()) -> None:
+    """Raises RequestRefused for any code but SUCCESS and those of `also`. `code` is the request's."""
+    if reply.code != ResponseCode.SUCCESS and reply.code not in also:
+        raise RequestRefused(peer, request_name(code), reply.code, reply.remark)

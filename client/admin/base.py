@@ -16,13 +16,13 @@ from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.tls import with_tls
 from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, TopicRouteData
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import RequestCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import RequestRefused, must_succeed
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.logs import EventLog, client_log
 from lockstep.remoting.tls.options import TlsOptions
@@ -201,17 +201,14 @@ class AdminBase(Lifecycle):
         """Raises RequestRefused for any code but SUCCESS."""
         endpoint = await self._started().dialer.endpoint(address)
         reply = await self._reply(endpoint, code, header, timeout_ms)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
+        must_succeed(reply, address, code)
         return reply
 
     async def _tell(self, address: str, code: RequestCode, body: WireBody) -> None:
         """A request with a body. Raises RequestRefused for any code but SUCCESS."""
         endpoint = await self._started().dialer.endpoint(address)
         command = RemotingCommand(code, body=encode_body(body, endpoint.serialize_type))
-        reply = await endpoint.request(command, self._config.request_timeout_ms)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
+        must_succeed(await endpoint.request(command, self._config.request_timeout_ms), address, code)
 
     async def _reply(
         self, endpoint: Endpoint, code: RequestCode, header: tuple[Any, ...] | None, timeout_ms: int | None = None

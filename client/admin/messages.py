@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from lockstep.client.admin.base import AdminBase
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.headers.admin import QueryMessageRequestHeader, ViewMessageRequestHeader
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
@@ -12,7 +12,7 @@ from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.pulled import Taken, decode_pulled, decode_records, take
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import RequestRefused, must_succeed
 
 __all__ = ["PULL_ANSWERS", "MessageAdmin", "QueueSlice", "id_address"]
 
@@ -115,8 +115,7 @@ class MessageAdmin(AdminBase):
         endpoint = await self._started().dialer.endpoint(address)
         timeout_ms = self._config.request_timeout_ms + wait_ms
         reply = await self._reply(endpoint, RequestCode.PULL_MESSAGE, header, timeout_ms)
-        if reply.code not in PULL_ANSWERS:
-            raise RequestRefused(address, request_name(RequestCode.PULL_MESSAGE), reply.code, reply.remark)
+        must_succeed(reply, address, RequestCode.PULL_MESSAGE, PULL_ANSWERS)
         bounds = reply.decode_header(PullMessageResponseHeader)
         taken: Taken | None = Taken([], bounds.next_begin_offset)
         if reply.code == ResponseCode.SUCCESS:

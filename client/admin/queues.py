@@ -6,7 +6,7 @@ from typing import Any
 from lockstep.client.admin.messages import PULL_ANSWERS, QueueSlice, id_address
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import PullSysFlag, RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.headers.admin import ViewMessageRequestHeader
@@ -22,7 +22,7 @@ from lockstep.protocol.messages.ids import decode_offset_message_id
 from lockstep.protocol.messages.message import MessageExt
 from lockstep.protocol.messages.pulled import decode_pulled, decode_records
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import must_succeed
 
 __all__ = ["QueueOffsets", "QueueQueries"]
 
@@ -108,7 +108,7 @@ class QueueQueries(QueueOffsets):
         code = RequestCode.VIEW_MESSAGE_BY_ID
         header = ViewMessageRequestHeader(decode_offset_message_id(offset_message_id).commit_log_offset)
         reply = await self._instance.call_address(address, code, header)
-        _must_succeed(reply, address, code)
+        must_succeed(reply, address, code)
         broker_name = self._instance.routes.broker_name_at(address) or ""
         messages = await self._instance.unpack_all(decode_records(reply.body, broker_name))
         if len(messages) != 1:
@@ -119,7 +119,7 @@ class QueueQueries(QueueOffsets):
         if self._instance.routes.master_address(queue.broker_name) is None:
             await self._instance.routes.fetch(queue.topic)
         reply = await self._instance.call(queue.broker_name, code, header)
-        _must_succeed(reply, queue.broker_name, code)
+        must_succeed(reply, queue.broker_name, code)
         return reply
 
     async def _read_one(self, queue: MessageQueue, offset: int) -> QueueSlice:
@@ -128,13 +128,7 @@ class QueueQueries(QueueOffsets):
             self._group, queue.topic, queue.queue_id, offset, 1, flags, 0, 0, 0, "*", "TAG", *self._fence
         )
         reply = await self._instance.call(queue.broker_name, RequestCode.PULL_MESSAGE, header)
-        if reply.code not in PULL_ANSWERS:
-            _must_succeed(reply, queue.broker_name, RequestCode.PULL_MESSAGE)
+        must_succeed(reply, queue.broker_name, RequestCode.PULL_MESSAGE, PULL_ANSWERS)
         bounds = reply.decode_header(PullMessageResponseHeader)
         messages = decode_pulled(reply.body, queue.broker_name).messages
         return QueueSlice(messages, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset)
-
-
-def _must_succeed(reply: RemotingCommand, peer: str, code: RequestCode) -> None:
-    if reply.code != ResponseCode.SUCCESS:
-        raise RequestRefused(peer, request_name(code), reply.code, reply.remark)

@@ -30,12 +30,12 @@ from lockstep.client.message_selector import check_at_brokers
 from lockstep.client.pull_config import PullConsumerConfig, member_config
 from lockstep.order.traces.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import must_succeed
 from lockstep.remoting.host.runtime import Runtime
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import Address
@@ -408,9 +408,7 @@ class GroupMember(ABC):
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         for queue, offset in known:
             header = UpdateConsumerOffsetRequestHeader(self._settings.group, queue.topic, queue.queue_id, offset)
-            reply = await self.instance.call(queue.broker_name, code, header)
-            if reply.code != ResponseCode.SUCCESS:
-                raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
+            must_succeed(await self.instance.call(queue.broker_name, code, header), queue.broker_name, code)
 
     def _persist_all(self) -> None:
         """Store the offsets of owned queues. One whose lock may be lost is left out: its new owner stores them."""

@@ -25,7 +25,7 @@ from lockstep.protocol.messages.pulled import Taken, decode_pulled, take
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RemotingError, RequestRefused, must_succeed
 
 __all__ = ["PullCalls", "PullRequest", "PullResult", "PullSource", "PullStatus"]
 
@@ -139,8 +139,7 @@ class PullCalls:
         header = QueueRequestHeader(queue.topic, queue.queue_id)
         command = RemotingCommand(RequestCode.GET_RECOVERED_OFFSET, header)
         reply = await endpoint.request(command, self._instance.config.request_timeout_ms)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(endpoint.address, request_name(command.code), reply.code, reply.remark)
+        must_succeed(reply, endpoint.address, command.code)
         return reply.decode_header(OffsetResponseHeader).offset
 
     def forget(self, queue: MessageQueue) -> None:

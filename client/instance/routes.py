@@ -8,11 +8,11 @@ from lockstep.client.errors import NoRouteError
 from lockstep.client.instance.name_servers import NameServers
 from lockstep.protocol.bodies.broker import TopicRouteData
 from lockstep.protocol.bodies.codec import WireBody, decode_body
-from lockstep.protocol.codes import MASTER_ID, RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import MASTER_ID, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import must_succeed
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["Routes"]
@@ -175,8 +175,7 @@ class Routes:
 
     async def ask_for(self, body_class: type[B], code: int, take: TakeAnswer | None = None) -> B:
         address, reply = await self._name_servers.ask(code)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
+        must_succeed(reply, address, code)
         if take is not None:
             take(address, code, reply)
         return decode_body(body_class, reply.body, reply.serialize_type)

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
@@ -18,7 +18,7 @@ from lockstep.protocol.messages.together import COMMITS_MAX, NO_EPOCH, Commit, e
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.tuples import new_tuple
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import must_succeed
 
 __all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "RemoteBrokerOffsetStore", "commit_frames"]
 
@@ -117,8 +117,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
         reply = await self._instance.call_address(address, code, header, timeout_ms=5000)
         if reply.code == ResponseCode.QUERY_NOT_FOUND:
             return NO_OFFSET
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
+        must_succeed(reply, queue.broker_name, code)
         return reply.decode_header(OffsetResponseHeader).offset
 
     def persist(self, queues: Iterable[MessageQueue], before_sending: BeforeSending) -> None:

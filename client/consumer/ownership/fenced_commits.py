@@ -15,7 +15,7 @@ from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeade
 from lockstep.protocol.headers.together import CommitTogetherRequestHeader
 from lockstep.protocol.messages.together import Commit, decode_rows
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused
+from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused, must_succeed
 
 __all__ = ["FencedCommits"]
 
@@ -100,7 +100,7 @@ class FencedCommits:
         """Raises RequestRefused for any code but SUCCESS; RemotingError, NoRouteError."""
         endpoint, sent_ns = await self._endpoint(process_queue), self._member.runtime.monotonic_ns()
         reply = await endpoint.request(self._command(process_queue, offset), self._member.config.request_timeout_ms)
-        self._check(endpoint, reply)
+        must_succeed(reply, endpoint.address, _CODE)
         self._record(process_queue, offset, sent_ns)
 
     def _record(self, process_queue: ProcessQueue, offset: int, sent_ns: int) -> None:
@@ -126,10 +126,6 @@ class FencedCommits:
             self._member.group, queue.topic, queue.queue_id, offset, epoch, self._instance.client_id
         )
         return RemotingCommand(_CODE, header)
-
-    def _check(self, endpoint: Endpoint, reply: RemotingCommand) -> None:
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(endpoint.address, request_name(_CODE), reply.code, reply.remark)
 
     def _answered(
         self, process_queue: ProcessQueue, offset: int, sent_ns: int, reply: RemotingCommand | RemotingError

@@ -20,11 +20,11 @@ from lockstep.client.consumer.ownership.period_end import ANSWERS, EndCause, Per
 from lockstep.client.consumer.ownership.process_queue import ProcessQueue
 from lockstep.client.consumer.ownership.user_calls import OnAcquired, OnLost, UserCalls
 from lockstep.client.errors import ConsumerError, NoRouteError, SendError
-from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, ResetOwnOffsetResponseHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RemotingError, RequestRefused, must_succeed
 
 __all__ = ["FencedLocks"]
 
@@ -224,8 +224,7 @@ class FencedLocks(QueueLocks):
         )
         try:
             reply = await self._instance.call(queue.broker_name, code, header)
-            if reply.code != ResponseCode.SUCCESS:
-                raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
+            must_succeed(reply, queue.broker_name, code)
         except (RemotingError, NoRouteError) as error:
             self._instance.log.warning("offset_reset_refused", queue=str(queue), offset=offset, why=str(error))
             self.refused(process_queue, error)
