@@ -20,6 +20,7 @@ from lockstep.broker.messages.stats import BrokerStats
 from lockstep.broker.ownership.new import new_ownership
 from lockstep.broker.ownership.port import Around
 from lockstep.broker.peer import NobodyHears, Notices, Peer
+from lockstep.broker.shared_answers import SharedAnswers
 from lockstep.broker.sliced_work import SlicedWork, Steps
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission
@@ -82,6 +83,7 @@ class Broker:
         self.acl: AclRules | None = None  # the rules of a server with ACL; the server sets it
         self.limits = LimitLog(log)
         self.work = SlicedWork()
+        self.owner_lists = SharedAnswers()
         self.durable: DurableStore | None = None
         self.catalog = Catalog(config, self.limits, self._on_topics_changed, self._on_group_changed)
         self.members = Members()

@@ -1,33 +1,15 @@
 """The answer to a member that asks for the members of its group and the owners of their queues (docs/fencing.md)."""
 
-from collections.abc import Callable, Generator
-from typing import Final
-from weakref import WeakKeyDictionary
+from functools import partial
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.fronts.remoting.in_steps import reply_in_steps
 from lockstep.broker.ownership.port import Owners
-from lockstep.broker.sliced_work import Wait
 from lockstep.protocol.bodies.rows import BodySteps, encode_list
 from lockstep.protocol.command import RemotingCommand
 
 __all__ = ["list_owners"]
-
-_LISTS_MAX: Final = 16
-
-
-class _List:
-    """An answer that serves all who ask for it. `written`: None until it is ready; `waiting`: those who wait for it."""
-
-    def __init__(self, client_ids: tuple[str, ...], version: int) -> None:
-        self.of = client_ids, version
-        self.written: bytes | None = None
-        self.waiting: list[Callable[[], None]] = []
-
-
-# Of each broker the last answers, by group and encoding: after a change all members ask.
-_lists: WeakKeyDictionary[Broker, dict[tuple[str, int], _List]] = WeakKeyDictionary()
 
 
 def list_owners(
@@ -39,30 +21,9 @@ def list_owners(
     owners: Owners,
 ) -> RemotingCommand | None:
     """Answer with the members, and the owners among them."""
-    key = group, command.serialize_type
-
-    def body() -> Generator[Wait | None, None, bytes]:
-        lists = _lists.setdefault(broker, {})
-        known = lists.get(key)
-        if known is not None and known.of == (client_ids, owners.version):
-            if known.written is None:
-                yield known.waiting.append
-            if known.written is not None:
-                return known.written
-        lists.pop(key, None)
-        one = lists[key] = _List(client_ids, owners.version)
-        if len(lists) > _LISTS_MAX:
-            del lists[next(iter(lists))]
-        try:
-            one.written = yield from _written(client_ids, owners, command.serialize_type)
-        finally:
-            if one.written is None and lists.get(key) is one:  # too long: each of the others then says so itself
-                del lists[key]
-            for go_on in one.waiting:
-                go_on()
-        return one.written
-
-    return reply_in_steps(broker, connection, command, body)
+    asked, version = (group, command.serialize_type), (client_ids, owners.version)
+    write = partial(_written, client_ids, owners, command.serialize_type)
+    return reply_in_steps(broker, connection, command, partial(broker.owner_lists.steps, asked, version, write))
 
 
 def _written(client_ids: tuple[str, ...], owners: Owners, serialize_type: int) -> BodySteps:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.broker import shared_answers
 from lockstep.broker.fronts.remoting import owners
 from lockstep.protocol.bodies.broker import ConsumerIdList, QueueOwner
 from lockstep.protocol.bodies.codec import decode_body, encode_part
@@ -69,11 +70,11 @@ def test_members_with_other_encodings_get_the_same(header_encoding: SerializeTyp
 
 def test_few_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one for each group that a member names."""
-    monkeypatch.setattr(owners, "_LISTS_MAX", 2)
+    monkeypatch.setattr(shared_answers, "_ANSWERS_MAX", 2)
     first, _ = two_members(MSGPACK, "fenced")
     for encoding in ENCODINGS:
         listed(Peer(encoding, broker=first.broker, connection=first.connection))
-    assert [encoding for _, encoding in owners._lists[first.broker]] == [*ENCODINGS[-2:]]
+    assert [encoding for _, encoding in first.broker.owner_lists._answers] == [*ENCODINGS[-2:]]
 
 
 def test_an_answer_is_written_once_for_all_who_ask_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
