@@ -14,7 +14,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.connections.endpoint import Endpoint
 from tests.client.ownership.fenced_stage import GROUP, LEASE_MS, RIVAL, Fenced, fenced_on, requests
 from tests.client.ownership.locks_stage import answer, grant
-from tests.client.stage import Stage, on_stage, queue_at
+from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
 MARGIN_MS = LEASE_MS // 20
@@ -244,6 +244,43 @@ async def test_a_lock_that_is_used_after_all_is_not_unlocked(stage: Stage) -> No
     assert table.held[queue].epoch == owned.hold.epoch
     assert fenced.holds(owned)
     assert len(broker.requests(UNLOCK)) == 1
+
+
+@on_stage
+async def test_a_late_answer_to_an_unlock_forgets_no_later_lock(stage: Stage) -> None:
+    """The broker has moved meanwhile. What the client could not give back there is unlocked when it comes back."""
+    old, table, fenced = await fenced_on(stage)
+    queue, unanswered = queue_at(0), list[RemotingCommand]()
+    await fenced.locks.lock([queue])
+    first = table.held[queue].epoch
+    old.stop()
+    await stage.world.sleep_ms(10)
+    fenced.locks.unlock(queue)
+    await old.start()
+    old.on[UNLOCK] = unanswered.append
+    connecting = fenced.instance.runtime.create_task(fenced.instance.heartbeat_all(), name="comes back")
+    await stage.world.sleep_ms(100)
+    asked = old.endpoints[-1]
+
+    new = await stage.broker("elsewhere")
+    new.name, new.on = old.name, {**new.on, LOCK: table.lock, UNLOCK: table.unlock}
+    stage.route_to({new.name: 4})
+    await fenced.instance.routes.fetch(TOPIC)
+    await fenced.locks.lock([queue])
+    later = table.held[queue].epoch
+    new.answers(UNLOCK, ResponseCode.SYSTEM_ERROR)
+    fenced.locks.unlock(queue)
+    await stage.world.sleep_ms(100)
+    asked.reply(unanswered[0].reply(ResponseCode.SUCCESS))
+    await connecting
+
+    new.stop()
+    new.on[UNLOCK] = table.unlock
+    await stage.world.sleep_ms(10)
+    await new.start()
+    await fenced.instance.heartbeat_all()
+    assert requests(new, UNLOCK) == [{queue: first}, {queue: later}, {queue: later}]
+    assert table.held == {}
 
 
 def test_a_refusal_of_an_earlier_epoch_does_not_touch_the_lock() -> None:

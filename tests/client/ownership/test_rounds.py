@@ -99,6 +99,20 @@ async def test_a_round_with_its_share_is_not_repeated(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_round_that_connects_is_not_repeated(stage: Stage) -> None:
+    """A member without queues has none to give up: a new connection to a broker tells it nothing."""
+    broker, member = await member_of_one(stage)
+    broker.stop()
+    await stage.world.sleep_ms(10)
+    await broker.start()
+    rounds = stage.client.create_task(member._rebalance_forever(), name="rebalance")
+    await stage.world.sleep_ms(10_000)
+    assert len(broker.requests(RequestCode.HEART_BEAT)) == 2, "it greets on each connection"
+    assert len(broker.requests(IDS)) == 2
+    rounds.cancel()
+
+
+@on_stage
 async def test_a_lock_that_ran_out_begins_a_round(stage: Stage) -> None:
     """It was granted again, and another client may have had the queue: a new period begins at once, not after 20 s."""
     broker, member = await member_of_one(stage)
