@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from lockstep.cli.bench.figures import percentiles, print_figures
 from lockstep.cli.bench.options import ConsumeBenchOptions, LockOptions, SendBenchOptions
-from lockstep.cli.bench.place import Place, until
+from lockstep.cli.bench.place import Place, paced, until
 from lockstep.cli.consume.command import with_lock_life
 from lockstep.cli.output import StderrLog, progress
 from lockstep.client.config import ConsumerConfig
@@ -120,11 +120,10 @@ async def bench_consume(options: ConsumeBenchOptions) -> None:
         async with consumer, progress(runtime, lambda: handled.count, "consumed"):
             await until(runtime, lambda: handled.count >= options.messages, "all stored messages are handled")
             stored, took_s = handled.count, (handled.last_ns - handled.first_ns) / 1e9
-            for number in range(1, options.live + 1):
+            async for number in paced(runtime, range(1, options.live + 1), options.rate):
                 handled.sent_ns[number] = runtime.monotonic_ns()
                 body = number.to_bytes(_NUMBER_BYTES, "big") + bytes(max(options.size - _NUMBER_BYTES, 0))
                 await producer.send(Message(place.name, body, sharding_key=f"key-{number % options.queues}"))
-                await asyncio.sleep(1 / options.rate)
             await until(runtime, lambda: not handled.sent_ns, "all live messages are handled")
     row = {
         "bench": "consume",

@@ -1,7 +1,7 @@
 """A topic and a group for one measurement, which are gone afterwards."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,7 +13,7 @@ from lockstep.protocol.names import dead_letter_topic, retry_topic
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.host.runtime import Runtime
 
-__all__ = ["Place", "until"]
+__all__ = ["Place", "paced", "until"]
 
 _PATIENCE_S: Final = 180  # RocketMQ's clients rebalance each 20 s, and its locks end after 60 s
 _LOOK_EVERY_S: Final = 0.02
@@ -85,3 +85,11 @@ async def until(runtime: Runtime, condition: Callable[[], object], what: str, pa
         if runtime.monotonic_ns() > end_ns:
             raise CliError(f"not within {patience_s:.0f} s: {what}")
         await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def paced(runtime: Runtime, numbers: range, rate: float) -> AsyncIterator[int]:
+    """Each number at its time, `rate` a second, whatever the work between took: the next ones make up for it."""
+    began_ns = runtime.monotonic_ns()
+    for place, number in enumerate(numbers):
+        await asyncio.sleep(max(began_ns + place * 1e9 / rate - runtime.monotonic_ns(), 0) / 1e9)
+        yield number

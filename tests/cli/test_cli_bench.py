@@ -7,7 +7,9 @@ import pytest
 
 from lockstep.cli.bench.figures import percentiles
 from lockstep.cli.bench.handover import Rests
+from lockstep.cli.bench.place import paced
 from lockstep.protocol.messages.message import MessageExt, Record, decode_messages, encode_stored_message
+from lockstep.simulation import World, simulate
 from tests.commands import Lockstep, running_broker
 
 MINE = "lockstep-bench-"
@@ -55,6 +57,21 @@ def test_a_rest_is_from_the_last_end_to_the_next_owners_begin() -> None:
     assert rests.rests_ns == {"join": [29], "leave": [30]}
     assert rests.repeated == 1
     assert rests.owners() == {"stays": 2}
+
+
+def test_live_messages_have_their_rate() -> None:
+    """What sends take is not added to the time between them; after a long one the next ones make up for it."""
+
+    async def sent(world: World) -> list[int]:
+        runtime, times = world.host("client"), list[int]()
+        async for number in paced(runtime, range(1, 201), 200):
+            times.append(world.elapsed_ms)
+            await world.sleep_ms(12 if number == 100 else 3)
+        return times
+
+    due = [5 * place for place in range(200)]
+    due[100:104] = [507, 510, 513, 516]
+    assert simulate(sent).value == due
 
 
 def test_sends_are_measured(lockstep: Lockstep) -> None:
