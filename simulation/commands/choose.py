@@ -81,11 +81,11 @@ def chosen_experiment(name: str) -> Experiment[Any]:
 
 def chosen_modes(text: str, experiment: Experiment[Any] | None = None) -> list[LockMode]:
     """The lock modes of --lock-mode. Raises typer.BadParameter."""
-    if text == "both":
-        return list(LOCKING)
-    if why := why_no_mode(experiment, text, "both"):
-        raise typer.BadParameter(f"--lock-mode {why}")
-    return [LockMode(text)]
+    modes, which = (list(map(str, LOCKING)), "both: ") if text == "both" else ([text], "")
+    for mode in modes:
+        if why := why_no_mode(experiment, mode, "both"):
+            raise typer.BadParameter(f"--lock-mode {which}{why}")
+    return list(map(LockMode, modes))
 
 
 def chosen_plans(name: str, seed: int | None, lock_mode: str, plan: Path | None) -> list[Shown]:

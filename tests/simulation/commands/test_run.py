@@ -159,6 +159,23 @@ def test_a_wrong_call_is_one_clear_line(words: tuple[str, ...], why: str) -> Non
     assert why in output
 
 
+@pytest.mark.parametrize("words", ["sweep {} --seeds 1 --jobs 1", "replay {} --seed 1", "timeline {} --seed 1"])
+def test_a_mode_without_the_strategy_is_refused_before_a_run(tmp_path: Path, words: str) -> None:
+    """Also when it is one of both."""
+    path = tmp_path / "shop.py"
+    path.write_text(
+        "from lockstep.simulation import experiment\n"
+        '@experiment(strategy="STICKY", life="10s")\n'
+        "async def sticky(cluster):\n"
+        "    await cluster.start()\n",
+        encoding="utf-8",
+    )
+    status, output = call(*words.format(f"{path}:sticky").split(), "--lock-mode", "both")
+    assert status == 2
+    told = " ".join(output.replace("│", "").split())
+    assert "--lock-mode both: 'faithful' has no strategy STICKY; use fenced" in told
+
+
 def test_consumers_and_brokers_have_settings_by_their_names() -> None:
     """Under our names and RocketMQ's: a lock of 30 s is free after 30 s, and a call gets four messages."""
     settings = ("--broker", "lock_max_live_time_ms=30000", "--consumer", "consumeMessageBatchMaxSize=4")
