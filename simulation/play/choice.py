@@ -16,6 +16,9 @@ from lockstep.simulation.search.plan_file import read_plan
 
 __all__ = ["Choice", "Drawn", "drawn", "names_file"]
 
+# What the page can show. With 200 members on 1,000 queues a picture of it has 150 KB; 1,000 messages a second, on 12
+# members, are half of a core. Each change of a member is told to all, once by each broker.
+_SHOWN_MAX: Final = {"consumers": 200, "queues": 1_000, "brokers": 10, "name_servers": 10, "rate": 1_000}
 _CALM: Final = "quiet"
 _CALM_SETUP: Final = {"consumers": 3, "queues": 8, "rate": 10, "work": "20ms", "life": "3m"}
 _SECTION: Final = re.compile(r"\d/.*")
@@ -70,8 +73,11 @@ def drawn(choice: Choice, mode: str = "") -> Drawn:
         if choice.setup or any(changes.values()):
             raise ValueError("the plan has all options in its file; only --lock-mode is for it")
         name, experiment, plan, _ = read_plan(Path(choice.what))
-        return Drawn(name, experiment, replace(plan, lock_mode=_mode(mode or plan.lock_mode, experiment)))
+        plan = replace(plan, lock_mode=_mode(mode or plan.lock_mode, experiment))
+        _check_size(vars(plan))
+        return Drawn(name, experiment, plan)
     name, setup = choice.what, choice.setup
+    _check_size(setup)  # before all hosts are named, to look for those of faults
     if not name:
         name, setup = _CALM, {**_CALM_SETUP, **setup}
     elif _SECTION.fullmatch(name):
@@ -88,7 +94,22 @@ def drawn(choice: Choice, mode: str = "") -> Drawn:
     if not mode:
         own = getattr(experiment, "setup", None)
         mode = own.lock_mode if own is not None else getattr(experiment, "mode", LockMode.FAITHFUL)
-    return Drawn(name, experiment, experiment.draw(choice.seed, _mode(mode, experiment)))
+    plan = experiment.draw(choice.seed, _mode(mode, experiment))
+    _check_size(vars(plan))
+    return Drawn(name, experiment, plan)
+
+
+def _check_size(setup: Mapping[str, Any]) -> None:
+    """Raises ValueError for what the page cannot show."""
+    for name, most in _SHOWN_MAX.items():
+        value = setup.get(name)
+        if isinstance(value, int | float) and value > most:
+            raise ValueError(f"{name} is {value:,}, and the page shows at most {most:,}")
+    queues, brokers = setup.get("queues", 0), setup.get("brokers", 1)
+    if isinstance(queues, int) and isinstance(brokers, int) and queues * brokers > (most := _SHOWN_MAX["queues"]):
+        raise ValueError(
+            f"queues is {queues:,} at each of {brokers} brokers, and the page shows at most {most:,} of all"
+        )
 
 
 def _mode(mode: str, experiment: Experiment[Any]) -> LockMode:

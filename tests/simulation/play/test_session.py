@@ -166,6 +166,13 @@ async def test_what_cannot_be_played_is_refused_and_all_stays() -> None:
             ({"act": "open", "what": "quiet", "setup": {"events": "x"}}, "a setup has no events"),
             ({"act": "open", "what": "quiet", "setup": {"consumers": "3"}}, "is '3', not a whole number from 1 on"),
             ({"act": "open", "what": "quiet", "setup": {"rate": -1}}, "rate is -1, not a number from 0 on"),
+            ({"act": "open", "what": "quiet", "setup": {"consumers": 201}}, "consumers is 201, and the page shows at"),
+            ({"act": "open", "what": "quiet", "setup": {"queues": 10**9}}, "is 1,000,000,000, and the page shows at"),
+            ({"act": "open", "what": "quiet", "setup": {"queues": 501, "brokers": 2}}, "is 501 at each of 2 brokers"),
+            (
+                {"act": "open", "what": "quiet", "setup": {"rate": 1001}},
+                "rate is 1,001, and the page shows at most",
+            ),
             ({"act": "open", "what": "quiet", "setup": {"retry_sends": 1}}, "is 1, not true or false"),
             ({"act": "open", "what": "quiet", "setup": {"work": 1.5}}, "work_ms is 1.5, not a whole number"),
             ({"act": "open", "what": "quiet", "setup": {"store": 2}}, "store 2 is not allowed"),
@@ -290,13 +297,30 @@ def test_the_command_serves_the_page_and_ends_with_ctrl_c() -> None:
     assert (ended.status, ended.err) == (130, "")
 
 
-def test_a_wrong_call_is_one_line() -> None:
+def test_a_wrong_call_is_one_line(tmp_path: Path) -> None:
     """What cannot be played is said before a page is there."""
+    (tmp_path / "shop.py").write_text(
+        "from lockstep.simulation import experiment\n"
+        "@experiment(brokers=3, queues=334)\n"
+        "async def crowd(cluster):\n"
+        "    await cluster.start()\n",
+        encoding="utf-8",
+    )
     for words, text in (
         (["nothing"], "no experiment is named 'nothing'"),
         (["worlds", "--rate", "3"], "worlds draws everything from its seed"),
         (["1/9.9"], "no article has a section '1/9.9'"),
         (["takeover", "--lock-mode", "loose"], "'loose' is not allowed"),
+        (["takeover", "--lock-mode", "both", "--strategy", "STICKY"], "'faithful' has no strategy STICKY; use fenced"),
+        (
+            ["--consumers", "1000000000", "--kill", "c1@1s"],
+            "consumers is 1,000,000,000, and the page shows",
+        ),
+        (["--brokers", "11"], "brokers is 11, and the page shows at most 10"),
+        (
+            [f"{tmp_path / 'shop.py'}:crowd"],
+            "queues is 334 at each of 3 brokers, and the page shows at most 1,000",
+        ),
     ):
         with Running([str(SCRIPTS / "lockstep-sim"), "play", "--no-open", *words], dict(os.environ)) as running:
             ended = running.ended()
