@@ -177,8 +177,6 @@ async def test_broadcasting(story: OtherStory, fresh_topic: Fresh, fresh_group: 
     consumers = [
         await story.consumer("consume.py", topic, group, orderly=False, model="broadcasting") for _ in range(2)
     ]
-    # It takes its queues a moment after it has started, and begins at their ends.
-    await shared_out(story.server, group, topic, [4, 4])
     await story.produce("produce.py", topic, 40)
     for consumer in consumers:
         events = await story.handled(40, consumer)
