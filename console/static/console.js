@@ -9,6 +9,8 @@ let asking = false;
 let again = false;
 let source = null;
 let paused = false;
+let pressed = false;  // a button of the mouse, or a finger
+let missed = false;
 
 async function part(address) {
   const answer = await fetch(address, { headers: { "X-Live": "1" }, credentials: "same-origin" });
@@ -36,12 +38,13 @@ async function refresh() {
   asking = true;
   try {
     const text = await part(location.href);
+    cut.hidden = true;
+    if (pressed || isTyping()) { missed = true; return; }
     const open = [...main.querySelectorAll("details[open][id]")].map((one) => one.id);
     const place = focused();
     main.innerHTML = text;
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     if (place) main.querySelector(place)?.focus({ preventScroll: true });
-    cut.hidden = true;
   } catch {
     cut.hidden = false;
   } finally {
@@ -49,6 +52,17 @@ async function refresh() {
     if (again) { again = false; refresh(); }
   }
 }
+
+// A click needs the element that was pressed: the part changes when that is over.
+function released() {
+  setTimeout(() => {
+    pressed = false;
+    if (missed) { missed = false; refresh(); }
+  });
+}
+addEventListener("pointerdown", (event) => { pressed = event.button === 0; });
+addEventListener("pointerup", released);
+addEventListener("pointercancel", released);
 
 // The list stands still at once; without this script the link asks for a page that does not ask again.
 document.addEventListener("click", (event) => {

@@ -167,6 +167,22 @@ def test_a_range_is_kept(browser: Browser, site: Site, page: Page) -> None:
     context.close()
 
 
+def test_a_click_may_take_its_time(site: Site, page: Page) -> None:
+    """What stands under a pressed button of the mouse stays until it is released, however often the page is new."""
+
+    def wait_for_new_part() -> None:
+        with page.expect_response(lambda answer: "x-live" in answer.request.headers):
+            pass
+
+    page.goto(f"{site.address}/?group={GROUP}")
+    page.get_by_role("link", name="1 min", exact=True).hover()
+    page.mouse.down()
+    for _ in range(3):  # one was perhaps on its way, and the next one is asked for when the last one is done
+        wait_for_new_part()
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("minutes=1$"))
+
+
 def test_by_keyboard_alone(site: Site, page: Page) -> None:
     """The first Tab offers the content; from the navigation Enter opens a page; the focus can be seen."""
     page.goto(f"{site.address}/topics")
