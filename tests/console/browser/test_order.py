@@ -175,4 +175,4 @@ async def look_at_a_mark(page: Page, killed: str) -> None:
     assert killed in text
     assert "the connection of its owner was lost" in text
     await page.keyboard.press("Escape")
-    assert not await dialog.is_visible()
+    await dialog.wait_for(state="hidden")

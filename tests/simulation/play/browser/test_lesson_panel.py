@@ -1,10 +1,11 @@
 """Lessons on the page, in Chromium, with the keyboard alone: the question, the touch, the answer, the next one."""
 
+import json
 import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from lockstep.simulation.play.lessons.lesson import Lesson
 from lockstep.simulation.play.lessons.registry import LESSONS
@@ -16,6 +17,7 @@ pytestmark = [NEEDS_BROWSER, pytest.mark.process, pytest.mark.long, pytest.mark.
 WALKED = ("key", "owner", "suspend")  # the first three, one after the other
 BY_HAND = "Send a message with key3", "发送键为 key3 的消息"
 TABS_MAX = 120
+ACTS = "**/do"
 
 
 def focus(page: Page, css: str, text: str = "") -> None:
@@ -33,12 +35,19 @@ def press(page: Page, css: str, text: str = "") -> None:
     page.keyboard.press("Enter")
 
 
+def slowly(route: Route) -> None:
+    """What is watched comes to its question by itself in five seconds: not before a busy machine has pressed a key."""
+    act = json.loads(route.request.post_data or "")
+    route.continue_(post_data=json.dumps(act | {"times": 0.1} if act["act"] == "speed" else act))
+
+
 def answer(page: Page, lesson: Lesson, language: str) -> None:
     """Go to the question, and choose the first answer."""
     expect(page.locator(".lesson h3")).to_have_text(getattr(lesson.title, language))
     press(page, ".lesson button", getattr(WORDS["skip"], language))
     expect(page.locator(".lesson .question")).to_have_text(getattr(lesson.question, language))
     expect(page.locator("#at")).to_have_text(f"{lesson.watch_ms / 1000:.1f} s")
+    page.unroute(ACTS)
     press(page, ".lesson .choices button", getattr(lesson.choices[0], language))
 
 
@@ -49,6 +58,7 @@ def test_lessons_by_keyboard(play: Callable[..., str], page: Page, language: str
     address = play()
     page.goto(f"{address}?lang={language}")
     press(page, "#lessons summary")
+    page.route(ACTS, slowly)
     press(page, ".lesson-list button", getattr(LESSONS["key"].title, language))
     for number, key in enumerate(WALKED):
         lesson = LESSONS[key]
@@ -63,6 +73,7 @@ def test_lessons_by_keyboard(play: Callable[..., str], page: Page, language: str
         expect(page.locator(".lesson .missing")).to_have_count(0)
         done = getattr(WORDS["count"], language).format(done=number + 1, count=len(LESSONS))
         expect(page.locator("#lessons summary")).to_contain_text(done)
+        page.route(ACTS, slowly)
         press(page, ".lesson button", getattr(WORDS["next"], language))
     expect(page.locator(".lesson h3")).to_have_text(re.compile(getattr(LESSONS["ring"].title, language)))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
