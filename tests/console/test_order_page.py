@@ -216,20 +216,29 @@ def many_queues() -> Collector:
     return collector
 
 
+def yardstick_s() -> float:
+    """What a fixed piece of work costs here and now: a slow or crowded machine takes as much longer for both."""
+    began = time.process_time()
+    for _ in range(20):
+        "".join([f"{number:06}" for number in range(20_000)])
+    return time.process_time() - began
+
+
 @pytest.mark.long
 async def test_a_page_of_200_rows_is_no_long_work() -> None:
-    """Of 10,000 queues, with 60 events in each ribbon: less than 0.2 s of processor time when quiet."""
+    """Of 10,000 queues, with 60 events in each ribbon: some ten yardsticks of processor time."""
     console = make_console(many_queues())
     console.runtime.now_ms = lambda: NOW_MS  # type: ignore[method-assign]
-    taken = []
+    taken, yardsticks = [], []
     for _ in range(5):
+        yardsticks.append(yardstick_s())
         began = time.process_time()
         answer = await ask(console, "/")
         taken.append(time.process_time() - began)
         await asyncio.sleep(0)
     assert answer.text.count("<tr data-queue=") == 200
     print(f"200 rows: {min(taken) * 1000:.0f} ms, {len(answer.text):,} bytes")
-    assert min(taken) < 1
+    assert min(taken) < 30 * min(yardsticks)
 
 
 async def test_pages_of_rows_follow_each_other() -> None:

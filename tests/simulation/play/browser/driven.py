@@ -15,11 +15,11 @@ DRAG = """
 """
 
 
-def go_to(page: Page, ms: int) -> None:
+def go_to(page: Page, ms: int, within_ms: float | None = None) -> None:
     """Move the scrubber, and wait until the run is there."""
     page.locator("#scrubber").evaluate(DRAG, ms)
     there = [f"{ms / 1000:.1f} s"] * page.locator(".side").count()
-    expect(page.locator(".side .clock")).to_have_text(there)
+    expect(page.locator(".side .clock")).to_have_text(there, timeout=within_ms)
     expect(page.locator("#busy")).to_have_text("")
 
 

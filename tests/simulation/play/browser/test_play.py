@@ -1,10 +1,11 @@
 """The page of a played run in Chromium, with the run itself behind it: time, touches, keyboard, looks, load."""
 
+import json
 import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import NEEDS_BROWSER
 from tests.console.browser.looks import faults
@@ -18,15 +19,19 @@ LARGE = ("--consumers", "12", "--queues", "32", "--rate", "200", "--work", "5ms"
 WIDTHS = (1280, 800, 390)
 FRAME_MS_MAX = 100
 WINDOWS, WINDOW_MS = 8, 3000
+WAY_MS = 400_000  # for 4,000 messages on a busy machine
 
-# Writes down how long the page was busy, since the last reading.
-WATCH = """
-() => {
-  window.busy = [];
-  const note = (list) => { for (const one of list.getEntries()) window.busy.push(Math.round(one.duration)); };
-  new PerformanceObserver(note).observe({ type: "longtask" });
-}
-"""
+
+def longest_task_ms(browser: Browser, page: Page) -> float:
+    """Of the page within WINDOW_MS, in processor time: what other programs take of it is no finding."""
+    browser.start_tracing(page=page, categories=["toplevel"])
+    page.wait_for_timeout(WINDOW_MS)
+    events = json.loads(browser.stop_tracing())["traceEvents"]
+    threads = [one for one in events if one["name"] == "thread_name" and one["args"]["name"] == "CrRendererMain"]
+    main = {(one["pid"], one["tid"]) for one in threads}
+    tasks = [one for one in events if one["name"].endswith("RunTask") and (one["pid"], one["tid"]) in main]
+    longest_us: int = max(one["tdur"] for one in tasks if "tdur" in one)
+    return longest_us / 1000
 
 
 def owners(page: Page) -> list[str]:
@@ -177,18 +182,15 @@ def test_looks_at_each_width(play: Play, page: Page, scheme: str) -> None:
     assert [url for url in elsewhere if not url.startswith((address, "data:", "blob:"))] == []
 
 
-def test_no_frame_is_long_under_load(play: Play, page: Page) -> None:
+def test_no_frame_is_long_under_load(play: Play, browser: Browser, page: Page) -> None:
     """12 members, 32 queues, 200 messages a second at 60 times the speed. A busy machine may disturb some windows."""
     play(*LARGE)
-    go_to(page, 20_000)
-    page.evaluate(WATCH)
+    go_to(page, 20_000, WAY_MS)
     page.locator("#speed").select_option("60")
     page.get_by_role("button", name="Play", exact=True).click()
     longest = []
     for _ in range(WINDOWS):
-        page.evaluate("window.busy.length = 0")
-        page.wait_for_timeout(WINDOW_MS)
-        longest.append(max(page.evaluate("window.busy"), default=0))
+        longest.append(longest_task_ms(browser, page))
         if longest[-1] < FRAME_MS_MAX:
             break
     assert min(longest) < FRAME_MS_MAX, longest
