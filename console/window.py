@@ -10,7 +10,8 @@ __all__ = ["RANGES", "Window", "window_of"]
 RANGES: Final = (1, 15, 60)  # minutes
 _USUAL: Final = 15
 _STEPS_MS: Final[Mapping[int, int]] = {1: 15_000, 15: 300_000, 60: 900_000}  # between two ticks
-_EDGES: Final = (0.06, 0.86)  # a text of a tick has room between them; "now" stands at the end
+_FIRST: Final = 0.06  # from there on the text of a tick has room
+_LAST: Final[Mapping[int, float]] = {1: 0.78, 15: 0.82, 60: 0.82}  # beyond it meets "now" in the narrowest chart
 
 
 class Window(NamedTuple):
@@ -41,7 +42,7 @@ class Window(NamedTuple):
         first_ms = -(-self.begin_ms // step_ms) * step_ms
         times_ms = range(first_ms, self.now_ms, step_ms)
         texts = [(self.place(at_ms), clock(at_ms) if self.minutes == 1 else clock(at_ms)[:5]) for at_ms in times_ms]
-        return [(place, text) for place, text in texts if _EDGES[0] <= place <= _EDGES[1]]
+        return [(place, text) for place, text in texts if _FIRST <= place <= _LAST[self.minutes]]
 
 
 def window_of(values: Mapping[str, str], now_ms: int) -> Window:

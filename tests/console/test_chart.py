@@ -11,7 +11,7 @@ from lockstep.console.chart import flow_charts, lines, queue_charts, trace
 from lockstep.console.flows import Flow
 from lockstep.console.history import History
 from lockstep.console.translations.choose import Texts
-from lockstep.console.window import Window
+from lockstep.console.window import RANGES, Window
 from lockstep.protocol.bodies.admin import OffsetWrapper, TopicOffset
 from lockstep.protocol.model import MessageQueue
 from tests.console.pages_inside import Clock, ask, make_console
@@ -187,3 +187,11 @@ async def test_names_in_charts_are_escaped() -> None:
     text = (await ask(make_console(collector, runtime=Clock(NOW_MS + 4000)), f"/group?group={GROUP}")).text
     assert evil not in text
     assert f"<b>{escape(evil)} {escape(evil)}:0</b>" in text
+
+
+def test_times_have_room_before_now() -> None:
+    """In the narrowest chart of style.css, 212 px without its axis, whatever the time is: letters of 5.5 px, and 22."""
+    for minutes in RANGES:
+        windows = [Window(NOW_MS + tick * minutes * 100, minutes) for tick in range(600)]
+        ends = [212 * place + len(text) * 5.5 / 2 for window in windows for place, text in window.ticks()]
+        assert max(ends) < 212 - 22
