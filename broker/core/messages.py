@@ -92,7 +92,7 @@ class Messages:
         self.dropped = DroppedMessages(catalog.offsets, self.delays, self.timers, work, log, why)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
         self.pops = Pops(config, store, self.put_all, log)
-        self._waiting_pops = self.pops.held.waiting
+        self._waiting_pops, self._looked_at = self.pops.held.waiting, self.pops.fifo.looked
         self.message_id_prefix = ""
         self.plain_sends = {"taken": 0, "refused": 0}
         self.set_port(config.port)
@@ -111,8 +111,8 @@ class Messages:
         if self.when_stored:
             self._tell_stored([record], [stored])
         self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
-        if record.topic in self._waiting_pops:
-            self.pops.held.on_stored(record.topic)
+        if record.topic in self._waiting_pops or record.topic in self._looked_at:
+            self.pops.on_stored(record.topic, record.queue_id)
         return stored
 
     def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
@@ -125,8 +125,8 @@ class Messages:
         on_stored = self.on_stored
         for record, result in zip(records, stored, strict=True):
             on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
-            if record.topic in self._waiting_pops:
-                self.pops.held.on_stored(record.topic)
+            if record.topic in self._waiting_pops or record.topic in self._looked_at:
+                self.pops.on_stored(record.topic, record.queue_id)
         return stored
 
     def _tell_stored(self, records: Sequence[Record], stored: Sequence[AppendResult]) -> None:
@@ -143,7 +143,7 @@ class Messages:
             for callback in self.when_stored:
                 callback(message.topic, message.queue_id, message.queue_offset, message.properties)
         for topic, queue_id, first_offset, entries in sends.queues:
-            self.pops.held.on_stored(topic)
+            self.pops.on_stored(topic, queue_id)
             if self.hold.waits_for(topic, queue_id):
                 for queue_offset, (_, _, code) in enumerate(ENTRY.iter_unpack(entries), first_offset):
                     self.on_stored(topic, queue_id, queue_offset, code)

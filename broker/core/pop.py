@@ -11,6 +11,7 @@ from lockstep.broker.messages.filters import Wanted
 from lockstep.broker.messages.pop.checkpoints import Checkpoint, CheckpointKey
 from lockstep.broker.messages.pop.journal import Journaled, record_of_delivery
 from lockstep.broker.messages.pop.port import Order
+from lockstep.broker.messages.pop.queues import Busy
 from lockstep.broker.messages.pop.reader import StoreReader, split
 from lockstep.broker.ownership.claim import QueueOfGroup
 from lockstep.broker.peer import Peer
@@ -131,13 +132,21 @@ def pop(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped:
     return _pop_in_order(broker, peer, asked, now_ms) if asked.in_order else _pop_any(broker, peer, asked, now_ms)
 
 
+def _queue_count(broker: Broker, topic: str) -> int:
+    config = broker.catalog.topics.get(topic)
+    return 0 if config is None else config.read_queue_nums
+
+
+def _first_queue(broker: Broker, count: int) -> int:
+    """Not always the first one: the last one would wait while others have messages."""
+    return broker.rng.randrange(count) if count > 1 else 0
+
+
 def _queue_ids(broker: Broker, topic: str, queue_id: int) -> Sequence[int]:
     if queue_id >= 0:
         return (queue_id,)
-    config = broker.catalog.topics.get(topic)
-    count = 0 if config is None else config.read_queue_nums
-    # Not always from the first queue on: the last one would wait while others have messages.
-    start = broker.rng.randrange(count) if count > 1 else 0
+    count = _queue_count(broker, topic)
+    start = _first_queue(broker, count)
     return [(start + number) % count for number in range(count)]
 
 
@@ -147,10 +156,11 @@ def _queue_ids(broker: Broker, topic: str, queue_id: int) -> Sequence[int]:
 def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped:
     group, topic = asked.consumer_group, asked.topic
     fifo, messages = broker.messages.pops.fifo, broker.messages
-    owned, queue_ids = broker.ownership.is_owned, _queue_ids(broker, topic, asked.queue_id)
+    owned, count = broker.ownership.is_owned, _queue_count(broker, topic)
+    queue_ids, first_pop_ms = _busy_queues(broker, asked, count, now_ms)
     queue_ids = [queue_id for queue_id in queue_ids if not owned(group, topic, queue_id, now_ms)]
     queues = {queue_id: fifo.queue(topic, group, queue_id, now_ms) for queue_id in queue_ids}
-    pop_ms = max((queue.first_pop_ms(now_ms) for queue in queues.values()), default=now_ms)
+    pop_ms = max(now_ms, first_pop_ms, *[queue.first_pop_ms(now_ms) for queue in queues.values()])
     # First all offsets, of which one may be refused, then deliveries.
     offsets_of = {queue_id: _committed(broker, peer, asked, topic, queue_id, now_ms) for queue_id in queues}
     spans, bodies, rest = list[SpanOfQueue](), list[bytes](), 0
@@ -179,7 +189,17 @@ def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped
             left -= len(offsets)
             rest += max_offset - offsets[-1] - 1
             messages.pops.held.wake_at(topic, group, pop_ms + asked.invisible_ms)
+        elif given.commit_offset == max_offset and not queue.under_way():
+            fifo.set_idle(topic, group, queue_id, count)
     return Popped(pop_ms, ORDERED, rest, spans, b"".join(bodies))
+
+
+def _busy_queues(broker: Broker, asked: Pop, count: int, now_ms: int) -> Busy:
+    if asked.queue_id >= 0:
+        return Busy((asked.queue_id,))
+    found = broker.messages.pops.fifo.busy(asked.topic, asked.consumer_group, count, now_ms)
+    start = _first_queue(broker, count)
+    return found._replace(queue_ids=sorted(found.queue_ids, key=lambda queue_id: (queue_id - start) % count))
 
 
 # Without order ---------------------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ class DurableStore:
     def _on_arrived(self, arrived: Arrived) -> None:
         topic, queue_id, queue_offset, _, _, code = arrived
         self._broker_tables.hold.on_arrival(topic, queue_id, queue_offset, code)
-        self._broker_tables.pops.held.on_stored(topic)
+        self._broker_tables.pops.on_stored(topic, queue_id)
         if topic == SCHEDULE_TOPIC:
             self._broker_tables.delays.waits(code)
         elif topic == TIMER_TOPIC:

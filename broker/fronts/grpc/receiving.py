@@ -237,9 +237,9 @@ class _Receiving(NamedTuple):
         order = Order(self.asked.client, self.asked.attempt_id, 0, pop_ms, 0)
         topic, group = self.asked.topic, self.asked.consumer_group
         config = self.parts.broker.catalog.topics.get(topic)
-        for queue_id in range(0 if config is None else config.read_queue_nums):
-            queue = self.parts.broker.messages.pops.fifo.find(topic, group, queue_id)
-            if queue is not None:
+        fifo, count = self.parts.broker.messages.pops.fifo, 0 if config is None else config.read_queue_nums
+        for queue_id, queue in fifo.busy_queues(topic, group):
+            if queue_id < count:
                 queue.end_attempt(order)
 
     def _unsent(self, given: list[tuple[pb.Message, Receipt]], count: int, now_ms: int) -> None:

@@ -72,6 +72,11 @@ class Pops:
         if how is Answered.STALE:
             self.stale_ms[consumer_group] = now_ms
 
+    def on_stored(self, topic: str, queue_id: int) -> None:
+        """A message can be read: calls that wait are tried, and pops look at its queue."""
+        self.held.on_stored(topic)
+        self.fifo.on_stored(topic, queue_id)
+
     def reset(self, topic: str, consumer_group: str, queue_id: int, now_ms: int) -> None:
         """Somebody else set the group's offset: all deliveries of the queue are over."""
         self.fifo.reset(topic, consumer_group, queue_id)

@@ -1,19 +1,54 @@
 """The queues that groups read in order: what of them is delivered now."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from lockstep.broker.messages.pop.port import FifoQueue
 from lockstep.protocol.bodies.order_info import OrderInfo
 
-__all__ = ["FifoQueues"]
+__all__ = ["Busy", "FifoQueues"]
 
 # As in RocketMQ: a record that nobody used for so long is removed.
 _UNUSED_LIFE_MS: Final = 24 * 60 * 60 * 1000
 
 
+class Busy(NamedTuple):
+    """Queues that may have something for a group.
+
+    Args:
+        first_pop_ms: The earliest time that a delivery made now may be named by, as the others allow it.
+    """
+
+    queue_ids: Collection[int]
+    first_pop_ms: int = 0
+
+
+class _Looked:
+    """What pops of a group found in a topic.
+
+    Attributes:
+        count: So many queues they looked at.
+        busy: All queue ids, but for those of idle queues.
+        first_pop_ms: As of `Busy`.
+    """
+
+    __slots__ = ("busy", "count", "first_pop_ms")
+
+    def __init__(self, count: int, queue_ids: Iterable[int]) -> None:
+        self.count = count
+        self.busy = {*range(count), *queue_ids}
+        self.first_pop_ms = 0
+
+
 class FifoQueues:
     """(topic, group) -> queue id -> deliveries under way.
+
+    Pops look at busy queues alone. A queue is idle when a pop has found that the group has consumed all of it: another
+    look would find and change nothing. It is busy again when a message of it can be read, or an answer to a delivery of
+    it comes. After a reset of one queue all are busy.
+
+    Attributes:
+        looked: Topic -> group -> what its pops found.
 
     Args:
         new_queue: Makes a queue of the broker's mode.
@@ -23,6 +58,7 @@ class FifoQueues:
         self._new_queue = new_queue
         self._table: dict[tuple[str, str], dict[int, FifoQueue]] = {}
         self._used_ms: dict[tuple[str, str], int] = {}
+        self.looked: dict[str, dict[str, _Looked]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._table)
@@ -35,7 +71,47 @@ class FifoQueues:
         queue = queues.get(queue_id)
         if queue is None:
             queue = queues[queue_id] = self._new_queue()
+        looked = self._looked(topic, consumer_group)
+        if looked is not None:
+            looked.busy.add(queue_id)
         return queue
+
+    def _looked(self, topic: str, consumer_group: str) -> _Looked | None:
+        groups = self.looked.get(topic)
+        return None if groups is None else groups.get(consumer_group)
+
+    def busy(self, topic: str, consumer_group: str, count: int, now_ms: int) -> Busy:
+        """Those of a topic's `count` queues that a pop must look at."""
+        looked = self._looked(topic, consumer_group)
+        if looked is None or looked.count != count:
+            return Busy(range(count))
+        self._used_ms[topic, consumer_group] = now_ms
+        return Busy([queue_id for queue_id in looked.busy if queue_id < count], looked.first_pop_ms)
+
+    def set_idle(self, topic: str, consumer_group: str, queue_id: int, count: int) -> None:
+        """A pop found that all of a queue is consumed, of a topic with `count` queues."""
+        looked, queues = self._looked(topic, consumer_group), self._table[topic, consumer_group]
+        if looked is None or looked.count != count:
+            looked = self.looked.setdefault(topic, {})[consumer_group] = _Looked(count, queues)
+        looked.busy.discard(queue_id)
+        looked.first_pop_ms = max(looked.first_pop_ms, queues[queue_id].first_pop_ms(0))
+
+    def busy_queues(self, topic: str, consumer_group: str) -> list[tuple[int, FifoQueue]]:
+        """Queue ids and queues; all that is under way is of these."""
+        queues, looked = self.of(topic, consumer_group), self._looked(topic, consumer_group)
+        if looked is None:
+            return list(queues.items())
+        return [(queue_id, queues[queue_id]) for queue_id in looked.busy if queue_id in queues]
+
+    def on_stored(self, topic: str, queue_id: int) -> None:
+        """A message can be read."""
+        for looked in self.looked.get(topic, {}).values():
+            looked.busy.add(queue_id)
+
+    def _all_are_busy(self, topic: str, consumer_group: str) -> None:
+        groups = self.looked.get(topic, {})
+        if groups.pop(consumer_group, None) is not None and not groups:
+            del self.looked[topic]
 
     def find(self, topic: str, consumer_group: str, queue_id: int) -> FifoQueue | None:
         return self._table.get((topic, consumer_group), {}).get(queue_id)
@@ -73,24 +149,28 @@ class FifoQueues:
 
     def next_visible_ms(self, topic: str, consumer_group: str, now_ms: int) -> int | None:
         """When something that is held in a topic becomes visible. None: nothing is held."""
-        times = [queue.next_visible_ms(now_ms) for queue in self.of(topic, consumer_group).values()]
+        times = [queue.next_visible_ms(now_ms) for _, queue in self.busy_queues(topic, consumer_group)]
         return min((time for time in times if time is not None), default=None)
 
     def reset(self, topic: str, consumer_group: str, queue_id: int) -> None:
         """The group's offset was set: all deliveries of the queue are over."""
         self.of(topic, consumer_group).pop(queue_id, None)
+        self._all_are_busy(topic, consumer_group)
 
     def forget(self, is_gone: Callable[[str, str], bool]) -> None:
         """Forget what is of a topic and group that are deleted."""
         for key in [key for key in self._table if is_gone(*key)]:
-            del self._table[key]
-            del self._used_ms[key]
+            self._forget(key)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        del self._table[key]
+        del self._used_ms[key]
+        self._all_are_busy(*key)
 
     def expire(self, now_ms: int) -> None:
         """Called every 10 s: forget what nobody used for a day."""
         for key in [key for key, used_ms in self._used_ms.items() if now_ms - used_ms >= _UNUSED_LIFE_MS]:
-            del self._table[key]
-            del self._used_ms[key]
+            self._forget(key)
 
     def client_gone(self, client: str, visible_ms: int, consumer_group: str | None = None) -> Iterator[tuple[str, str]]:
         """What a client holds becomes visible, in one group or in all. Yields (topic, group) of each table."""
