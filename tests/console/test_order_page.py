@@ -20,6 +20,7 @@ from lockstep.protocol.bodies.client import ConsumerRunningInfo, ProcessQueueInf
 from tests.console.locks_made import GROUP, NOW_MS, change, queue_at, row
 from tests.console.pages_inside import Clock, ask, make_console
 from tests.rows import by_row
+from tests.yardstick import yardstick_s
 
 EVIL = "<script>alert(1)</script>"
 BROKER = BrokerState("broker-a", "127.0.0.1:1", is_lockstep=True, refused_count=3, fenced_counts={"pull.fenced": 2})
@@ -216,17 +217,9 @@ def many_queues() -> Collector:
     return collector
 
 
-def yardstick_s() -> float:
-    """What a fixed piece of work costs here and now: a slow or crowded machine takes as much longer for both."""
-    began = time.process_time()
-    for _ in range(20):
-        "".join([f"{number:06}" for number in range(20_000)])
-    return time.process_time() - began
-
-
 @pytest.mark.long
 async def test_a_page_of_200_rows_is_no_long_work() -> None:
-    """Of 10,000 queues, with 60 events in each ribbon: some ten yardsticks of processor time."""
+    """Of 10,000 queues, with 60 events in each ribbon: some 50 yardsticks of processor time."""
     console = make_console(many_queues())
     console.runtime.now_ms = lambda: NOW_MS  # type: ignore[method-assign]
     taken, yardsticks = [], []
@@ -238,7 +231,7 @@ async def test_a_page_of_200_rows_is_no_long_work() -> None:
         await asyncio.sleep(0)
     assert answer.text.count("<tr data-queue=") == 200
     print(f"200 rows: {min(taken) * 1000:.0f} ms, {len(answer.text):,} bytes")
-    assert min(taken) < 30 * min(yardsticks)
+    assert min(taken) < 150 * min(yardsticks)
 
 
 async def test_pages_of_rows_follow_each_other() -> None:

@@ -35,6 +35,7 @@ def test_bytes_arrive_in_order_whatever_the_pieces() -> None:
     assert len(sizes & {1, 2, 3, 5, 6, 8, 9, 10, 11}) > 3, "splits fall within lengths and headers"
 
 
+@pytest.mark.long
 def test_every_place_to_split_is_met() -> None:
     """A small frame is split at each of its bytes by one seed or another."""
     frame = bytes(range(24))

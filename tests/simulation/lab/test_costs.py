@@ -22,6 +22,7 @@ def costs(mode: LockMode, *events: str) -> Costs:
     return costs_of(run.played.cluster)
 
 
+@pytest.mark.long
 def test_a_killed_member_costs_less_with_fenced_locks() -> None:
     """RocketMQ's lock lives for 60 s; the two queues of the dead member, and no other, stand still so long."""
     faithful, fenced = (costs(mode, "kill c1@70s") for mode in (LockMode.FAITHFUL, LockMode.FENCED))
@@ -33,7 +34,10 @@ def test_a_killed_member_costs_less_with_fenced_locks() -> None:
     assert faithful.messages == fenced.messages == 2400
 
 
-@pytest.mark.parametrize("mode", LockMode)
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "mode", [pytest.param(LockMode.FENCED, marks=pytest.mark.smoke), LockMode.FAITHFUL, LockMode.FIFO]
+)
 def test_a_calm_run_costs_nothing(mode: LockMode) -> None:
     """But for its requests: each message is sent, and is pulled or popped by itself at this rate."""
     found = costs(mode)

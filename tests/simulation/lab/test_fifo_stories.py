@@ -57,7 +57,8 @@ def test_a_member_that_stops_with_a_delivery_is_found_without_a_handover() -> No
     assert 59_000 < rest.duration_ms < 61_000
 
 
-@pytest.mark.parametrize("store", ["memory", "async", "sync"])
+@pytest.mark.long
+@pytest.mark.parametrize("store", [pytest.param("memory", marks=pytest.mark.smoke), "async", "sync"])
 def test_repeats_after_a_crash_of_the_broker_are_allowed(store: str) -> None:
     """RocketMQ's broker writes offsets every five seconds, and keeps its acknowledgements in memory."""
     run = play("kill broker@60s+5s", rate=30, work="10ms", store=store)

@@ -1,6 +1,7 @@
 """The formulas of a calm group say what its brokers are asked, as the simulator counts it."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from lockstep.simulation.lab.user.story_cluster import StoryCluster
 
 _FAITHFUL, _FENCED, _FIFO = LockMode
 _FROM_S, _SECONDS = 35, 60  # the begin is between two rounds of any timer, and each interval goes into the time
+_long = partial(pytest.param, marks=pytest.mark.long)
 
 
 def _message(number: int) -> Message:
@@ -30,12 +32,12 @@ def _message(number: int) -> Message:
     [
         *((mode, {"consumers": 2, "queues": 4, "rate": 20}) for mode in LockMode),
         # A round asks one broker or two, by chance: many rounds, or the count would be far from its mean.
-        (_FENCED, {"consumers": 12, "queues": 4, "brokers": 4, "rate": 20, "rebalance_interval_ms": 1000}),
-        (_FIFO, {"consumers": 8, "queues": 2, "brokers": 2, "rate": 20, "heartbeat_broker_interval_ms": 20_000}),
+        _long(_FENCED, {"consumers": 12, "queues": 4, "brokers": 4, "rate": 20, "rebalance_interval_ms": 1000}),
+        _long(_FIFO, {"consumers": 8, "queues": 2, "brokers": 2, "rate": 20, "heartbeat_broker_interval_ms": 20_000}),
         (_FAITHFUL, {"consumers": 16, "queues": 32, "rate": 10, "lock_interval_ms": 5000, "commit_together": False}),
         (_FAITHFUL, {"consumers": 24, "queues": 96, "rate": 20}),
         (_FENCED, {"consumers": 24, "queues": 96, "rate": 0}),
-        pytest.param(_FAITHFUL, {"consumers": 300, "queues": 1200, "rate": 20}, marks=pytest.mark.long),
+        _long(_FAITHFUL, {"consumers": 300, "queues": 1200, "rate": 20}),
     ],
 )
 def test_formulas_say_what_is_counted(mode: LockMode, setup: dict[str, Any]) -> None:

@@ -77,6 +77,7 @@ def test_a_deploy_in_three_modes() -> None:
     assert found[LockMode.FENCED].late < found[LockMode.FAITHFUL].late
 
 
+@pytest.mark.long
 def test_a_deploy_with_a_consistent_hash_moves_a_queue_twice() -> None:
     """To another member when its owner goes, and back when the owner is there again; the average deals all anew."""
     changes = [
@@ -92,6 +93,7 @@ def test_a_deploy_with_a_consistent_hash_moves_a_queue_twice() -> None:
         assert told.exit_code == 2
 
 
+@pytest.mark.long
 def test_a_deploy_of_pods_moves_more() -> None:
     """A process with another address has another place in the order of the members, so others own other queues."""
     kept, new = [play("deploy", LockMode.FAITHFUL, new_addresses=one, **_EIGHT) for one in (False, True)]
@@ -122,6 +124,7 @@ def test_members_join_and_leave() -> None:
     assert faults(run) == [("kill", "c2", 60, None), ("kill", "c3", 60, None)]
 
 
+@pytest.mark.long
 def test_brokers_are_upgraded_in_turn_and_a_zone_is_lost() -> None:
     """Of three brokers; those of a zone with its members."""
     setup: dict[str, Any] = {"brokers": 2, "queues": 2, "zones": "2", "outage": "30s"}

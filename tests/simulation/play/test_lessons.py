@@ -100,7 +100,12 @@ def walked(lesson: Lesson, *, touched: bool) -> bool:
     return lesson.is_shown({"sides": sides, "touches": touches})
 
 
-@pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "lesson",
+    [one if name != "owner" else pytest.param(one, marks=pytest.mark.smoke) for name, one in LESSONS.items()],
+    ids=LESSONS,
+)
 def test_what_a_lesson_says_happens_in_its_run_and_only_by_its_touch(lesson: Lesson) -> None:
     """Without the touch it does not happen; without a touch in the lesson, not before the question."""
     assert not walked(lesson, touched=False)

@@ -102,6 +102,7 @@ async def test_a_new_touch_drops_the_later_ones() -> None:
             await session.do({"act": "undo"})
 
 
+@pytest.mark.long
 async def test_a_touch_waits_for_the_way_back_to_the_one_before() -> None:
     """Both are at the moment that was shown, however long the way is."""
     async with played(life="20m") as session:
@@ -117,6 +118,7 @@ async def test_a_touch_waits_for_the_way_back_to_the_one_before() -> None:
         assert scene["sides"][0]["now_ms"] == 599_000
 
 
+@pytest.mark.long
 async def test_two_lock_modes_go_side_by_side(tmp_path: Path) -> None:
     """A side that is added plays the same plan to the same moment; each touch is in both."""
     async with played() as session:
@@ -153,6 +155,7 @@ async def test_play_pauses_when_nobody_watches(monkeypatch: pytest.MonkeyPatch) 
         assert 0 < scene["sides"][0]["now_ms"] < 90_000
 
 
+@pytest.mark.long
 async def test_what_cannot_be_played_is_refused_and_all_stays() -> None:
     """A wrong story, act or value is a sentence; the run before it is there."""
     async with played() as session:

@@ -98,6 +98,7 @@ def test_each_makes_the_same_run(name: str, plan: Any, tmp_path: Path, monkeypat
     assert of_test(home, plan().seed, tmp_path, monkeypatch) == expected
 
 
+@pytest.mark.long
 def test_a_users_listener_is_the_files_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Command, plan and test take listener and messages from the file, and pytest runs the test as it is."""
     monkeypatch.chdir(tmp_path)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from lockstep.client import SerializeType
 from lockstep.simulation.articles.registry import find_section
 from lockstep.simulation.lab.experiment import LockMode, PlayedWorld
@@ -72,6 +74,7 @@ def test_takeover() -> None:
     assert trace_hash == run.trace_hash
 
 
+@pytest.mark.long
 def test_many_members_say_little() -> None:
     """What happens to many is told in a sentence, and the numbers of queues in a row as a range."""
     setup = {"consumers": 12, "queues": 32, "rate": 20.0, "life_ms": 60_000}

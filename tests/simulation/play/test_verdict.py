@@ -39,6 +39,7 @@ def wrongs_of(found: list[tuple[int, Judged]]) -> list[Json]:
     return [one for _, reading in found for one in reading.wrongs]
 
 
+@pytest.mark.long
 def test_zombie() -> None:
     """A stopped owner goes on with its call when another one has its queue."""
     plan = zombie.draw(1, LockMode.FAITHFUL)
@@ -63,6 +64,7 @@ def test_zombie() -> None:
     assert {one["kind"] for one in wrongs_of(found)} == {str(one.kind) for one in run.played.findings.wrong}
 
 
+@pytest.mark.long
 def test_fenced_zombie() -> None:
     """With a fence the call of the old owner has no effect. What a fence keeps out is told of a strict plan alone."""
     plan, without = zombie.draw(1, LockMode.FENCED), zombie.draw(1, LockMode.FAITHFUL)

@@ -70,6 +70,7 @@ def test_a_wrong_way_is_told_before_anything_runs(texts: Sequence[str], wrong: s
     assert "Traceback" not in error
 
 
+@pytest.mark.long
 def test_a_killed_owner_costs_less_with_fences(tmp_path: Path) -> None:
     """RocketMQ's lock of a dead owner lives for a minute. The text, the JSON and the page say the same."""
     page = tmp_path / "page.html"

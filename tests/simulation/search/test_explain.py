@@ -39,6 +39,7 @@ def test_one_fault_is_enough() -> None:
     assert (found.with_last, found.without_last) == (found.tried_luck, 0)
 
 
+@pytest.mark.long
 def test_of_two_that_do_the_same_the_earlier_one_is_named() -> None:
     """Each stop is enough alone. The violation that is explained is that of the first one."""
     stops = (FaultEvent(5_000, "stall", "c1", 62_000), FaultEvent(80_000, "stall", "c1", 62_000))
@@ -191,6 +192,7 @@ def test_the_calls_of_the_message_that_a_violation_names_are_told() -> None:
     assert told.endswith("; its listener answered SUSPEND_CURRENT_QUEUE_A_MOMENT")
 
 
+@pytest.mark.long
 def test_a_run_with_fewer_faults_has_its_own_time() -> None:
     """The head of an explanation names the seed's violation; its facts are those of the needed faults alone."""
     found = explain(Toy(), ToyPlan(events=(*NOISE[:2], FaultEvent(20_000, "stall", "c1", 90_000))), SILENT)

@@ -51,6 +51,7 @@ def _hashes(hash_seed: int, first: int, end: int) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.long
 def test_a_sweep_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     """What is in the state file is not run again, also when its last line is torn."""
     path = tmp_path / "state.jsonl"
