@@ -23,7 +23,10 @@ from lockstep.protocol.signature import Credentials
 from lockstep.remoting.settings import PORT_MAX, Address, SettingError, is_everywhere, is_ipv6, parse_addresses, setting
 from lockstep.store.format.layout import ENTRY_BYTES, FILE_END_BYTES
 
-__all__ = ["TLS_MODES", "BrokerConfig"]
+__all__ = ["TLS_MODES", "VIP_PORT_BELOW", "BrokerConfig"]
+
+# The "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1).
+VIP_PORT_BELOW: Final = 2
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _IPV4: Final = re.compile(r"[0-9.]+")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from lockstep.broker.config import TLS_MODES, BrokerConfig
+from lockstep.broker.config import TLS_MODES, VIP_PORT_BELOW, BrokerConfig
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.credentials import credentials_of_environment
@@ -313,12 +313,13 @@ def _grpc_port(given: argparse.Namespace) -> dict[str, Any]:
         return {"grpc_port": None if given.grpc_port == _NO_PORT else given.grpc_port}
     if not given.port or any(name == "grpc_port" for name, _ in given.properties):
         return {}
-    needed = {given.port, given.name_server_port, given.control_port, given.metrics_port}
+    needed = {given.port, given.port - VIP_PORT_BELOW, given.name_server_port, given.control_port, given.metrics_port}
     if given.brokers > 1:
         from lockstep.broker.several_checks import PORT_STEP  # imported here: one broker does not need it
 
         for number in range(1, given.brokers):
-            needed |= {given.port + PORT_STEP * number, (given.metrics_port or 0) + number}
+            port = given.port + PORT_STEP * number
+            needed |= {port, port - VIP_PORT_BELOW, (given.metrics_port or 0) + number}
     if needed & set(range(_GRPC_PORT, _GRPC_PORT + given.brokers)):
         return {}
     return {"grpc_port": _GRPC_PORT, "grpc_optional": True}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from lockstep.broker.cannot_listen import CannotListen
-from lockstep.broker.config import BrokerConfig
+from lockstep.broker.config import VIP_PORT_BELOW, BrokerConfig
 from lockstep.broker.core.broker import Broker
 from lockstep.broker.core.pop import forsake
 from lockstep.broker.core.pull import sweep_held_pulls, wake_held_pulls
@@ -55,8 +55,6 @@ _CLOSE_TIMEOUT_MS = 1000
 _LOOK_INTERVAL_MS = 5000
 # How often RocketMQ's proxy looks for deliveries to renew.
 _GRPC_CLIENTS_INTERVAL_MS = 5000
-# The "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1).
-_VIP_PORT_BELOW = 2
 
 
 class Interceptor(Protocol):
@@ -261,7 +259,7 @@ class BrokerServer:
         if self.name_server is not None:
             self._every(config.register_interval_ms, "own name server", self._registration.check_own)
         # Without this port Java clients before 4.5 cannot send (wire.md 1.1). A busy one is no reason not to start.
-        vip_port = self._broker_port - _VIP_PORT_BELOW
+        vip_port = self._broker_port - VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
 

@@ -37,6 +37,7 @@ __all__ = [
     "no_topic",
     "peek",
     "pop",
+    "queue_count",
 ]
 
 ANY_QUEUE: Final = -1
@@ -132,7 +133,8 @@ def pop(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped:
     return _pop_in_order(broker, peer, asked, now_ms) if asked.in_order else _pop_any(broker, peer, asked, now_ms)
 
 
-def _queue_count(broker: Broker, topic: str) -> int:
+def queue_count(broker: Broker, topic: str) -> int:
+    """The queues that a group reads; 0 of an unknown topic."""
     config = broker.catalog.topics.get(topic)
     return 0 if config is None else config.read_queue_nums
 
@@ -145,7 +147,7 @@ def _first_queue(broker: Broker, count: int) -> int:
 def _queue_ids(broker: Broker, topic: str, queue_id: int) -> Sequence[int]:
     if queue_id >= 0:
         return (queue_id,)
-    count = _queue_count(broker, topic)
+    count = queue_count(broker, topic)
     start = _first_queue(broker, count)
     return [(start + number) % count for number in range(count)]
 
@@ -156,7 +158,7 @@ def _queue_ids(broker: Broker, topic: str, queue_id: int) -> Sequence[int]:
 def _pop_in_order(broker: Broker, peer: Peer, asked: Pop, now_ms: int) -> Popped:
     group, topic = asked.consumer_group, asked.topic
     fifo, messages = broker.messages.pops.fifo, broker.messages
-    owned, count = broker.ownership.is_owned, _queue_count(broker, topic)
+    owned, count = broker.ownership.is_owned, queue_count(broker, topic)
     queue_ids, first_pop_ms = _busy_queues(broker, asked, count, now_ms)
     queue_ids = [queue_id for queue_id in queue_ids if not owned(group, topic, queue_id, now_ms)]
     queues = {queue_id: fifo.queue(topic, group, queue_id, now_ms) for queue_id in queue_ids}
@@ -304,9 +306,7 @@ def peek(broker: Broker, asked: QueueOfGroup, count: int) -> tuple[bytes, int]:
 def _places(broker: Broker, consumer_group: str, topic: str, queue_id: int) -> Iterator[tuple[int, tuple[int, int]]]:
     """Queue id, where the group goes on, and the end of the queue."""
     store, pops = broker.messages.store, broker.messages.pops
-    config = broker.catalog.topics.get(topic)
-    count = 0 if config is None else config.read_queue_nums
-    for one in range(count) if queue_id < 0 else (queue_id,):
+    for one in range(queue_count(broker, topic)) if queue_id < 0 else (queue_id,):
         low, high = store.min_offset(topic, one), store.max_offset(topic, one)
         offset = pops.checkpoints.position(
             topic, consumer_group, one, broker.catalog.offsets.query(consumer_group, topic, one)

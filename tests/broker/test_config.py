@@ -144,6 +144,7 @@ def test_options_become_a_config() -> None:
         ("-D grpc_port=9000", 9000, False),
         ("--name-server-port 8081", None, False),
         ("--metrics-port 8081", None, False),
+        ("--port 8083", None, False),  # its VIP channel
         ("--brokers 2 --port 8072", None, False),
     ],
 )

@@ -113,6 +113,9 @@ class GrpcPort:
 
     def stop(self) -> None:
         """The broker ends. Its clients keep what they hold, and say so to the next one."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
         if self._front is not None:
             self._front.parts.sessions.clear()
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from lockstep.broker.core.ack import Delivery, ack, change_invisible
-from lockstep.broker.core.pop import ANY_QUEUE, POP_COUNT_MAX, Pop, Popped, check_pop, pop
+from lockstep.broker.core.pop import ANY_QUEUE, POP_COUNT_MAX, Pop, Popped, check_pop, pop, queue_count
 from lockstep.broker.core.refused import Refused
 from lockstep.broker.core.send_back import send_back
 from lockstep.broker.core.wanted import expressed
@@ -236,11 +236,11 @@ class _Receiving(NamedTuple):
         """What this call gave before, and gives no more, would be renewed for nobody."""
         order = Order(self.asked.client, self.asked.attempt_id, 0, pop_ms, 0)
         topic, group = self.asked.topic, self.asked.consumer_group
-        config = self.parts.broker.catalog.topics.get(topic)
-        fifo, count = self.parts.broker.messages.pops.fifo, 0 if config is None else config.read_queue_nums
-        for queue_id, queue in fifo.busy_queues(topic, group):
-            if queue_id < count:
-                queue.end_attempt(order)
+        pops, count = self.parts.broker.messages.pops, queue_count(self.parts.broker, topic)
+        busy = pops.fifo.busy_queues(topic, group)
+        ended = [queue.end_attempt(order) for queue_id, queue in busy if queue_id < count]
+        if any(ended):
+            pops.held.on_free(topic, group)
 
     def _unsent(self, given: list[tuple[pb.Message, Receipt]], count: int, now_ms: int) -> None:
         """The client ended the call before all of the answer was written: it never gets the last messages.

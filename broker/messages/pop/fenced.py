@@ -101,12 +101,17 @@ class FencedQueue:
         body = b"".join(message for _, message in taken)
         return Delivered(self.next_offset, offsets, body, times, self.next_offset, acked)
 
-    def end_attempt(self, order: Order) -> None:
+    def end_attempt(self, order: Order) -> bool:
         if order.attempt_id is None:
-            return
-        for one in self.waiting.values():
-            if one.is_again(order) and one.pop_ms not in (0, order.pop_ms) and not one.is_acked:
-                one.end()
+            return False
+        before = [
+            one
+            for one in self.waiting.values()
+            if one.is_again(order) and one.pop_ms not in (0, order.pop_ms) and not one.is_acked
+        ]
+        for one in before:
+            one.end()
+        return bool(before)
 
     def _begin_at(self, committed: int) -> None:
         """The first delivery since the start; the store dropped messages; or somebody set the group's offset back."""

@@ -118,8 +118,12 @@ class FifoQueue(Protocol):
             committed: The group's offset.
         """
 
-    def end_attempt(self, order: Order) -> None:
-        """A client repeats a call, and gets other messages: it never got what the call gave before, so that is over."""
+    def end_attempt(self, order: Order) -> bool:
+        """A client repeats a call, and gets other messages: it never got what the call gave before, so that is over.
+
+        Returns:
+            Whether messages became visible.
+        """
 
     def ack(self, queue_offset: int, pop_ms: int, committed: int) -> tuple[Answered, int]:
         """A message of the delivery made at `pop_ms` is consumed.

@@ -157,8 +157,9 @@ class RocketMqQueue:
         record.visible_ms, record.acked = dict(info.visible_ms), info.acked
         return cls(record)
 
-    def end_attempt(self, order: Order) -> None:
+    def end_attempt(self, order: Order) -> bool:
         """A repeat begins with the first message that is not acknowledged; another queue's record stays."""
+        return False
 
     def client_gone(self, client: str, visible_ms: int) -> None:
         """The record does not know its client."""

@@ -153,6 +153,28 @@ def test_a_call_that_is_repeated_takes_nothing(lock_mode: str) -> None:
     on_a_broker(story, lock_mode=lock_mode)
 
 
+def test_what_a_repeat_gives_no_more_goes_to_a_call_that_waits() -> None:
+    """At once: the client never got it, and nothing else would wake the other call."""
+
+    async def story(world: World, served: Served, client: GrpcClient) -> None:
+        await client.consume("G", push=True)
+        for number in range(2):
+            await client.send("T", f"{number}".encode(), group=f"key {number}")
+        assert len(await client.receive("G", auto_renew=True, attempt_id="one")) == 2
+        other = await GrpcClient.connect(world.host("c2"), served.server.grpc_address, "c2")
+        await other.consume("G", push=True)
+        waits = other.receiving("G", auto_renew=True)
+        await world.sleep_ms(100)
+        began_ms = world.now_ms
+        (one,) = await client.receive("G", batch=1, auto_renew=True, attempt_id="one")
+        await waits.ended
+        (freed,) = (answer.message for answer in waits.messages if answer.HasField("message"))
+        assert freed.body != one.body
+        assert world.now_ms - began_ms < 1000
+
+    on_a_broker(story, **FENCED)
+
+
 def away_host(client: GrpcClient) -> str:
     assert client.transport is not None
     return str(client.transport.get_extra_info("sockname")[0]) + ":"
