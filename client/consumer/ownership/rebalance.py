@@ -26,7 +26,7 @@ _LISTENER_WAIT_MS = 1000
 _NOT_SUBSCRIBED = "the topic is not subscribed any more"
 _MOVED = "allocated to another consumer"
 _UNKNOWN = Refused("not granted")
-_KEPT_MAX: Final = 16  # last answers, of all consumers of the process: nearly all repeat one
+_KEPT_MAX: Final = 256  # topics of all consumers of the process: a round looks at each in turn, and fewer keep none
 
 
 @lru_cache(_KEPT_MAX)
@@ -95,9 +95,11 @@ class Rebalance:
             try:
                 await self._rebalance(topic)
             except (RemotingError, NoRouteError) as error:
+                self.balanced = False
                 self._log.warning("rebalance_failed", topic=topic, consequence="queues unchanged", error=str(error))
             except BaseException as error:
                 # For example of the user's strategy. The other topics must still be rebalanced.
+                self.balanced = False
                 log_or_raise(self._log, "rebalance_failed", error, topic=topic, consequence="queues unchanged")
         left = [entry for entry in self._table.items() if entry[0].topic not in topics]
         self._say_left({queue.topic for queue, _ in left})

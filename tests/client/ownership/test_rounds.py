@@ -13,6 +13,7 @@ from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import OffsetResponseHeader
+from lockstep.protocol.model import MessageQueue
 from tests.client.ownership.rebalancing import IDS, LAST, LOCK, UNLOCK
 from tests.client.pulls.pulling import PULL, push_member
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
@@ -94,6 +95,21 @@ async def test_a_round_with_its_share_is_not_repeated(stage: Stage) -> None:
     rounds = stage.client.create_task(member._rebalance_forever(), name="rebalance")
     await stage.world.sleep_ms(10_000)
     assert len(broker.requests(IDS)) == 2
+    rounds.cancel()
+    await member.stop()
+
+
+@on_stage
+async def test_a_round_that_failed_is_repeated_soon(stage: Stage) -> None:
+    """With a least time between rounds, as in RocketMQ 5: it got no share."""
+
+    def fails(*_: object) -> list[MessageQueue]:
+        raise ValueError("a strategy that fails")
+
+    broker, member = await member_of_one(stage, fails, min_interval_ms=1000)
+    rounds = stage.client.create_task(member._rebalance_forever(), name="rebalance")
+    await stage.world.sleep_ms(5500)
+    assert len(broker.requests(IDS)) == 6
     rounds.cancel()
     await member.stop()
 
