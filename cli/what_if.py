@@ -14,7 +14,7 @@ from lockstep.client import ConsumerConfig, MessageQueue
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.diagnosis.facts import GroupFacts, MemberFacts
 from lockstep.client.diagnosis.gather import gather
-from lockstep.protocol.names import check_group
+from lockstep.protocol.names import check_group, is_retry_topic
 from lockstep.remoting.host.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.percentiles import percentile
 from lockstep.simulation.lab.experiment import LOCKING, LockMode
@@ -197,8 +197,11 @@ def live_of(before: GroupFacts, after: GroupFacts, seconds: float) -> Live:
     topic = _topic(known)
     queues = [queue for queue in known if queue.topic == topic]
     brokers = {queue.broker_name for queue in queues}
-    sent = sum(of.end - before.queues[queue].end for queue, of in after.queues.items() if queue in before.queues)
+    both = [queue for queue in queues if queue in before.queues and queue in after.queues]
+    sent = sum(after.queues[queue].end - before.queues[queue].end for queue in both)
     rate = round(sent / seconds, 2)
+    if len({queue.topic for queue in known if not is_retry_topic(queue.topic)}) > 1:
+        guessed.append(f"topic {topic} alone of those that the group consumes")
     if rate < _RATE_MIN:
         guessed.append(f"{_RATE_MIN} messages a second, as next to none came")
     works_ms = [status.consume_rt for member in told for status in member.statuses.values() if status.consume_rt > 0]

@@ -19,6 +19,7 @@ __all__ = [
     "PlayedWorld",
     "SeedResult",
     "fewer",
+    "own_mode",
     "why_no_mode",
 ]
 
@@ -119,6 +120,13 @@ class Experiment(Protocol[P]):
 
     def fails(self, outcome: SeedResult) -> bool:
         """Whether an outcome is a failure. In faithful mode violations are RocketMQ's, and only an error is one."""
+
+
+def own_mode(experiment: Experiment[Any]) -> LockMode:
+    """The lock mode that a story or an exhibit has by itself."""
+    setup = getattr(experiment, "setup", None)
+    mode: LockMode = setup.lock_mode if setup is not None else getattr(experiment, "mode", LockMode.FAITHFUL)
+    return mode
 
 
 def why_no_mode(experiment: Experiment[Any] | None, mode: str, *others: str) -> str:

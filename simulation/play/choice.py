@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lockstep.simulation.lab.chosen import chosen_run
-from lockstep.simulation.lab.experiment import Experiment, LockMode, why_no_mode
+from lockstep.simulation.lab.experiment import Experiment, LockMode, own_mode, why_no_mode
 from lockstep.simulation.lab.registry import UnknownExperimentError, experiment_names
 from lockstep.simulation.lab.said import say
 from lockstep.simulation.museum.registry import EXHIBITS
@@ -17,8 +17,8 @@ from lockstep.simulation.search.plan_file import read_plan
 __all__ = ["Choice", "Drawn", "drawn", "names_file"]
 
 # What the page can show. With 200 members on 1,000 queues a picture of it has 150 KB; 1,000 messages a second, on 12
-# members, are half of a core. Each change of a member is told to all, once by each broker.
-_SHOWN_MAX: Final = {"consumers": 200, "queues": 1_000, "brokers": 10, "name_servers": 10, "rate": 1_000}
+# members, are half of a core. Each scene has all keys. Each change of a member is told to all, once by each broker.
+_SHOWN_MAX: Final = {"consumers": 200, "queues": 1_000, "brokers": 10, "name_servers": 10, "rate": 1_000, "keys": 1_000}
 _CALM: Final = "quiet"
 _CALM_SETUP: Final = {"consumers": 3, "queues": 8, "rate": 10, "work": "20ms", "life": "3m"}
 _SECTION: Final = re.compile(r"\d/.*")
@@ -92,8 +92,7 @@ def drawn(choice: Choice, mode: str = "") -> Drawn:
         text = "{error}; also an exhibit, a section as 1/2.2.2, a plan file"
         raise UnknownExperimentError(say(text, error=error.args[0])) from None
     if not mode:
-        own = getattr(experiment, "setup", None)
-        mode = own.lock_mode if own is not None else getattr(experiment, "mode", LockMode.FAITHFUL)
+        mode = own_mode(experiment)
     plan = experiment.draw(choice.seed, _mode(mode, experiment))
     _check_size(vars(plan))
     return Drawn(name, experiment, plan)

@@ -4,6 +4,7 @@ import os
 import pickle
 import signal
 import time
+import traceback
 from contextlib import suppress
 from typing import Final
 
@@ -27,14 +28,14 @@ class Judging:
         self._shut = shut
         self._pid = 0  # of the copy; 0: there is none
         self._began_s = 0.0
-        self._over = self._asked_over = False
+        self._over = self._asked_over = self._died = False
         self.judged_ms = 0  # until when the run was judged
         self.answers: int | None = None  # the descriptor that is readable when the copy has judged
 
     @property
     def is_behind(self) -> bool:
         """Whether something happened that nobody judges."""
-        return not self._pid and self._verdict.is_behind
+        return not self._pid and not self._died and self._verdict.is_behind
 
     def ask(self, *, over: bool = False, now: bool = False) -> None:
         """Let it be judged, if it is time for it.
@@ -46,7 +47,7 @@ class Judging:
         self._over |= over
         rested = time.monotonic() >= self._began_s + _REST_S
         wanted = (self._over and not self._asked_over) or now or (rested and self._verdict.is_due)
-        if wanted and not self._pid:
+        if wanted and not self._pid and not self._died:
             self._begin()
 
     def _begin(self) -> None:
@@ -61,6 +62,8 @@ class Judging:
             judged = self._verdict.read(over=self._over, now=True)
             with os.fdopen(told, "wb") as file:
                 pickle.dump((judged, self._verdict.state), file)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
 
@@ -72,6 +75,7 @@ class Judging:
             data += part
         self.close()
         if not data:
+            self._died = True  # another copy would die of the same, again and again
             return None
         judged, self._verdict.state = pickle.loads(data)
         found = Judged(*judged)

@@ -32,6 +32,7 @@ __all__ = ["Json", "Scenes", "host_of", "queue_id"]
 Json = dict[str, Any]
 
 _WINDOW: Final = 24  # messages of a queue
+_NAMES_MAX: Final = 1_000  # keys: each scene has the names of all
 _KEYS_KEPT: Final = 5000  # of the newest messages of a queue; a group that is farther behind is shown without keys
 _BEFORE: Final = 4  # of them are committed
 _NONE: Final = -1
@@ -311,6 +312,8 @@ class _Keys:
             if key is not None:
                 number = self._numbers.get(key)
                 if number is None:
+                    if len(self.names) >= _NAMES_MAX:
+                        return
                     number = self._numbers[key] = len(self.names)
                     self.names.append(key)
                 stored = self._stored.setdefault(MessageQueue(topic, broker, queue_id), {})

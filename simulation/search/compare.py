@@ -54,8 +54,10 @@ class Comparison:
     @property
     def common(self) -> dict[str, str]:
         """What all ways have."""
-        same = {name: next(iter(values)) for name, values in self._values().items() if len(values) == 1}
-        return {**{name: str(value) for name, value in self.base.setup.items()}, **same}
+        values = self._values()
+        same = {name: next(iter(some)) for name, some in values.items() if len(some) == 1}
+        own = {"for" if name == "life" else name: str(value) for name, value in self.base.setup.items()}
+        return {**{name: value for name, value in own.items() if name not in values}, **same}
 
     def _values(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}

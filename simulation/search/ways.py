@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.remoting.texts import known_names
 from lockstep.simulation.lab.chosen import chosen_run
-from lockstep.simulation.lab.experiment import Experiment, LockMode, why_no_mode
+from lockstep.simulation.lab.experiment import Experiment, LockMode, own_mode, why_no_mode
 from lockstep.simulation.lab.parameters import PARAMETERS
 from lockstep.simulation.lab.setup import NUMBERS, why_no_number
 from lockstep.simulation.lab.user.settings import setting_owners
@@ -83,8 +83,7 @@ def story_of(base: Base, way: Way) -> tuple[Experiment[Any], LockMode]:
             settings[whose].append(f"{setting}={value}")
     experiment = chosen_run(base.name, setup=setup, faults=base.faults, **settings)
     if not mode:
-        own = getattr(experiment, "setup", None)
-        mode = own.lock_mode if own is not None else LockMode.FAITHFUL
+        mode = own_mode(experiment)
     if why := why_no_mode(experiment, mode):
         raise ValueError(f"lock mode {why}")
     return experiment, LockMode(mode)

@@ -44,6 +44,13 @@ def test_a_way_is_set_where_its_name_is() -> None:
     assert plan.broker == {"lock_max_live_time_ms": 30_000}
 
 
+def test_what_the_ways_change_is_not_common_to_them() -> None:
+    """The head of a table names no value that no run has."""
+    ways = read_ways(["consumers=5,10", "for=5m"])
+    base = Base("takeover", setup={"consumers": 12, "life": "3m", "queues": 8})
+    assert Comparison(base, ways).common == {"queues": "8", "for": "5m"}
+
+
 @pytest.mark.parametrize(
     ("texts", "wrong"),
     [
