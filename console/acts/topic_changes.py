@@ -179,7 +179,8 @@ async def _edit_page(
 ) -> Response:
     names = [broker.broker_name for broker in await answer_of(console_of(request).admin.brokers()) or ()]
     return render(
-        request, "topic_edit.html", page="topics", status=400 if problem else 200, values=values, problem=problem,
+        request, "topic_edit.html", page="topics", status=400 if problem else 200,
+        values={"topic": "", "perm": ""} | values, problem=problem,
         plans=plans, changing=[plan for plan in plans if plan.changes], moves_keys=moves_keys, outcomes=outcomes,
         permissions={bits: name for name, bits in PERMISSIONS.items()}, types=MESSAGE_TYPES, names=sorted(names),
     )  # fmt: skip

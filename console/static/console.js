@@ -39,7 +39,7 @@ async function refresh() {
   try {
     const text = await part(location.href);
     cut.hidden = true;
-    if (pressed || isTyping()) { missed = true; return; }
+    if (paused || pressed || isTyping()) { missed = true; return; }
     const open = [...main.querySelectorAll("details[open][id]")].map((one) => one.id);
     const place = focused();
     main.innerHTML = text;
@@ -103,7 +103,11 @@ function listen() {
   if (source) return;
   source = new EventSource(document.body.dataset.live);
   source.addEventListener("changed", refresh);
-  source.addEventListener("error", () => { cut.hidden = false; });
+  source.addEventListener("error", () => {
+    cut.hidden = false;
+    // A refused stream is not opened again: after a restart of the console the session is gone, and the part says so.
+    if (source?.readyState === EventSource.CLOSED) part(location.href).catch(() => {});
+  });
   source.addEventListener("open", () => { if (!cut.hidden) refresh(); });
 }
 

@@ -104,6 +104,14 @@ async def test_a_bad_topic(pages: Pages, changes: dict[str, str], says: str) -> 
     assert not pages.log.lines
 
 
+async def test_a_form_without_a_field(pages: Pages) -> None:
+    """A script may leave one out: it gets the form with a sentence, as one does with a wrong value."""
+    nameless = await pages.get("/topic/edit", perm="rw")
+    assert (nameless.status, "must not be empty" in nameless.text) == (400, True)
+    without = await pages.post("/topic/edit", topic="bad", read="4", write="4")
+    assert (without.status, "Choose the permissions" in without.text) == (400, True)
+
+
 async def test_a_broker_refuses_in_words(pages: Pages) -> None:
     """What it says is on the page and in the log."""
     answer = await pages.post("/topic/edit", **NEW, topic="refused", attributes="+colour=red")
