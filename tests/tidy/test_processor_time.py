@@ -1,5 +1,7 @@
 """What a run costs is told, and bounds hold: on the whole run, and on a quick test."""
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,8 +36,16 @@ def test_a_dear_test_is_named_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     assert complaints("quick", CALL_MAX_S + 1) == []
 
 
+def test_what_a_test_starts_is_counted() -> None:
+    """The processor time of a process of its own."""
+    plugin = ProcessorTime(config("quick"))
+    before_s = plugin._sum()
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
+    assert plugin._sum() >= before_s + 0.5
+
+
 def test_a_run_has_a_ceiling(tmp_path: Path) -> None:
-    """A test that works in a process of its own counts, and the run fails although all its tests passed."""
+    """The run fails although all its tests passed; what its workers' tests start is in the sum."""
     program = "import time\nwhile time.process_time() < 1.5: pass"
     works = f"subprocess.run([sys.executable, '-c', {program!r}], check=True)"
     (tmp_path / "test_works.py").write_text(f"import subprocess, sys\n\n\ndef test() -> None:\n    {works}\n")
