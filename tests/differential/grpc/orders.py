@@ -26,15 +26,11 @@ from tests.differential.grpc.steps import (
     simple,
     topic_of,
 )
+from tests.differential.pop.scenes import REVIVED_EARLIER_S, REVIVED_WITHIN_S
 
 __all__ = ["ORDERS"]
 
 
-# Without order, what is not acknowledged comes again at the end of its invisible time; in RocketMQ its checkpoint is a
-# timer message, which a scan then finds: 2 s later.
-REVIVED_EARLIER_S: Final = 2.0
-# The timer and the scan each look once a second, so RocketMQ may be so much later still.
-REVIVED_WITHIN_S: Final = 2.3
 # Dead clients are looked for each 10 s by RocketMQ, each 5 s by ours.
 SCANS_S: Final = 10.0
 PUSHED: Final[dict[str, Any]] = {"auto_renew": True, "invisible_duration": None}

@@ -20,7 +20,6 @@ from tests.interop.harness.servers import Server, apache_server, lockstep_server
 
 AT_ONCE: Final = 6  # scenes: most of their time is waiting
 PLAYS_MAX: Final = 3
-TOLERANCE_S: Final = 0.3
 TICK_S: Final = 0.02
 
 
@@ -29,7 +28,7 @@ class Played(NamedTuple):
 
     apache: list[Moment]
     lockstep: list[Moment]
-    earlier_s: float
+    play: Play
     late_s: float
 
     def is_same(self) -> bool:
@@ -37,13 +36,13 @@ class Played(NamedTuple):
         return [moment[:2] for moment in self.apache] == [moment[:2] for moment in self.lockstep]
 
     def apart(self) -> list[tuple[Moment, Moment]]:
-        """Moments whose times differ by more than TOLERANCE_S and what the machine itself was late."""
+        """Moments whose times differ by more than the scene allows and what the machine itself was late."""
         return [
             (left, right)
             for left, right in zip(self.apache, self.lockstep, strict=False)
             if left.at_s is not None
             and right.at_s is not None
-            and abs(left.at_s - right.at_s - self.earlier_s) > TOLERANCE_S + self.late_s
+            and abs(left.at_s - right.at_s - self.play.earlier_s) > self.play.within_s + self.late_s
         ]
 
 
@@ -81,7 +80,7 @@ def _play_on_both(name: str, play: Play, servers: tuple[Server, Server]) -> Play
         late = _Lateness()
         with ThreadPoolExecutor(2) as pool, late:
             theirs, ours = pool.map(lambda server: _play(f"{name}-{number}", play, server), servers)  # noqa: B023
-        played = Played(theirs, ours, play.earlier_s, late.most_s)
+        played = Played(theirs, ours, play, late.most_s)
         if played.is_same() and not played.apart():
             break
     return played

@@ -88,11 +88,11 @@ def replicated_apache(folder: Path) -> Iterator[Replicated]:
             return start(name, "broker.BrokerStartup", text, "-Xms128m", "-Xmx512m", life), f"127.0.0.1:{port}"
 
         names = start("namesrv", "namesrv.NamesrvStartup", f"listenPort={name_server_port}\n", "-Xms64m", "-Xmx256m")
-        names.wait_until(lambda: accepts(name_server_port), "the name server")
+        names.wait_until(lambda: accepts(name_server_port), "the name server", START_TIMEOUT_S)
         master, master_address = start_broker("master", MASTER)
-        master.wait_until(lambda: is_ready(name_server), "the master's registration")
+        master.wait_until(lambda: is_ready(name_server), "the master's registration", START_TIMEOUT_S)
         slave, slave_address = start_broker("slave", SLAVE)
-        slave.wait_until(lambda: in_a_loop(_knows_slave(name_server)), "the slave's registration")
+        slave.wait_until(lambda: in_a_loop(_knows_slave(name_server)), "the slave's registration", START_TIMEOUT_S)
         server = Server(
             "Apache RocketMQ",
             version_of("apache", "rocketmq-broker"),

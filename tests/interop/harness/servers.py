@@ -189,7 +189,7 @@ def apache_server(
             return daemon
 
         start("namesrv", "namesrv.NamesrvStartup", SERIAL_GC, "-Xms64m", "-Xmx256m").wait_until(
-            lambda: accepts(name_server_port), "the name server"
+            lambda: accepts(name_server_port), "the name server", START_TIMEOUT_S
         )
         life = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={lock_life_ms}"
         grpc_port = free_port()
@@ -200,7 +200,7 @@ def apache_server(
             broker.wait_until(lambda: accepts(grpc_port), "the proxy", START_TIMEOUT_S)
         else:
             broker = start("broker", "broker.BrokerStartup", *jvm, life)
-        broker.wait_until(lambda: is_ready(name_server), "the broker's registration")
+        broker.wait_until(lambda: is_ready(name_server), "the broker's registration", START_TIMEOUT_S)
         pids = tuple(daemon.pid for daemon in reversed(started))
         tails: Callable[[], str] = lambda: "\n".join(d.tail() for d in started)  # noqa: E731
         grpc_address = f"127.0.0.1:{grpc_port}" if grpc else ""
