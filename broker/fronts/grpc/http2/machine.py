@@ -8,7 +8,8 @@ from typing import Final
 import h2.config
 import h2.connection
 import h2.settings
-import hpack
+
+from lockstep.broker.fronts.grpc.http2.headers import Decoder, Encoder
 
 __all__ = ["Machine", "new_machine"]
 
@@ -52,24 +53,6 @@ class _PeerSettings(h2.settings.Settings):
             super().__setitem__(key, value)
 
 
-class _Encoder(hpack.Encoder):
-    """Of all sizes that a peer gives the table between two answers, two are kept."""
-
-    @property
-    def header_table_size(self) -> int:
-        return self.header_table.maxsize
-
-    @header_table_size.setter
-    def header_table_size(self, value: int) -> None:
-        """The next answer tells the smallest since the one before, and the last (RFC 7541, 4.2)."""
-        table, changes = self.header_table, self.table_size_changes
-        untold = table.resized
-        table.maxsize = value
-        if table.resized:
-            changes[:] = [min([*changes, value]), value] if changes else [value]
-        table.resized = table.resized or untold
-
-
 def new_machine(streams_max: int) -> Machine:
     """The side of the server.
 
@@ -98,6 +81,6 @@ def new_machine(streams_max: int) -> Machine:
     )
     # h2 sets it only when the peer has acknowledged the settings.
     made.remote_settings = _PeerSettings(client=True)
-    made.encoder = _Encoder()
+    made.encoder, made.decoder = Encoder(), Decoder()
     made.decoder.max_header_list_size = _HEADER_LIST_BYTES_MAX
     return made
