@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ __all__ = [
 LOCK_LIFE_MS = 10_000  # as in the demo
 DECIDED_MS = 5_000  # transactionTimeOut where what is decided at once is not to be asked after, on a busy machine too
 START_TIMEOUT_S = 180.0  # of a busy machine
+END_TIMEOUT_S = 120.0  # the same: what was killed in its last writes is another folder than one that was closed
 POLL_S = 0.1
 _QUICK = ("--dead-letter-at-once",)  # nobody waits for the minutes that RocketMQ's take
 OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang", "java.util")
@@ -184,7 +186,7 @@ def apache_server(
             command = [*java, "-cp", f"{jars(part)}/*", f"org.apache.rocketmq.{main_class}"]
             command += args or ["-c", str(folder / f"{name}.conf")]
             daemon = jvm_process(f"apache-{name}", command, folder)
-            stack.callback(daemon.end if part == "apache" else daemon.kill)
+            stack.callback(partial(end_in_order, daemon) if part == "apache" else daemon.kill)
             started.append(daemon)
             return daemon
 
@@ -247,6 +249,13 @@ def proxy_settings(folder: Path, name_server: str, grpc_port: int, settings: Map
 def jvm_process(name: str, command: list[str], home: Path) -> ChildProcess:
     """A server of Apache's with its home, which is its working folder as well."""
     return ChildProcess(name, command, home, cwd=home, env={**os.environ, "ROCKETMQ_HOME": str(home)})
+
+
+def end_in_order(daemon: ChildProcess) -> None:
+    """Ask it to end, and give it time to close its files."""
+    daemon.ask_to_end()
+    daemon.wait(END_TIMEOUT_S)
+    daemon.end()
 
 
 def accepts(port: int) -> bool:
