@@ -58,7 +58,7 @@ class Case:
     meanwhile: tuple["Case", ...] = ()  # asked elsewhere while this one waits
     message: str = ""  # label under which the message of a send is known to later cases
     late: int = 0  # AFTER_READS or LAST: where the brokers disagree, it would change what later cases read
-    silent: bool = False  # one of the two may never answer: do not wait long
+    silent: bool = False  # one of the two may never answer: wait LATE_SILENCE_S
     wait_ms: int = 0  # before it is asked
 
     @property

@@ -3,7 +3,7 @@
 import json
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -51,19 +51,32 @@ def _answers(cases: Sequence[Case], side: Side) -> list[Facts]:
 
 def settle(side: Side) -> None:
     """Wait until what is stored can be read: on Apache's broker queues follow the log a little later than replies."""
+    _until(side, lambda info: int(info["dispatchBehindBytes"]) == 0, "the broker's queues come up with its log")
+
+
+def _until(side: Side, condition: Callable[[dict[str, str]], bool], what: str) -> dict[str, str]:
+    """Wait until it is true of what the broker tells of itself, which is returned."""
     info = Case(RequestCode.GET_BROKER_RUNTIME_INFO, "settle", "step", connection="keep")
     deadline = time.monotonic() + _SETTLED_S
-    while (found := side.ask(info).reply) is not None:
+    while True:
+        found = side.ask(info).reply
         # In its first second Apache's broker answers SYSTEM_ERROR: it has no sample of its rates yet.
-        told = found.code == ResponseCode.SUCCESS
-        if told and int(json.loads(found.body)["table"]["dispatchBehindBytes"]) == 0:
-            return
-        assert time.monotonic() < deadline, f"the broker's queues do not come up with its log: {found}"
+        if found is not None and found.code == ResponseCode.SUCCESS:
+            table: dict[str, str] = json.loads(found.body)["table"]
+            if condition(table):
+                return table
+        assert time.monotonic() < deadline, f"not within {_SETTLED_S} s: {what}: {found}"
         side.pump(lambda: False, _APART_S)
 
 
 def _answer(case: Case, side: Side) -> Facts:
-    answer = side.ask(case)
+    if case.flag & 2 and case.code in _STORING and case.kind == "valid":
+        # Nothing tells that it is done, and RocketMQ's threads could do the next request before it.
+        end = _until(side, lambda _: True, "the end of the log")["commitLogMaxOffset"]
+        answer = side.ask(case)
+        _until(side, lambda info: info["commitLogMaxOffset"] != end, f"{case.id} is stored")
+    else:
+        answer = side.ask(case)
     if case.message:
         _keep(case.message, answer, side)
     if case.code == RequestCode.POP_MESSAGE and answer.reply is not None and answer.reply.code == 0:

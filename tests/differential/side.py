@@ -18,8 +18,8 @@ from tests.differential.case import BROKER, Case
 __all__ = ["ANSWER_TIMEOUT_S", "SILENCE_S", "Answer", "Connection", "Received", "Side", "address", "encode_request"]
 
 ANSWER_TIMEOUT_S: Final = 60.0  # a parked pull's longest wait included
-SILENCE_S: Final = 0.25  # how long no reply is silence
-RAW_SILENCE_S: Final = 2.0  # the same, where an answer or an end may come late
+SILENCE_S: Final = 0.25  # how long no push is silence
+LATE_SILENCE_S: Final = 2.0  # how long no reply is silence, where one of the two may answer, or end the connection
 ONE_WAY_S: Final = 0.15
 PUSHES_S: Final = 10.0  # how long pushes may take to come after the reply
 _LENGTHS = struct.Struct(">II")
@@ -188,7 +188,7 @@ class Side:
         for other in case.meanwhile:
             self.ask(other)
         one_way = case.flag & 2
-        timeout_s = SILENCE_S if case.silent else ONE_WAY_S if one_way else ANSWER_TIMEOUT_S
+        timeout_s = LATE_SILENCE_S if case.silent else ONE_WAY_S if one_way else ANSWER_TIMEOUT_S
         reply = self._reply(connection, opaque, timeout_s)
         if case.watch:
             self.pump(lambda: 0 < case.pushes <= len(_pushes(watched)), PUSHES_S if case.pushes else SILENCE_S)
@@ -198,7 +198,7 @@ class Side:
         """Bytes on a connection of their own: the first frame that comes back, silence, or the end."""
         connection = self.connection("raw")
         connection.send(data)
-        self.pump(lambda: connection.closed or bool(connection.received), RAW_SILENCE_S)
+        self.pump(lambda: connection.closed or bool(connection.received), LATE_SILENCE_S)
         reply = connection.received[0] if connection.received else None
         closed = connection.closed
         self.drop("raw")
