@@ -222,8 +222,8 @@ async def outlives_a_kill(story: GrpcStory, part: str, what: str, wait: Callable
     wait()
     events = await all_handled(COUNT, first, second, timeout_s=120)
     judge(row, events)
-    [taken_over] = [event for event in events if event["seq"] == KEYS]
-    assert taken_over["attempt"] > 1
+    # More than once, where it came before the kill, and the moved clock ended that delivery too.
+    assert min(event["attempt"] for event in events if event["seq"] == KEYS) > 1
 
 
 async def fails_for_good(story: GrpcStory) -> None:

@@ -88,12 +88,13 @@ async def test_two_consumers_and_one_killed(story: JavaStory, fresh_topic: Fresh
     topic, group = await story.server.create_topic(fresh_topic(), queues), fresh_group()
     consumers = [story.start("OrderlyConsumer", topic=topic, group=group, work_ms=1) for _ in range(2)]
     await asyncio.gather(*[consumer.wait_for("ready") for consumer in consumers])
-    producer = story.start("OrderedProducer", topic=topic, messages=3_000, keys=64, pause_ms=2)
     victim, survivor = consumers
     half = queues // 2
     await victim.until(
         lambda: len(owned(victim, topic)) == len(owned(survivor, topic)) == half, "half of the queues each"
     )
+    # Not before: all might be handled while the first to come still has all queues.
+    producer = story.start("OrderedProducer", topic=topic, messages=3_000, keys=64, pause_ms=2)
     await story.handled(100, victim)
     await story.handled(100, survivor)
     await victim.kill()

@@ -21,6 +21,7 @@ Fresh = Callable[[], str]
 SLOW_MACHINE = ProducerConfig(send_timeout_ms=20_000)  # four clients, of which two are JVMs, share it with the broker
 ONE_MACHINE_MS = 5  # at most between the wall clocks of two processes, which read the same one
 TAKEOVER_S = LOCK_LIFE_MS / 1000 + 20
+RATE = 3_000
 
 
 class MixedGroup:
@@ -124,16 +125,18 @@ async def test_many_keys_and_one_of_each_killed(
     group = MixedGroup(either, drivers, tmp_path, topic, group_name)
     story = PythonStory(either, tmp_path, interop_row)
     await group.join(java=2, python=2, work_ms=0)
-    trace = story.trace()
+    await shared_out(either, group_name, topic, [4] * 4)
+    trace, killed = story.trace(), asyncio.Event()
     async with Producer(
         "interop-producers", name_server=either.name_server, trace=trace, config=SLOW_MACHINE
     ) as producer:
-        sending = asyncio.create_task(send_all(producer, topic, messages, keys=1_000, seconds=messages / 3_000))
+        sending = asyncio.create_task(send_all(producer, topic, messages, killed, keys=1_000))
         await group.all_at_work(messages // 50, sending)
         victims = [group.java[0], group.python[0]]
         for victim in victims:
             await victim.kill()
         assert not sending.done()
+        killed.set()
         await sending
     await story.drain(topic, group_name, 120)
     await group.end()
@@ -142,8 +145,8 @@ async def test_many_keys_and_one_of_each_killed(
     assert len({handover.queue for handover in report.handovers}) >= 8  # the queues of the two that were killed
 
 
-async def send_all(producer: Producer, topic: str, messages: int, *, keys: int, seconds: float) -> None:
-    """Keys in turn, 256 in flight, spread over at least so many seconds."""
+async def send_all(producer: Producer, topic: str, messages: int, killed: asyncio.Event, *, keys: int) -> None:
+    """Keys in turn, 256 in flight, at most RATE in a second; the second half when consumers are `killed`."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
     in_flight: list[asyncio.Task[object]] = []
@@ -151,7 +154,9 @@ async def send_all(producer: Producer, topic: str, messages: int, *, keys: int, 
         if number % 256 == 0:
             await asyncio.gather(*in_flight)
             in_flight.clear()
-            await asyncio.sleep(max(0.0, begin + seconds * number / messages - loop.time()))
+            await asyncio.sleep(max(0.0, begin + number / RATE - loop.time()))
+        if number == messages // 2:
+            await killed.wait()
         message = Message(topic, str(number).encode(), properties={"seq": str(number)})
         in_flight.append(asyncio.create_task(producer.send(message, sharding_key=f"key-{number % keys}")))
     await asyncio.gather(*in_flight)
