@@ -64,8 +64,12 @@ async def test_the_pages(
         for path in (*paths, f"/messages?topic={topic}"):
             status, page = await asyncio.to_thread(get, site + path)
             assert (status, "<main" in page) == (200, True), (path, page[:2000])
-        _, page = await asyncio.to_thread(get, f"{site}/group?group={group}")
-        assert all(f"@driver-{member.pid}" in page for member in members)
+
+        async def members_are_shown() -> bool:
+            _, page = await asyncio.to_thread(get, f"{site}/group?group={group}")
+            return all(f"@driver-{member.pid}" in page for member in members)
+
+        await eventually(members_are_shown, "the group's page shows both members")
         status, page = await asyncio.to_thread(get, f"{site}/release?group={group}&topic={topic}&queue=0")
         assert status != 200, page[:2000]
 
