@@ -6,7 +6,7 @@ from typing import Any
 
 from librocketmq import arguments, check, configure, dll, emit, ffi, message_fields
 
-FOUND, NO_NEW_MESSAGE = 0, 1
+FOUND, NO_NEW_MESSAGE, TIMED_OUT = 0, 1, 4
 
 
 def main() -> None:
@@ -33,7 +33,9 @@ def read(consumer: Any, queue: Any, given: argparse.Namespace) -> None:
     offset, status = 0, FOUND
     while status != NO_NEW_MESSAGE:
         result = dll.Pull(consumer, ctypes.pointer(queue), given.expression.encode(), offset, given.at_once)
-        status, offset = result.pullStatus, result.nextBeginOffset
+        status = result.pullStatus
+        if status != TIMED_OUT:  # which has no offset
+            offset = result.nextBeginOffset
         if status == FOUND:
             for index in range(result.size):
                 emit("handled", story=given.story, **message_fields(result.msgFoundList[index]))

@@ -2,7 +2,6 @@ import java.nio.charset.StandardCharsets;
 import java.util.concurrent.Callable;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 
 /** What producers take: --name-server, --topic, --producer-group, --namespace, --body-bytes, --tags, --delay-level. */
@@ -31,7 +30,7 @@ final class Producers {
     }
 
     /** Sends, and again without a route: threads of a client that ask for one wait 3 s for each other, no longer. */
-    static SendResult send(Callable<SendResult> send) throws Exception {
+    static <T> T send(Callable<T> send) throws Exception {
         for (int tries = 1; ; tries++) {
             try {
                 return send.call();

@@ -51,8 +51,9 @@ public final class PullConsumer {
         PullResult beyond = consumer.pull(last, expression, consumer.maxOffset(last) + 100, 1);
         Events.print("beyond", "status", beyond.getPullStatus(), "nextBeginOffset", beyond.getNextBeginOffset());
         if (arguments.has("wait")) {
+            long end = consumer.maxOffset(last); // before it is told that a message may come
             Events.print("waiting", "queueId", last.getQueueId());
-            PullResult found = consumer.pullBlockIfNotFound(last, expression, consumer.maxOffset(last), 8);
+            PullResult found = consumer.pullBlockIfNotFound(last, expression, end, 8);
             Events.print("waited", "status", found.getPullStatus());
             pulled(found);
         }

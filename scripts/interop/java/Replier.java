@@ -5,6 +5,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /** A consumer that answers each message with its body behind --prefix. */
@@ -34,7 +35,8 @@ public final class Replier {
         for (MessageExt message : messages) {
             String body = prefix + new String(message.getBody(), StandardCharsets.UTF_8);
             try {
-                producer.send(MessageUtil.createReplyMessage(message, body.getBytes(StandardCharsets.UTF_8)), 3000);
+                Message reply = MessageUtil.createReplyMessage(message, body.getBytes(StandardCharsets.UTF_8));
+                Producers.send(() -> producer.send(reply));
             } catch (Exception error) {
                 throw new IllegalStateException(error);
             }

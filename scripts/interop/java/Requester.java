@@ -25,7 +25,7 @@ public final class Requester {
 
     private static void ask(DefaultMQProducer producer, Message message, long seq, int timeoutMs) throws Exception {
         try {
-            Message answer = producer.request(message, timeoutMs);
+            Message answer = Producers.send(() -> producer.request(message, timeoutMs));
             Events.print("answered", "seq", seq, "body", new String(answer.getBody(), "UTF-8"));
         } catch (RequestTimeoutException nobody) {
             Events.print("unanswered", "seq", seq);

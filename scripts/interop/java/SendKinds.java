@@ -48,7 +48,7 @@ public final class SendKinds {
 
     private static void sync(DefaultMQProducer producer, List<Message> messages) throws Exception {
         for (Message message : messages) {
-            Events.sent(message, producer.send(message));
+            Events.sent(message, Producers.send(() -> producer.send(message)));
         }
     }
 
@@ -77,13 +77,16 @@ public final class SendKinds {
 
     private static void oneWay(DefaultMQProducer producer, List<Message> messages) throws Exception {
         for (Message message : messages) {
-            producer.sendOneway(message);
+            Producers.send(() -> {
+                producer.sendOneway(message);
+                return null;
+            });
             Events.sent(message, null);
         }
     }
 
     private static void batch(DefaultMQProducer producer, List<Message> messages) throws Exception {
-        SendResult result = producer.send(messages);
+        SendResult result = Producers.send(() -> producer.send(messages));
         String[] ids = result.getMsgId().split(",");
         String[] offsetIds = result.getOffsetMsgId().split(",");
         for (int i = 0; i < messages.size(); i++) {

@@ -40,7 +40,8 @@ public final class TransactionProducer {
         producer.start();
         for (long seq = 0; seq < arguments.getInt("messages", 4); seq++) {
             Message message = Producers.message(arguments, seq, "key-" + seq);
-            TransactionSendResult result = producer.sendMessageInTransaction(message, seq);
+            Object number = seq;
+            TransactionSendResult result = Producers.send(() -> producer.sendMessageInTransaction(message, number));
             Events.sent(message, result, "transaction", result.getLocalTransactionState());
         }
         return producer::shutdown;
