@@ -10,7 +10,7 @@ from tests.differential.grpc.cases import CASES
 from tests.differential.grpc.differences import BETTER, DIFFERENCES, is_answered_alike, unexplained
 from tests.differential.grpc.played import Played
 
-pytestmark = pytest.mark.timeout(600)  # the first test plays everything
+pytestmark = pytest.mark.timeout(900)  # the first test plays everything, some of it three times
 CASES_MIN: Final = 250
 AGREEMENT_MIN: Final = 0.97
 

@@ -12,7 +12,7 @@ from tests.differential.pop.conftest import Played
 from tests.differential.pop.differences import POP_DIFFERENCES
 from tests.differential.pop.scenes import SCENES
 
-pytestmark = pytest.mark.timeout(300)  # the first test asks everything
+pytestmark = pytest.mark.timeout(600)  # the first test asks everything
 IDS: Final = [case.id for case in POP_CASES if case.kind != "step"]
 AGREEMENT_MIN: Final = 0.98
 
