@@ -134,6 +134,9 @@ def has_more_fields(data: bytes, fields_max: int, inside: Nested | None = None) 
         inside: The numbers of those fields whose own fields count too, and the same of each.
     """
     at, end, inside, around = 0, len(data), inside or {}, list[tuple[int, Nested]]()
+    # A field has a byte at least.
+    if end <= fields_max:
+        return False
     try:
         for _ in range(fields_max):
             while at >= end and around:

@@ -55,40 +55,42 @@ class _Send(NamedTuple):
 
 def send_message(parts: Parts, call: Call, request: pb.SendMessageRequest, now_ms: int) -> None:
     """Store the messages of a request; several go to one queue, all or none."""
-    messages, broker = request.messages, parts.broker
+    messages, broker = list(request.messages), parts.broker
     if not messages:
         raise Failure(pb.MESSAGE_CORRUPTED, "no message to send")
     topic = check_topic(messages[0].topic)
-    if any(one.topic != messages[0].topic for one in messages):
+    if any(one.topic != messages[0].topic for one in messages[1:]):
         raise Failure(pb.MESSAGE_CORRUPTED, "topic in message is not same")
-    bodies = _checked(broker, list(messages), now_ms)
+    bodies = _checked(broker, messages, now_ms)
     config = broker.catalog.topics.get(topic)
     if config is None:
         raise _wrong_type("UNSPECIFIED", type_of(messages[0]))
     for one in messages:
-        _check_type(config, one)
+        kind = _check_type(config, one)
         # A batch is stored at once, for all to read.
-        if len(messages) > 1 and type_of(one) not in _BATCHED:
-            name = pb.MessageType.Name(type_of(one))
+        if len(messages) > 1 and kind not in _BATCHED:
+            name = pb.MessageType.Name(kind)
             raise Failure(pb.BAD_REQUEST, f"messages of type {name} cannot be sent with others in one request")
-    queue_id = _queue_of(config, list(messages), broker)
+    queue_id = _queue_of(config, messages, broker)
     answer = pb.SendMessageResponse()
     entry = answer.entries.add()
     entry.message_id = entry.transaction_id = messages[0].system_properties.message_id
     if len(messages) == 1:
-        stored = _store(parts, call, messages[0], bodies[0], topic, queue_id, now_ms)
+        stored = _store(parts, call, messages[0], kind, bodies[0], topic, queue_id, now_ms)
         # RocketMQ's proxy leaves the padding out.
         entry.offset, entry.recall_handle = stored.queue_offset, (stored.recall_handle or "").rstrip("=")
     else:
-        entry.offset = _store_all(parts, call, list(messages), bodies, topic, queue_id, now_ms)
+        entry.offset = _store_all(parts, call, messages, bodies, topic, queue_id, now_ms)
     entry.status.code, entry.status.message = pb.OK, "OK"
     parts.when_kept(partial(_leave, call, answer))
 
 
-def _check_type(config: TopicConfig, message: pb.Message) -> None:
+def _check_type(config: TopicConfig, message: pb.Message) -> pb.MessageType:
     """A topic that takes messages in order gets no others, which would stand between them. Raises Failure."""
-    if type_of(message) not in accepted_types(config):
-        raise _wrong_type(config.message_type, type_of(message))
+    kind = type_of(message)
+    if kind not in accepted_types(config):
+        raise _wrong_type(config.message_type, kind)
+    return kind
 
 
 def _wrong_type(expected: str, given: pb.MessageType) -> Failure:
@@ -149,11 +151,18 @@ def _queue_of(config: TopicConfig, messages: list[pb.Message], broker: Broker) -
 
 
 def _store(
-    parts: Parts, call: Call, message: pb.Message, body: bytes, topic: str, queue_id: int, now_ms: int
+    parts: Parts,
+    call: Call,
+    message: pb.Message,
+    kind: pb.MessageType,
+    body: bytes,
+    topic: str,
+    queue_id: int,
+    now_ms: int,
 ) -> Appended:
     """Raises Refused, StoreFull."""
     properties, system = properties_of(message, topic), message.system_properties
-    is_half = type_of(message) == pb.TRANSACTION
+    is_half = kind == pb.TRANSACTION
     if is_half:
         properties[names.TRAN_MSG] = "true"
         if system.HasField("orphaned_transaction_recovery_duration"):
