@@ -1,5 +1,6 @@
 """Messages of apache.rocketmq.v2 as the broker stores them, and back."""
 
+import functools
 import hashlib
 import ipaddress
 import zlib
@@ -180,7 +181,7 @@ def to_message(stored: MessageExt, delivered: Delivered, handle: str, attempt: i
     # No secret hangs on it: clients compare it to find damaged bodies.
     system.body_digest.checksum = hashlib.md5(made.body, usedforsecurity=False).hexdigest().upper()
     set_timestamp(system.born_timestamp, stored.born_timestamp)
-    system.born_host = properties.get(_BORN_HOST) or str(ipaddress.ip_address(stored.born_host[0]))
+    system.born_host = properties.get(_BORN_HOST) or _ip(stored.born_host[0])
     set_timestamp(system.store_timestamp, stored.store_timestamp)
     system.store_host = _host(*stored.store_host)
     system.queue_id, system.queue_offset = stored.queue_id, stored.queue_offset
@@ -215,5 +216,12 @@ def _is_time(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 13
 
 
+# The broker's own and those of few senders, in each message.
+@functools.lru_cache(256)
 def _host(address: bytes, port: int) -> str:
-    return str(Address(str(ipaddress.ip_address(address)), port))
+    return str(Address(_ip(address), port))
+
+
+@functools.lru_cache(256)
+def _ip(address: bytes) -> str:
+    return str(ipaddress.ip_address(address))
