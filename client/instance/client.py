@@ -20,7 +20,7 @@ from lockstep.protocol.messages.pulled import Pulled, unpack, unpack_all
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.dialer import Dialer, DialerCallbacks, DialerSettings
 from lockstep.remoting.connections.endpoint import Endpoint
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RemotingError, RequestRefused, must_succeed
 from lockstep.remoting.host.runtime import Identity, Runtime, WorkerPool
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.settings import Address, SettingError, parse_address, parse_addresses
@@ -292,7 +292,7 @@ class MQClientInstance:
                 if reply is None:
                     await self.dialer.endpoint(address)  # greets with a heartbeat
                 else:
-                    _check_heartbeat(address, await reply)
+                    must_succeed(await reply, address, RequestCode.HEART_BEAT)
             except RemotingError as error:
                 self._heartbeat_failed(address, error)
 
@@ -319,7 +319,7 @@ class MQClientInstance:
         """Register with a broker on a new connection, before any other request uses it (wire.md 6.2)."""
         if address in self.name_servers or not self._in_group:
             return
-        _check_heartbeat(endpoint.address, await self._begin_heartbeat(endpoint))
+        must_succeed(await self._begin_heartbeat(endpoint), endpoint.address, RequestCode.HEART_BEAT)
         if self._role.on_broker_connected is not None:
             await self._role.on_broker_connected(address, endpoint)
 
@@ -334,9 +334,3 @@ class MQClientInstance:
             return answer(endpoint, command)
         remark = f"{request_name(command.code)} is not supported by this client"
         return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
-
-
-def _check_heartbeat(address: str, reply: RemotingCommand) -> None:
-    """Raises RequestRefused."""
-    if reply.code != ResponseCode.SUCCESS:
-        raise RequestRefused(address, "HEART_BEAT", reply.code, reply.remark)

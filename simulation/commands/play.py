@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import sys
-import webbrowser
 from typing import Annotated, Any, Final
 
 import typer
@@ -83,7 +82,7 @@ def _play(
             address = address_of(host, listening)
             typer.echo(f"the run is at {printable(address)} (Ctrl-C ends it)", err=True)
             if opens and _has_display():
-                webbrowser.open(address)
+                typer.launch(address)  # does not wait for the browser
             await serve_app(make_app(session, host), listening, AsyncioRuntime(), session.end_streams)
         finally:
             await session.end()
