@@ -1,4 +1,7 @@
-"""Producers: --kind of KINDS, --messages, keys in turn (--keys of them), --body-bytes, --tags, --delay-level."""
+"""Producers: --kind of KINDS, --messages, keys in turn (--keys of them), --body-bytes, --tags, --delay-level.
+
+--tries: of a send without a route.
+"""
 
 import argparse
 import ctypes
@@ -26,6 +29,7 @@ def main() -> None:
     parser.add_argument("--tags", default="")
     parser.add_argument("--delay-level", type=int, default=0)
     parser.add_argument("--pause-ms", type=int, default=0)
+    parser.add_argument("--tries", type=int, default=TRIES)
     given = arguments(parser)
     producer = dll.CreateProducer(given.group.encode())
     configure("Producer", producer, given)
@@ -75,10 +79,10 @@ def messages(given: argparse.Namespace) -> list[Outgoing]:
     return [Outgoing(given, seq) for seq in range(given.first, given.first + given.messages)]
 
 
-def check_sent(send: Callable[[], int], what: str) -> None:
+def check_sent(given: argparse.Namespace, send: Callable[[], int], what: str) -> None:
     """Send, and again without a route: the library waits for it for 3 s, which a busy machine may need for another."""
     status = send()
-    for _ in range(1, TRIES):
+    for _ in range(1, given.tries):
         if status != 0 and NO_ROUTE in dll.GetLatestErrorMessage():
             status = send()
     check(status, what)
@@ -87,7 +91,8 @@ def check_sent(send: Callable[[], int], what: str) -> None:
 def send_sync(producer: Any, given: argparse.Namespace) -> None:
     for message in messages(given):
         result = SendResult()
-        check_sent(partial(dll.SendMessageSync, producer, message.handle, ctypes.pointer(result)), "SendMessageSync")
+        send = partial(dll.SendMessageSync, producer, message.handle, ctypes.pointer(result))
+        check_sent(given, send, "SendMessageSync")
         message.sent(result)
 
 
@@ -144,7 +149,7 @@ def send_ordered(producer: Any, given: argparse.Namespace) -> None:
         hashed, result = ctypes.c_int(java_hash(message.key)), SendResult()
         place = ctypes.cast(ctypes.pointer(hashed), ctypes.c_void_p)
         given_to = producer, message.handle, selector, place, TRIES, ctypes.pointer(result)
-        check_sent(partial(dll.SendMessageOrderly, *given_to), "SendMessageOrderly")
+        check_sent(given, partial(dll.SendMessageOrderly, *given_to), "SendMessageOrderly")
         message.sent(result)
         time.sleep(given.pause_ms / 1000)
 
