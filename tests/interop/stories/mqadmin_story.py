@@ -26,6 +26,7 @@ __all__ = ["MESSAGES", "Admin", "Answer", "both_brokers", "make_home", "signing_
 MESSAGES, SETTLED = 50, 40
 QUEUES = {"orders": 4, "busy": 1, "history": 1}  # by topic
 TIMEOUT_S = 30
+TRIES = 3
 TIMED_OUT = "RemotingTimeoutException"
 # The first round of transaction checks makes two topics. On a busy machine one broker's round comes within the test and
 # the other's does not, so neither begins one.
@@ -105,23 +106,48 @@ class Admin:
 
 @contextmanager
 def both_brokers(folder: Path) -> Iterator[tuple[Admin, Admin]]:
-    """mqadmin on our broker, and on Apache's, both in the same state."""
-    with ExitStack() as stack:
-        home = make_home(folder / "home")
-        for name in ("lockstep", "apache", "drivers"):
-            (folder / name).mkdir()
-        drivers = Drivers(folder / "drivers")
-        stack.callback(drivers.end)
-        options = [word for name, value in OURS.items() for word in ("-D", f"{name}={value}")]
-        servers = [
-            stack.enter_context(lockstep_server(folder / "lockstep", *options)),
-            stack.enter_context(apache_server(folder / "apache", SETTINGS)),
-        ]
-        properties = {"rocketmq.home.dir": str(home)}
-        ours, theirs = [Admin(server, drivers, drivers.java("MqAdmin", properties=properties)) for server in servers]
-        asyncio.run(prepare_both(ours, theirs))
-        yield ours, theirs
-        asyncio.run(leave_both(ours, theirs))
+    """mqadmin on our broker, and on Apache's, both in the same state.
+
+    Java's client waits for a lock for a second. On a busy machine it then connects anew and pulls again, which the
+    broker counts: so all begins anew where the counts are not those of a quiet one.
+    """
+    for left in reversed(range(TRIES)):
+        with ExitStack() as stack:
+            ours, theirs = begin(folder / f"{left}-left", stack)
+            if left and not asyncio.run(are_quiet(ours, theirs)):
+                continue
+            yield ours, theirs
+            return
+
+
+def begin(folder: Path, stack: ExitStack) -> tuple[Admin, Admin]:
+    home = make_home(folder / "home")
+    for name in ("lockstep", "apache", "drivers"):
+        (folder / name).mkdir()
+    drivers = Drivers(folder / "drivers")
+    stack.callback(drivers.end)
+    options = [word for name, value in OURS.items() for word in ("-D", f"{name}={value}")]
+    servers = [
+        stack.enter_context(lockstep_server(folder / "lockstep", *options)),
+        stack.enter_context(apache_server(folder / "apache", SETTINGS)),
+    ]
+    properties = {"rocketmq.home.dir": str(home)}
+    ours, theirs = [Admin(server, drivers, drivers.java("MqAdmin", properties=properties)) for server in servers]
+    asyncio.run(prepare_both(ours, theirs))
+    stack.callback(lambda: asyncio.run(leave_both(ours, theirs)))
+    return ours, theirs
+
+
+async def are_quiet(*admins: Admin) -> bool:
+    """Whether each message was stored and pulled once, and each consumer connected once."""
+    quiet = {"msgPutTotalTodayNow": str(2 * MESSAGES + 1), "msgGetTotalTodayNow": str(2 * MESSAGES + SETTLED)}
+    for admin in admins:
+        async with admin.server.admin() as client:
+            info = await client.broker_runtime(admin.server.broker)
+            connected = [each for group in admin.consumers for each in (await client.connections(group)).values()]
+        if not quiet.items() <= info.items() or [len(each.connection_set) for each in connected] != [1, 1]:
+            return False
+    return True
 
 
 async def signing_admin(
