@@ -3,7 +3,7 @@
 import json
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -11,11 +11,13 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.messages.message import decode_messages
 from tests.differential.case import Case
 from tests.differential.comparing import Outcome, compare
+from tests.differential.explanations import EXPLANATIONS, Explanation, explain
 from tests.differential.reading import Facts, facts_of
 from tests.differential.side import Answer, Side
 
-__all__ = ["run_cases", "settle"]
+__all__ = ["first_explained", "run_cases", "settle"]
 
+_PLAYS_MAX: Final = 3
 _APART_S: Final = 0.003  # between messages that are looked for by time: their store times are whole milliseconds
 _SETTLED_S: Final = 30.0
 _STORING: Final = (
@@ -28,6 +30,20 @@ _STORING: Final = (
     RequestCode.SEND_REPLY_MESSAGE_V2,
 )
 _PLACE: Final = struct.Struct(">8xq")
+
+
+def first_explained(
+    plays: Iterator[list[Outcome]], explanations: tuple[Explanation, ...] = EXPLANATIONS
+) -> list[Outcome]:
+    """Of the first play in which each difference has its reason, else of the third.
+
+    A pause of one process, in which a delivery or a lock ends, is no difference: it is not there in another play.
+    """
+    for number, outcomes in enumerate(plays, 1):
+        found = (reason for outcome in outcomes for _, reason in explain(outcome, explanations))
+        if number == _PLAYS_MAX or None not in found:
+            break
+    return outcomes
 
 
 def run_cases(cases: Sequence[Case], apache: Side, lockstep: Side) -> list[Outcome]:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
 import pytest
@@ -12,9 +12,10 @@ import pytest
 from tests.differential.comparing import Outcome
 from tests.differential.conftest import side_of
 from tests.differential.pop.cases import POP_CASES
+from tests.differential.pop.differences import POP_DIFFERENCES
 from tests.differential.pop.player import Moment, Scene
 from tests.differential.pop.scenes import SCENES, Play
-from tests.differential.run import run_cases
+from tests.differential.run import first_explained, run_cases
 from tests.differential.side import address
 from tests.interop.harness.servers import Server, apache_server, lockstep_server
 
@@ -46,22 +47,37 @@ class Played(NamedTuple):
         ]
 
 
-@pytest.fixture(scope="session")
-def pop_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
-    """Apache's servers of 5.5 and ours, started once for all cases and scenes."""
+@contextmanager
+def start_both(folders: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
     settings = {"recallMessageEnable": "true"}
     with ExitStack() as stack:
-        apache = apache_server(tmp_path_factory.mktemp("apache5"), settings, part="apache5")
-        ours = lockstep_server(tmp_path_factory.mktemp("lockstep"), "-D", "enablePropertyFilter=true")
+        apache = apache_server(folders.mktemp("apache5"), settings, part="apache5")
+        ours = lockstep_server(folders.mktemp("lockstep"), "-D", "enablePropertyFilter=true")
         yield stack.enter_context(apache), stack.enter_context(ours)
 
 
 @pytest.fixture(scope="session")
-def pop_outcomes(pop_servers: tuple[Server, Server]) -> Mapping[str, Outcome]:
+def pop_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
+    """Apache's servers of 5.5 and ours, started once for all cases and scenes."""
+    with start_both(tmp_path_factory) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def pop_outcomes(pop_servers: tuple[Server, Server], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
     """By the id of the case."""
-    with ExitStack() as stack:
-        apache, lockstep = (stack.enter_context(side_of(server)) for server in pop_servers)
-        return {outcome.case.id: outcome for outcome in run_cases(POP_CASES, apache, lockstep)}
+
+    def ask_all(servers: tuple[Server, Server]) -> list[Outcome]:
+        with ExitStack() as stack:
+            return run_cases(POP_CASES, *(stack.enter_context(side_of(server)) for server in servers))
+
+    def plays() -> Iterator[list[Outcome]]:
+        yield ask_all(pop_servers)
+        while True:
+            with start_both(tmp_path_factory) as servers:
+                yield ask_all(servers)
+
+    return {outcome.case.id: outcome for outcome in first_explained(plays(), POP_DIFFERENCES)}
 
 
 @pytest.fixture(scope="session")
