@@ -43,7 +43,7 @@ class ProcessorTime:
     def __init__(self, config: pytest.Config) -> None:
         self._is_worker = hasattr(config, "workerinput")
         self._ceiling: float | None = config.getoption("--cpu-ceiling")
-        self._judges_calls = Tier.of(config) is Tier.QUICK and "CI" in os.environ
+        self._names_dear_tests = Tier.of(config) is Tier.QUICK and "CI" in os.environ
         self._dear: dict[str, float] = {}
         self._count = 0
         self._slowness: list[float] = []
@@ -62,7 +62,7 @@ class ProcessorTime:
 
     @property
     def _is_judged(self) -> bool:
-        return self._judges_calls or self._ceiling is not None
+        return self._names_dear_tests or self._ceiling is not None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":
@@ -70,7 +70,7 @@ class ProcessorTime:
             if _SLOWNESS in of:
                 self._slowness.append(of[_SLOWNESS])
             seconds = of.get(_PROPERTY, 0.0) / of.get(_SLOWNESS, 1.0)
-            if seconds > CALL_MAX_S:
+            if self._names_dear_tests and seconds > CALL_MAX_S:
                 self._dear[report.nodeid] = seconds
 
     @pytest.hookimpl(trylast=True)  # when the workers have ended, so that they are counted
@@ -95,7 +95,6 @@ class ProcessorTime:
         return [
             f"{name} took {seconds:.1f} processor seconds of a quiet machine: make it cheaper, or mark it `long`"
             for name, seconds in self._dear.items()
-            if self._judges_calls
         ]
 
     def _too_much(self) -> list[str]:

@@ -16,12 +16,12 @@ from tests.differential.cases.world import object_body, topic_fields
 from tests.differential.grpc.played import Played
 from tests.differential.grpc.player import names_of, play
 from tests.differential.grpc.steps import Case
+from tests.differential.run import PLAYS_MAX
 from tests.differential.side import Received, Side, address
 
 __all__ = ["Address", "play_all"]
 
 AT_ONCE: Final = 80  # cases: most of their time is waiting
-PLAYS_MAX: Final = 3  # on a busy machine two of a hundred cases are late in the first play, by seconds
 TICK_S: Final = 0.02
 _ROUTED_S: Final = 60.0
 _POLL_S: Final = 0.2

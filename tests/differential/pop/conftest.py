@@ -15,12 +15,11 @@ from tests.differential.pop.cases import POP_CASES
 from tests.differential.pop.differences import POP_DIFFERENCES
 from tests.differential.pop.player import Moment, Scene
 from tests.differential.pop.scenes import SCENES, Play
-from tests.differential.run import first_explained, run_cases
+from tests.differential.run import PLAYS_MAX, first_explained, run_cases
 from tests.differential.side import address
 from tests.interop.harness.servers import Server, apache_server, lockstep_server
 
 AT_ONCE: Final = 6  # scenes: most of their time is waiting
-PLAYS_MAX: Final = 3
 TICK_S: Final = 0.02
 
 
