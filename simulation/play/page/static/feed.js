@@ -35,7 +35,14 @@ export function setFollow(what) {
   askFrame();
 }
 
-export async function act(what) {
+let last = Promise.resolve();
+
+/** Acts leave in the order in which they were asked for: the next one when the last one is answered. */
+export function act(what) {
+  return last = last.then(() => send(what));
+}
+
+async function send(what) {
   try {
     const answer = await fetch("/do", {
       method: "POST",

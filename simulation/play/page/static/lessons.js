@@ -20,7 +20,7 @@ let byItself = false; // the reader let the touches be made
 let title = ""; // of the run that it opened
 let made = 0; // touches by this panel
 let times = []; // when each touch came, in ms of the run
-let waits = false; // for an act of this panel
+let waits = 0; // for so many acts of this panel
 let before; // the run that was there before
 
 const say = (key, fields = {}) => words[key].replace(/\{(\w+)\}/g, (whole, name) => fields[name] ?? whole);
@@ -107,14 +107,13 @@ function go(to) {
 
 // The way through a lesson ------------------------------------------------------------------------------------
 
-/** Do acts one after the other, and only then look at where the run is. */
+/** Ask for acts at once, so that none that the reader asks for comes between them; then look at where the run is. */
 async function doing(...acts) {
-  waits = true;
-  let done = true;
-  for (const one of acts) done = done && await act(one);
-  waits = false;
+  waits++;
+  const done = await Promise.all(acts.map(act));
+  waits--;
   look();
-  return done;
+  return done.every(Boolean);
 }
 
 /** Play so that the reader sees `ms` of the run in some seconds. */
@@ -144,8 +143,10 @@ function choose(number) {
 }
 
 async function show() {
+  if (made > times.length) return; // it has not come yet: a double click asks for one touch
   made = times.length + 1;
   byItself = await doing({ act: "touch", line: lesson.touches[made - 1].line });
+  if (!byItself) made = times.length;
 }
 
 function goOn() {
@@ -172,7 +173,7 @@ function follow(scene) {
     return;
   }
   if (step !== "touch" && step !== "show") return;
-  times.length = Math.min(times.length, scene.touches.length); // one may be undone
+  if (scene.touches.length < times.length) made = times.length = scene.touches.length; // one was undone
   const came = times.length;
   while (times.length < scene.touches.length) times.push(here);
   if (times.length > came) return goOn(); // an act lets the run stand
@@ -180,7 +181,6 @@ function follow(scene) {
   if (!following) {
     if (step === "show" && here >= (times.at(-1) ?? lesson.watch_ms) + lesson.show_ms) answer();
   } else if (came && step === "show" && here >= times[0] + following.after_ms) {
-    if (made > came) return; // it is about to be shown
     if (byItself) return show();
     pause();
     go("touch");

@@ -68,9 +68,11 @@ def test_lessons_by_keyboard(play: Callable[..., str], page: Page, language: str
             press(page, '[data-touch="host"][data-thing="producer"]')
             press(page, "#menu .item", BY_HAND[language == "zh"])
         if number:
-            press(page, ".lesson button", getattr(WORDS["show"], language))
+            focus(page, ".lesson button", getattr(WORDS["show"], language))
+            page.evaluate("(show => (show.click(), show.click()))(document.activeElement)")  # a double click
         expect(page.locator(".lesson .why")).to_have_text(getattr(lesson.answer, language))
         expect(page.locator(".lesson .missing")).to_have_count(0)
+        expect(page.locator("#plan li")).to_have_count(len(lesson.touches))
         done = getattr(WORDS["count"], language).format(done=number + 1, count=len(LESSONS))
         expect(page.locator("#lessons summary")).to_contain_text(done)
         page.route(ACTS, slowly)
@@ -79,3 +81,23 @@ def test_lessons_by_keyboard(play: Callable[..., str], page: Page, language: str
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.reload()
     expect(page.locator("#lessons summary")).to_contain_text(f"{len(WALKED)}")
+
+
+def test_skip_before_it_plays(play: Callable[..., str], page: Page) -> None:
+    """Who goes to the question while the run only begins to play comes there: the play does not go on after it."""
+    page.goto(f"{play()}?lang=en")
+    press(page, "#lessons summary")
+    held: list[Route] = []
+
+    def hold_speed(route: Route) -> None:
+        act = json.loads(route.request.post_data or "")["act"]
+        held.append(route) if act == "speed" else route.continue_()
+
+    page.route(ACTS, hold_speed)
+    press(page, ".lesson-list button", LESSONS["key"].title.en)
+    expect(page.locator(".lesson h3")).to_have_text(LESSONS["key"].title.en)
+    while not held:  # the act has left the page
+        page.wait_for_timeout(10)
+    press(page, ".lesson button", WORDS["skip"].en)
+    slowly(held[0])
+    expect(page.locator(".lesson .question")).to_have_text(LESSONS["key"].question.en)
