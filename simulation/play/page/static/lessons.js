@@ -173,7 +173,10 @@ function follow(scene) {
     return;
   }
   if (step !== "touch" && step !== "show") return;
-  if (scene.touches.length < times.length) made = times.length = scene.touches.length; // one was undone
+  if (scene.touches.length < times.length) { // one was undone
+    made = times.length = scene.touches.length;
+    if (made < lesson.touches.length) go("touch");
+  }
   const came = times.length;
   while (times.length < scene.touches.length) times.push(here);
   if (times.length > came) return goOn(); // an act lets the run stand

@@ -67,9 +67,17 @@ def test_lessons_by_keyboard(play: Callable[..., str], page: Page, language: str
             expect(page.locator(".lesson button", has_text=getattr(WORDS["show"], language))).to_be_visible()
             press(page, '[data-touch="host"][data-thing="producer"]')
             press(page, "#menu .item", BY_HAND[language == "zh"])
+        if number == 2:
+            page.route(ACTS, slowly)
         if number:
             focus(page, ".lesson button", getattr(WORDS["show"], language))
             page.evaluate("(show => (show.click(), show.click()))(document.activeElement)")  # a double click
+        if number == 2:  # what is undone is asked for again
+            expect(page.locator("#plan li")).to_have_count(1)
+            page.keyboard.press("u")
+            expect(page.locator(".lesson button", has_text=getattr(WORDS["show"], language))).to_be_visible()
+            page.unroute(ACTS)
+            press(page, ".lesson button", getattr(WORDS["show"], language))
         expect(page.locator(".lesson .why")).to_have_text(getattr(lesson.answer, language))
         expect(page.locator(".lesson .missing")).to_have_count(0)
         expect(page.locator("#plan li")).to_have_count(len(lesson.touches))
