@@ -39,8 +39,10 @@ SCRIPTS = Path(sys.executable).parent
 NO_SETTINGS = SCRIPTS / "no-settings"  # instead of the folder with the contexts of the person who runs the tests
 
 
-# Of a command that takes longer than 2 s, and of a consumer that has no queue or no message by then.
-_PROGRESS = re.compile(r"lockstep: ([\d,]+ [\w ]+, [\d,]+/s|waiting for a queue of .*|no message for .*)\n")
+# Of a command that takes longer than 2 s, and of a consumer that has no queue or no message by then or stood still.
+_PROGRESS = re.compile(
+    r"lockstep: ([\d,]+ [\w ]+, [\d,]+/s|waiting for a queue of .*|no message for .*|loop_kept .*)\n"
+)
 
 
 def without_progress(errors: str) -> str:
