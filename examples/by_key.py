@@ -19,7 +19,7 @@ async def main() -> None:
     consumer = PushConsumer("example-by-key", config=config, ordering="key", listener=handle)
     consumer.subscribe("example-parcels")
     async with consumer:
-        await asyncio.sleep(6)
+        await asyncio.sleep(60)
 
 
 asyncio.run(main())

@@ -19,7 +19,7 @@ async def main() -> None:
     consumer = PushConsumer("example-workers", ordering="none", listener=work)
     consumer.subscribe("example-jobs")
     async with consumer:
-        await asyncio.sleep(5)
+        await asyncio.sleep(60)
 
 
 asyncio.run(main())

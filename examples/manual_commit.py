@@ -19,7 +19,7 @@ async def main() -> None:
     consumer = PushConsumer("example-manual-commit", listener=handle)
     consumer.subscribe("example-units")
     async with consumer:
-        await asyncio.sleep(5)
+        await asyncio.sleep(60)
 
 
 asyncio.run(main())

@@ -17,7 +17,7 @@ async def main() -> None:
     consumer = PushConsumer("example-plain-listener", listener=handle)
     consumer.subscribe("example-plain")
     async with consumer:
-        await asyncio.sleep(5)
+        await asyncio.sleep(60)
 
 
 asyncio.run(main())

@@ -178,12 +178,14 @@ async def test_sqlite_once(lockstep: Lockstep, tmp_path: Path) -> None:
     path = tmp_path / "events.db"
     async with AdminClient(name_server=lockstep.name_server) as admin:
         queues = (await admin.route("example-events")).readable_queues("example-events")
-        for _ in range(2):
+        for told in ("stored", "known"):
             for queue in queues:
                 await admin.update_consumer_offset("example-sqlite", queue, 0)
             with lockstep.program(EXAMPLES / "sqlite_once.py", str(path)) as program:
-                result = await asyncio.to_thread(program.ended)
-            assert result.status == 0, result.err
+                lines = [await asyncio.to_thread(program.line) for _ in range(20)]
+                result = await asyncio.to_thread(program.stop, signal.SIGINT)
+            assert lines == [f"{number} {told}\n" for number in range(20)]
+            assert result.err.endswith("KeyboardInterrupt\n")
             offsets = [await admin.consumer_offset("example-sqlite", queue) for queue in queues]
             assert sorted(offset or 0 for offset in offsets) == [0, 0, 0, 20]
     with closing(sqlite3.connect(path)) as database:
