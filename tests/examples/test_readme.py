@@ -34,15 +34,18 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
-    """As it stands, but for the port; it prints what it sent, in order."""
+    """As it stands, but for the port and its end, which waits for the test: it prints what it sent, in order."""
     (program,) = blocks(README, "python")
     with running_broker() as lockstep:
         path = tmp_path / "program.py"
-        path.write_text(program.replace("127.0.0.1:9876", lockstep.name_server), encoding="utf-8")
+        program = program.replace("127.0.0.1:9876", lockstep.name_server)
+        assert "asyncio.sleep(2)" in program
+        path.write_text(program.replace("asyncio.sleep(2)", "asyncio.to_thread(input)"), encoding="utf-8")
         with lockstep.program(path) as running:
-            result = running.ended()
-    assert (result.status, result.err) == (0, "")
-    assert [line.split()[1:] for line in result.out.splitlines()] == [["0", "1001", "created"], ["1", "1001", "paid"]]
+            lines = [running.line() for _ in range(2)]
+            result = running.ended(data=b"\n")
+    assert result == (0, "", "")
+    assert [line.split()[1:] for line in lines] == [["0", "1001", "created"], ["1", "1001", "paid"]]
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ and PYTHONUNBUFFERED alone. Tests of the start itself use `subprocess`.
 import atexit
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -127,9 +128,9 @@ def _open_streams(*, unbuffered: bool) -> None:
     """The standard streams anew: whether they are a terminal decides how they are buffered."""
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     if unbuffered:
-        sys.stdout.reconfigure(write_through=True)
+        sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", 0, closefd=False), write_through=True)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def end(status: int) -> NoReturn:
