@@ -13,7 +13,8 @@ from scripts.hostile import __main__ as hostile
 from scripts.hostile.run import Attack, run_attack
 from scripts.hostile.target import Target
 
-STALL_MS = 300.0
+STALL_MS = 3000.0  # on a busy machine the probe may ask long after the broker was stopped
+CPU_MS_MAX = 150.0
 
 
 async def test_an_attack_is_measured() -> None:
@@ -43,7 +44,7 @@ async def test_a_broker_that_stands_still_is_seen_as_a_stall() -> None:
     found = await run_attack(Attack("stop", 0, "SIGSTOP", stop))
     assert found.outcome == "went on"
     assert found.worst_ms > STALL_MS / 2
-    assert found.worst_cpu_ms < STALL_MS / 2
+    assert found.worst_cpu_ms < CPU_MS_MAX
 
 
 @pytest.mark.long
