@@ -104,8 +104,11 @@ def test_nobody_waits_for_ever() -> None:
         with pytest.raises(ConnectionLost):
             endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 60_000)
         endpoint.close()
-    with pytest.raises(ConnectFailed, match=address):
-        BlockingEndpoint(address, 60_000)
+    with socket.socket() as taken:  # bound and not listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConnectFailed, match=address):
+            BlockingEndpoint(address, 60_000)
 
 
 def test_an_executor_needs_little() -> None:

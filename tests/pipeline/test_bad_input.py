@@ -91,9 +91,10 @@ def said_to_be_zlib(topic: Topic, body: bytes) -> RemotingCommand:
 
 def test_a_name_server_that_is_down_is_told(spark: SparkSession) -> None:
     """With its address, and how it failed."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-    text = error_of(spark, nameServer=address, subscribe="t", **QUICK)
+    with socket.socket() as taken:  # bound and not listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        text = error_of(spark, nameServer=address, subscribe="t", **QUICK)
     assert f"no name server answers (cannot connect to {address}" in text
 
 
