@@ -10,7 +10,7 @@ __all__ = ["contiguous_rewinds", "row_of", "sent", "task_of"]
 def sent(name_server: str, topic: str) -> dict[int, list[MessageExt]]:
     """Every message by queue, in the order of offsets."""
     found: dict[int, list[MessageExt]] = {}
-    with Addresses((name_server,)).open() as client:
+    with Addresses((name_server,), timeout_ms=30_000).open() as client:
         for queue in client.readable_queues(topic):
             messages = found[queue.queue_id] = []
             end, offset = client.max_offset(queue), client.min_offset(queue)

@@ -56,8 +56,8 @@ class Topic:
         places = {RequestCode.DELETE_TOPIC_IN_BROKER: self.broker.address}
         places[RequestCode.DELETE_TOPIC_IN_NAMESRV] = self.broker.name_server
         for code, address in places.items():
-            endpoint = BlockingEndpoint(address, 3000)
-            reply = endpoint.request(RemotingCommand(code, ext_fields={"topic": self.name}), 3000)
+            endpoint = BlockingEndpoint(address, 30_000)
+            reply = endpoint.request(RemotingCommand(code, ext_fields={"topic": self.name}), 30_000)
             endpoint.close()
             assert reply.code == ResponseCode.SUCCESS, reply
 

@@ -12,6 +12,7 @@ from lockstep.client import AdminClient, Message, MessageQueue, Producer
 from lockstep.client.blocking import Addresses
 from lockstep.pipeline.cli import lag
 from lockstep.pipeline.jobs.lag import Watched, lag_once, lag_stream, look, start
+from tests.integration.harness.processes import PATIENT_CLIENT, PATIENT_PRODUCER
 from tests.pipeline.conftest import Brokers
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ def watched(name_server: str, *topics: str) -> Watched:
 
 async def filled(name_server: str) -> None:
     """Three messages in queue 0 of which the group has consumed one, and one in queue 1, where it has no offset."""
-    async with Producer("filling", name_server=name_server) as producer, AdminClient(name_server=name_server) as admin:
+    async with (
+        Producer("filling", name_server=name_server, config=PATIENT_PRODUCER) as producer,
+        AdminClient(name_server=name_server, config=PATIENT_CLIENT) as admin,
+    ):
         queues = (await admin.route(TOPIC)).readable_queues(TOPIC)
         for queue in (queues[0], queues[0], queues[0], queues[1]):
             await producer.send(Message(TOPIC, b"x"), queue=queue)
