@@ -75,7 +75,11 @@ document.addEventListener("focusin", (event) => {
   if (node && node.matches(":focus-visible") && document.getElementById("menu").hidden) showTip(node);
   else hideSoon();
 });
-document.addEventListener("click", (event) => { if (!tip.contains(event.target)) hideTip(); });
+document.addEventListener("click", (event) => {
+  if (tip.contains(event.target)) return;
+  clearTimeout(showing); // who clicks asks for no explanation: it would take the next Escape
+  hideTip();
+});
 
 // Choices -----------------------------------------------------------------------------------------------------
 

@@ -131,6 +131,8 @@ def test_one_key_is_followed(play: Play, page: Page) -> None:
     told = page.locator("#story li").all_inner_texts()
     assert told
     assert not [line for line in told if re.search(r"key(?!3\b)\d", line)]
+    page.evaluate("new Promise((done) => setTimeout(done, 500))")  # a tip of the key under the mouse would be there
+    expect(page.get_by_role("tooltip")).to_be_hidden()
     page.keyboard.press("Escape")
     expect(page.locator(".queue.faded")).to_have_count(0)
 
