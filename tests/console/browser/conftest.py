@@ -47,8 +47,8 @@ def page(browser: "Browser", errors: list[str]) -> "Iterator[Page]":
 
     expect.set_options(timeout=TIMEOUT_MS)
     context = browser.new_context(locale="en-US")
+    context.set_default_timeout(TIMEOUT_MS)
     opened = context.new_page()
-    opened.set_default_timeout(TIMEOUT_MS)
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
     yield opened

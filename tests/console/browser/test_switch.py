@@ -29,6 +29,7 @@ def test_the_switch_of_clusters(site: Site, page: Page, tmp_path: Path, errors: 
             page.set_viewport_size({"width": width, "height": 900})
             assert not faults(page)
         page.get_by_role("link", name="Brokers").press("Enter")
+        expect(page).to_have_url(f"{address}cluster/east/brokers")
         page.get_by_role("link", name="west").press("Enter")
         expect(page).to_have_url(f"{address}cluster/west/brokers")
         expect(page.locator("main")).to_contain_text("No broker answers yet")

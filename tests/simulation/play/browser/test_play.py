@@ -170,8 +170,10 @@ def test_looks_at_each_width(play: Play, page: Page, scheme: str) -> None:
     expect(page.locator(".waits:visible").first).to_be_visible()
     found = []
     for language in ("English", "中文"):
-        page.get_by_role("link", name=language).click()
+        with page.expect_navigation():  # the page before has two sides as well
+            page.get_by_role("link", name=language).click()
         expect(page.locator(".side")).to_have_count(2)
+        expect(page.locator("#lessons summary")).to_be_visible()  # it comes by an answer of its own
         page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
         expect(page.locator("#home-parts pre").first).to_be_visible()
         for width in WIDTHS:
