@@ -13,7 +13,7 @@ from tests.pipeline.conftest import Brokers
 from tests.pipeline.topics import Topic
 
 PROGRAM = str(SCRIPTS / "lockstep-pipeline")
-END_S = 120  # Spark and its JVM end, too
+SPARK_S = 600  # of a busy machine: Spark and its JVM start, or end
 
 
 @contextmanager
@@ -28,11 +28,11 @@ def test_a_watch_that_nobody_reads_ends(brokers: Brokers, java: str) -> None:
     topic = Topic.create(brokers.start(), "watched")
     words = ("lag", "-n", topic.broker.name_server, "-g", "g", "-t", topic.name, "--every", "1h", "-o", "json")
     with running(*words) as watch:
-        assert topic.name in watch.line()
+        assert topic.name in watch.line(SPARK_S)
         assert watch.popen.stdout is not None
         assert watch.popen.stderr is not None
         watch.popen.stdout.close()
-        assert watch.popen.wait(END_S) == 141
+        assert watch.popen.wait(SPARK_S) == 141
         assert b"lockstep-pipeline:" not in watch.popen.stderr.read()  # the JVM may warn
 
 
@@ -46,7 +46,7 @@ def test_a_result_that_nobody_reads_is_no_failure_of_spark(java: str, tmp_path: 
         assert audit.popen.stderr is not None
         audit.popen.stdout.close()
         said = audit.popen.stderr.read()
-        assert (audit.popen.wait(END_S), b"JVM ended" in said) == (141, False)
+        assert (audit.popen.wait(SPARK_S), b"JVM ended" in said) == (141, False)
 
 
 def test_an_audit_of_nothing_says_so(java: str, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_an_audit_of_nothing_says_so(java: str, tmp_path: Path) -> None:
     with running("audit", str(trace)) as audit:
         assert audit.popen.stderr is not None
         said = audit.popen.stderr.read()
-        assert (audit.popen.wait(END_S), b"there is nothing to judge" in said) == (4, True)
+        assert (audit.popen.wait(SPARK_S), b"there is nothing to judge" in said) == (4, True)
 
 
 def test_a_folder_of_looks_needs_no_reader(brokers: Brokers, java: str, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_folder_of_looks_needs_no_reader(brokers: Brokers, java: str, tmp_path
     with running(*words) as watch:
         assert watch.popen.stdout is not None
         watch.popen.stdout.close()
-        assert watch.popen.wait(END_S) == 0
+        assert watch.popen.wait(SPARK_S) == 0
 
 
 def test_a_pipe_to_the_jvm_is_not_stdout() -> None:

@@ -18,7 +18,7 @@ from lockstep.pipeline.source.planning import addresses_of
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.tls.options import TlsOptions
-from tests.commands import SCRIPTS, TIMEOUT_S, ForkedBroker, Lockstep
+from tests.commands import SCRIPTS, ForkedBroker, Lockstep
 from tests.integration.harness.certificates import Files, make_files
 from tests.pipeline.topics import BORN_MS, plain_record
 
@@ -152,7 +152,7 @@ def test_a_command_with_an_account(files: Files, tmp_path: Path) -> None:
         options = (*account, "--tls-ca", files.ca, "--tls-cert", files.client)
         done = subprocess.run(
             [str(SCRIPTS / "lockstep-pipeline"), *options, *asked, "--order-by", "at", "-o", "json", "--verbose"],
-            capture_output=True, text=True, timeout=TIMEOUT_S, env=environment,
+            capture_output=True, text=True, timeout=600, env=environment,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == [{"topic": TOPIC, "events": 3}]
