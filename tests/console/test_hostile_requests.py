@@ -12,12 +12,12 @@ from lockstep.cli.output import StderrLog
 from lockstep.console import connections, events, guard
 from lockstep.console.console import Cluster
 from lockstep.console.server import serve
+from tests.commands import TIMEOUT_S
 from tests.console.pages_inside import NOWHERE, ask, make_console
 from tests.rows import by_row
 
 HOST = "127.0.0.1"
 ORIGIN = f"Origin: http://{HOST}"
-ENOUGH_S = 20.0
 
 
 class Peer:
@@ -30,7 +30,7 @@ class Peer:
     async def status(self) -> int:
         """Of the next answer; 0 when the connection ended before."""
         with suppress(ConnectionError):
-            async with asyncio.timeout(ENOUGH_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 line = await self.reader.readline()
                 return int(line.split()[1]) if line else 0
         return 0
@@ -38,7 +38,7 @@ class Peer:
     async def rest(self) -> bytes:
         """What comes until the console ends the connection."""
         with suppress(ConnectionError):
-            async with asyncio.timeout(ENOUGH_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 return await self.reader.read()
         return b""
 
@@ -87,7 +87,7 @@ async def test_a_stream_outlives_the_time_for_a_request(monkeypatch: pytest.Monk
     async with serving() as served:
         peer = await served.connect()
         peer.send("GET /events")
-        async with asyncio.timeout(ENOUGH_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await peer.reader.readuntil(b": still here")
             await peer.reader.readuntil(b": still here")
 
@@ -98,7 +98,7 @@ async def test_an_answer_that_is_not_read_is_ended(monkeypatch: pytest.MonkeyPat
     async with serving() as served:
         peer = await served.connect()
         peer.reader._transport.pause_reading()  # type: ignore[attr-defined]  # a browser that stands still
-        async with asyncio.timeout(ENOUGH_S):
+        async with asyncio.timeout(TIMEOUT_S):
             with suppress(ConnectionError):
                 while not peer.writer.is_closing():
                     peer.send("GET /static/style.css")
@@ -119,7 +119,7 @@ async def test_many_connections_that_wait_leave_room_for_a_page(monkeypatch: pyt
         page.send("GET /groups")
         assert await page.status() == 200
         assert await silent[0].rest() == b""
-        async with asyncio.timeout(ENOUGH_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await stream.reader.readuntil(b"retry: 1000")
 
 

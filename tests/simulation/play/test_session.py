@@ -20,7 +20,7 @@ from lockstep.simulation.play.choice import Choice, drawn
 from lockstep.simulation.play.refusal import RefusedError
 from lockstep.simulation.play.session import Session
 from lockstep.simulation.search.plan_file import read_plan
-from tests.commands import SCRIPTS, Running
+from tests.commands import SCRIPTS, TIMEOUT_S, Running
 from tests.integration.harness.processes import until
 
 pytestmark = pytest.mark.process
@@ -286,7 +286,7 @@ def test_the_command_serves_the_page_and_ends_with_ctrl_c() -> None:
     with Running(command, dict(os.environ)) as running:
         address = running.error_line().split()[4]
         host, _, port = address.removeprefix("http://").rstrip("/").partition(":")
-        page, scenes = (http.client.HTTPConnection(host, int(port), timeout=60) for _ in range(2))
+        page, scenes = (http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S) for _ in range(2))
         page.request("GET", "/")
         token = re.search(r'"token": ?"(\w+)"', page.getresponse().read().decode())
         assert token is not None
