@@ -37,6 +37,11 @@ class Judging:
         """Whether something happened that nobody judges."""
         return not self._pid and not self._died and self._verdict.is_behind
 
+    @property
+    def knows_all(self) -> bool:
+        """Whether all that happened is judged, or never will be."""
+        return self._died or not (self._pid or self._verdict.is_behind)
+
     def ask(self, *, over: bool = False, now: bool = False) -> None:
         """Let it be judged, if it is time for it.
 

@@ -125,6 +125,11 @@ class Session:
             if not self._viewers:
                 loop.call_later(_ALONE_S, self._if_alone)
 
+    async def judged(self) -> None:
+        """Wait until the judge has read all that is shown, unless the run is played on."""
+        while not (self._feed.is_ended or self._playing or all(side.is_judged for side in self._sides)):
+            await self._feed.wait_newer(self._feed.version, _SILENCE_S)
+
     def _scene(self, counts: list[Json]) -> Json:
         sides = [side.new_since(seen) for side, seen in zip(self._sides, counts, strict=True)]
         touches = [touch.line for touch in self._touches]

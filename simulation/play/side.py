@@ -83,6 +83,11 @@ class Side:
         return bool(self.scene.get("over"))
 
     @property
+    def is_judged(self) -> bool:
+        """Whether the judge has read all that is shown, or there is none."""
+        return bool(self.died or self.scene.get("knows_all", True))
+
+    @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
@@ -101,7 +106,7 @@ class Side:
             new[name] = list(kept)[len(kept) - count :] if count else []
         new["story"] = sorted([*new["story"], *new.pop("calls")], key=lambda one: one["at_ms"])
         counts.update(self._counts)
-        shown = {key: value for key, value in self.scene.items() if key not in ("taken", "can_touch")}
+        shown = {key: value for key, value in self.scene.items() if key not in ("taken", "can_touch", "knows_all")}
         return shown | new | ({"error": self.died} if self.died else {})
 
     # Orders --------------------------------------------------------------------------------------------------

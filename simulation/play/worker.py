@@ -87,7 +87,8 @@ class _Observers:
         self.look()
         told = self._telling.read(self._scene)
         self.judging.ask(over=over)
-        new = {"calls": self._some_of(told.calls), "judged_ms": self.judging.judged_ms}
+        judging = {"judged_ms": self.judging.judged_ms, "knows_all": self.judging.knows_all}
+        new = {"calls": self._some_of(told.calls)} | judging
         return self._scene | told._asdict() | new
 
     def _some_of(self, calls: list[Json]) -> list[Json]:
@@ -131,8 +132,8 @@ class Worker:
         """The judge has an answer."""
         assert self.judging is not None
         judged = self.judging.collect()
-        if judged is not None:
-            self._tell({"new": judged._asdict()})
+        new = judged._asdict() if judged is not None else {}
+        self._tell({"new": new | {"knows_all": self.judging.knows_all}})
 
     def close(self) -> None:
         """End the run."""

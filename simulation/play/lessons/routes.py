@@ -27,6 +27,7 @@ async def _shown(request: Request) -> Response:
     lesson = LESSONS.get(request.path_params["key"])
     if lesson is None:
         raise HTTPException(404)
+    await request.app.state.session.judged()
     async for scene in request.app.state.session.scenes():  # the first one has the whole story
         return JSONResponse({"shown": lesson.is_shown(scene)}, headers=_FRESH)
     raise HTTPException(503)

@@ -55,6 +55,9 @@ class Session(Protocol):
     def scenes(self) -> AsyncIterator[dict[str, Any]]:
         """The scenes of one connection, the whole story first. It ends when the command ends."""
 
+    async def judged(self) -> None:
+        """Wait until the judge has read all that is shown."""
+
     async def home(self) -> dict[str, str]:
         """What repeats the run elsewhere, as `take_home` makes it. Raises RefusedError."""
 

@@ -37,6 +37,9 @@ class Told:
         yield {"run": 1}
         yield {"run": 2}
 
+    async def judged(self) -> None:
+        """All is."""
+
     async def home(self) -> dict[str, str]:
         return {"command": "lockstep-sim run takeover"}
 

@@ -17,10 +17,13 @@ from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.play import session as session_module
 from lockstep.simulation.play import side as side_module
 from lockstep.simulation.play.choice import Choice, drawn
+from lockstep.simulation.play.lessons.registry import LESSONS
+from lockstep.simulation.play.page.app import make_app
 from lockstep.simulation.play.refusal import RefusedError
 from lockstep.simulation.play.session import Session
 from lockstep.simulation.search.plan_file import read_plan
 from tests.commands import SCRIPTS, TIMEOUT_S, Running
+from tests.console.pages_inside import ask_app
 from tests.integration.harness.processes import until
 
 pytestmark = pytest.mark.process
@@ -153,6 +156,21 @@ async def test_play_pauses_when_nobody_watches(monkeypatch: pytest.MonkeyPatch) 
         await until(lambda: not session.is_playing or None, "the run pauses")
         scene = await scene_when(session)
         assert 0 < scene["sides"][0]["now_ms"] < 90_000
+
+
+async def test_what_a_lesson_shows_is_asked_of_a_judge_that_knows_all() -> None:
+    """The judge works in a copy of the process, seconds behind. Asked at once, the lesson waits for it."""
+    lesson = LESSONS["zombie"]
+    async with played() as session:
+        await session.do(lesson.row("en")["open"])
+        moments = [(lesson.watch_ms + touch.after_ms, touch.line) for touch in lesson.touches]
+        for ms, line in [*moments, (moments[-1][0] + lesson.show_ms, "")]:
+            await session.do({"act": "to", "ms": ms})
+            await scene_when(session, now_ms=ms)
+            if line:
+                await session.do({"act": "touch", "line": line})
+        asked = await ask_app(make_app(session), f"/lessons/{lesson.key}", headers={"host": "localhost"})
+        assert json.loads(asked.text) == {"shown": True}
 
 
 @pytest.mark.long

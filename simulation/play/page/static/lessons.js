@@ -160,7 +160,7 @@ async function answer() {
   await pause();
   of.seen = (await (await fetch(`/lessons/${of.key}`)).json()).shown;
   if (of.seen) keepDone(of.key);
-  if (lesson === of) go("answer");
+  if (lesson === of && step === "asking") go("answer"); // not if it was begun anew meanwhile
 }
 
 /** What the run has come to: the moment of the question, a touch, the moment of the next touch, the end. */
