@@ -33,12 +33,7 @@ class Judging:
         self.answers: int | None = None  # the descriptor that is readable when the copy has judged
 
     @property
-    def is_behind(self) -> bool:
-        """Whether something happened that nobody judges."""
-        return not self._pid and not self._died and self._verdict.is_behind
-
-    @property
-    def knows_all(self) -> bool:
+    def is_judged(self) -> bool:
         """Whether all that happened is judged, or never will be."""
         return self._died or not (self._pid or self._verdict.is_behind)
 

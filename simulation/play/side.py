@@ -85,7 +85,7 @@ class Side:
     @property
     def is_judged(self) -> bool:
         """Whether the judge has read all that is shown, or there is none."""
-        return bool(self.died or self.scene.get("knows_all", True))
+        return bool(self.died or self.scene.get("is_judged", True))
 
     @property
     def pid(self) -> int | None:
@@ -106,7 +106,7 @@ class Side:
             new[name] = list(kept)[len(kept) - count :] if count else []
         new["story"] = sorted([*new["story"], *new.pop("calls")], key=lambda one: one["at_ms"])
         counts.update(self._counts)
-        shown = {key: value for key, value in self.scene.items() if key not in ("taken", "can_touch", "knows_all")}
+        shown = {key: value for key, value in self.scene.items() if key not in ("taken", "can_touch", "is_judged")}
         return shown | new | ({"error": self.died} if self.died else {})
 
     # Orders --------------------------------------------------------------------------------------------------

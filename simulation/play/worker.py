@@ -87,9 +87,8 @@ class _Observers:
         self.look()
         told = self._telling.read(self._scene)
         self.judging.ask(over=over)
-        judging = {"judged_ms": self.judging.judged_ms, "knows_all": self.judging.knows_all}
-        new = {"calls": self._some_of(told.calls)} | judging
-        return self._scene | told._asdict() | new
+        judged = {"judged_ms": self.judging.judged_ms, "is_judged": self.judging.is_judged}
+        return self._scene | told._asdict() | {"calls": self._some_of(told.calls)} | judged
 
     def _some_of(self, calls: list[Json]) -> list[Json]:
         """The newest ones, so that a fast run does not flood the page; of a moment that was jumped to, many."""
@@ -133,7 +132,7 @@ class Worker:
         assert self.judging is not None
         judged = self.judging.collect()
         new = judged._asdict() if judged is not None else {}
-        self._tell({"new": new | {"knows_all": self.judging.knows_all}})
+        self._tell({"new": new | {"is_judged": self.judging.is_judged}})
 
     def close(self) -> None:
         """End the run."""
@@ -286,7 +285,7 @@ def _serve(worker: Worker, channel: socket.socket) -> None:
     while True:
         judging = worker.judging
         answers = judging.answers if judging is not None else None
-        waits_s = 0 if worker.plays else _CALM_S if judging is not None and judging.is_behind else None
+        waits_s = 0 if worker.plays else _CALM_S if judging is not None and not judging.is_judged else None
         sources: list[Any] = [channel] if answers is None else [channel, answers]
         readable = select.select(sources, [], [], waits_s)[0]
         if answers in readable:

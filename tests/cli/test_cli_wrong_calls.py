@@ -1,6 +1,5 @@
 """Wrong calls of `lockstep`: one line that says what is allowed."""
 
-import socket
 import subprocess
 from collections.abc import Iterator
 
@@ -9,6 +8,7 @@ import pytest
 from tests.cli.cli_inside import Inside
 from tests.cli.test_cli import one_line
 from tests.commands import SCRIPTS, TIMEOUT_S, ForkedBroker, Lockstep, running_broker
+from tests.integration.harness.ports import free_port
 from tests.rows import by_row
 
 
@@ -167,10 +167,8 @@ def test_what_is_not_there_is_named(inside: Inside, arguments: str, complaint: s
 )
 def test_no_name_server_is_told_in_one_line(arguments: str) -> None:
     """Nobody listens there: exit 1 with the address, from every command."""
-    with socket.socket() as taken:  # bound and not listening: connections are refused
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = Lockstep("127.0.0.1:1")(*arguments.split(), "-n", address)
+    address = f"127.0.0.1:{free_port()}"
+    result = Lockstep("127.0.0.1:1")(*arguments.split(), "-n", address)
     assert (result.status, result.out) == (1, "")
     assert f"no name server answered: cannot connect to {address}" in one_line(result.err)
 

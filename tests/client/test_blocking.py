@@ -20,6 +20,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.connections.blocking_endpoint import BlockingEndpoint
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused
 from tests.commands import ForkedBroker
+from tests.integration.harness.ports import free_port
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(2)]
 
@@ -104,11 +105,9 @@ def test_nobody_waits_for_ever() -> None:
         with pytest.raises(ConnectionLost):
             endpoint.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("t", 0)), 60_000)
         endpoint.close()
-    with socket.socket() as taken:  # bound and not listening: connections are refused
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ConnectFailed, match=address):
-            BlockingEndpoint(address, 60_000)
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(ConnectFailed, match=address):
+        BlockingEndpoint(address, 60_000)
 
 
 def test_an_executor_needs_little() -> None:

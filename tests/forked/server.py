@@ -127,9 +127,10 @@ def run(request: dict[str, Any]) -> None:
 def _open_streams(*, unbuffered: bool) -> None:
     """The standard streams anew: whether they are a terminal decides how they are buffered."""
     sys.stdin = os.fdopen(0, closefd=False)
-    sys.stdout = os.fdopen(1, "w", closefd=False)
-    if unbuffered:
+    if unbuffered:  # both layers
         sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", 0, closefd=False), write_through=True)
+    else:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 

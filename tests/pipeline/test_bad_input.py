@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from lockstep.protocol.codes import RequestCode, ResponseCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
+from tests.integration.harness.ports import free_port
 from tests.pipeline.topics import BORN_MS, Topic
 
 QUICK = {  # where nobody answers
@@ -91,10 +92,8 @@ def said_to_be_zlib(topic: Topic, body: bytes) -> RemotingCommand:
 
 def test_a_name_server_that_is_down_is_told(spark: SparkSession) -> None:
     """With its address, and how it failed."""
-    with socket.socket() as taken:  # bound and not listening: connections are refused
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        text = error_of(spark, nameServer=address, subscribe="t", **QUICK)
+    address = f"127.0.0.1:{free_port()}"
+    text = error_of(spark, nameServer=address, subscribe="t", **QUICK)
     assert f"no name server answers (cannot connect to {address}" in text
 
 

@@ -1,4 +1,4 @@
-"""Free ports for programs that cannot take port 0 and say which they got: Apache's servers, Prometheus.
+"""Free ports for programs that cannot take port 0 and say which they got, and for tests of a port that refuses.
 
 Seconds lie between the choice of a port and the moment when a JVM listens on it. Nothing else may take it in these:
 the range is one from which systems give no ports to those who ask for any, and a chosen port is locked for all tests

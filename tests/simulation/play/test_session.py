@@ -158,7 +158,7 @@ async def test_play_pauses_when_nobody_watches(monkeypatch: pytest.MonkeyPatch) 
         assert 0 < scene["sides"][0]["now_ms"] < 90_000
 
 
-async def test_what_a_lesson_shows_is_asked_of_a_judge_that_knows_all() -> None:
+async def test_what_a_lesson_shows_is_asked_when_all_is_judged() -> None:
     """The judge works in a copy of the process, seconds behind. Asked at once, the lesson waits for it."""
     lesson = LESSONS["zombie"]
     async with played() as session:
